@@ -1,0 +1,276 @@
+"""Examples have names: a set of inputs and labels in which every example keeps a stable integer id.
+
+What a method selects, drops or weighs can then always be shown and saved. Attributes, groups and sources are int64
+vectors aligned with the examples, never dictionaries of lists: a group is looked up in constant time, and nothing can
+fall out of order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.data.inputs import InputBatch, Inputs, LazyInputs, SubsetInputs, TensorInputs
+from holdfast.errors import DataError
+
+IntVector = Tensor | np.ndarray | Sequence[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Inputs and labels with stable ids, and what is known about each example.
+
+    Use `Examples.of` to build one from arrays or from a torch Dataset; the constructor expects checked tensors.
+
+    Attributes:
+        inputs: where the inputs live, see `holdfast.data.inputs`.
+        labels: class of each example, int64 of shape (n,), from 0.
+        ids: stable name of each example, int64 of shape (n,), unique.
+        attributes: value of the spurious attribute, int64 of shape (n,), where it is known.
+        groups: group of each example, int64 of shape (n,); by default label x attribute.
+        sources: where each example came from, int64 of shape (n,).
+        memberships: overlapping evaluation groups, bool of shape (n, groups), as CivilComments has them.
+        class_names: a name per class.
+        attribute_names: a name per attribute value.
+        group_names: a name per group (per column of `memberships` where there is one).
+    """
+
+    inputs: Inputs
+    labels: Tensor
+    ids: Tensor
+    attributes: Tensor | None = None
+    groups: Tensor | None = None
+    sources: Tensor | None = None
+    memberships: Tensor | None = None
+    class_names: tuple[str, ...] = ()
+    attribute_names: tuple[str, ...] = ()
+    group_names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        inputs: Any,
+        labels: IntVector | None = None,
+        *,
+        attributes: IntVector | None = None,
+        groups: IntVector | None = None,
+        sources: IntVector | None = None,
+        memberships: Tensor | np.ndarray | None = None,
+        ids: IntVector | None = None,
+        class_names: Sequence[str] | None = None,
+        attribute_names: Sequence[str] | None = None,
+        group_names: Sequence[str] | None = None,
+        transform: Callable[[Tensor], Tensor] | None = None,
+    ) -> Examples:
+        """Build a checked set from a tensor, an array, a dict of tensors, `Inputs`, or a map-style torch Dataset.
+
+        Args:
+            inputs: the inputs. A Dataset whose items are ``(x, y, ...)`` tuples is read lazily.
+            labels: class per example; may be omitted for a Dataset, whose items are then read once for their labels.
+            attributes: spurious attribute per example.
+            groups: group per example; label x attribute where only attributes are given.
+            sources: origin per example.
+            memberships: bool matrix (n, groups) for groups that overlap.
+            ids: stable names; ``0..n-1`` where omitted.
+            class_names: a name per class.
+            attribute_names: a name per attribute value.
+            group_names: a name per group.
+            transform: applied to each gathered batch of an in-memory tensor.
+
+        Returns:
+            The set.
+
+        Raises:
+            DataError: if lengths disagree, a label is negative or has no class name, an id occurs twice.
+
+        Example:
+            >>> import torch
+            >>> train = Examples.of(torch.randn(4, 3), [0, 1, 1, 0], attributes=[0, 0, 1, 1])
+            >>> train.groups.tolist(), train.group_names
+            ([0, 2, 3, 1], ('y0/a0', 'y0/a1', 'y1/a0', 'y1/a1'))
+        """
+        stored, found_labels = _as_inputs(inputs, transform, need_labels=labels is None)
+        n = len(stored)
+        y = _vector("labels", labels if labels is not None else found_labels, n)
+        a = None if attributes is None else _vector("attributes", attributes, n)
+        g = None if groups is None else _vector("groups", groups, n)
+        classes = _names("label", y, class_names, "y")
+        values = () if a is None else _names("attribute", a, attribute_names, "a")
+        member = None if memberships is None else torch.as_tensor(memberships, dtype=torch.bool)
+        if member is not None and (member.ndim != 2 or len(member) != n):
+            raise DataError(
+                f"memberships have shape {tuple(member.shape)}; give one row per example, of {n}, and a column per group"
+            )
+        if g is None and a is not None:
+            g = y * len(values) + a
+            names = group_names or [f"{c}/{v}" for c in classes for v in values]
+        else:
+            names = group_names or []
+        if member is not None:
+            names = _count("column of memberships", member.shape[1], names, "g")
+        elif g is not None:
+            names = _names("group", g, names or None, "g")
+        return cls(
+            inputs=stored,
+            labels=y,
+            ids=_unique_ids(torch.arange(n) if ids is None else _vector("ids", ids, n)),
+            attributes=a,
+            groups=g,
+            sources=None if sources is None else _vector("sources", sources, n),
+            memberships=member,
+            class_names=tuple(classes),
+            attribute_names=tuple(values),
+            group_names=tuple(names),
+        )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes there are, also those that this part of the data lacks."""
+        return len(self.class_names)
+
+    @property
+    def n_groups(self) -> int:
+        """How many groups there are, also those that this part of the data lacks; 0 where groups are unknown."""
+        return len(self.group_names)
+
+    def require_groups(self, wanted_by: str) -> Tensor:
+        """The groups, or an error that says who needs them and how to give them.
+
+        Args:
+            wanted_by: who asks, for the message.
+
+        Returns:
+            int64 of shape (n,).
+        """
+        if self.groups is None:
+            raise DataError(
+                f"{wanted_by} needs a group per training example and this data set has none; "
+                "give attributes or groups, or use a method that infers them"
+            )
+        return self.groups
+
+    def group_counts(self) -> Tensor:
+        """How many examples each group has, int64 of shape (groups,)."""
+        if self.memberships is not None:
+            return self.memberships.sum(0)
+        return torch.bincount(self.require_groups("counting groups"), minlength=self.n_groups)
+
+    def class_counts(self) -> Tensor:
+        """How many examples each class has, int64 of shape (classes,)."""
+        return torch.bincount(self.labels, minlength=self.n_classes)
+
+    def gather(self, positions: Tensor) -> tuple[InputBatch, Tensor]:
+        """Inputs and labels at `positions`, int64, in that order."""
+        return self.inputs.gather(positions), self.labels[positions]
+
+    def subset(self, positions: IntVector) -> Examples:
+        """The examples at `positions`, which keep their ids."""
+        chosen = torch.as_tensor(positions, dtype=torch.int64)
+
+        def pick(vector: Tensor | None) -> Tensor | None:
+            return None if vector is None else vector[chosen]
+
+        return replace(
+            self,
+            inputs=SubsetInputs(self.inputs, chosen),
+            labels=self.labels[chosen],
+            ids=self.ids[chosen],
+            attributes=pick(self.attributes),
+            groups=pick(self.groups),
+            sources=pick(self.sources),
+            memberships=pick(self.memberships),
+        )
+
+    def with_groups(self, groups: IntVector, names: Sequence[str] | None = None) -> Examples:
+        """The same examples under other groups, for instance inferred ones.
+
+        Args:
+            groups: group per example.
+            names: a name per group.
+
+        Returns:
+            A new set that shares inputs and labels with this one.
+        """
+        g = _vector("groups", groups, len(self))
+        return replace(self, groups=g, memberships=None, group_names=tuple(_names("group", g, names, "g")))
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """The three parts of a data set.
+
+    Attributes:
+        name: the data set's name.
+        train: what is learned from.
+        validation: what the model is chosen on.
+        test: what is reported.
+    """
+
+    name: str
+    train: Examples
+    validation: Examples
+    test: Examples
+
+
+def _as_inputs(
+    inputs: Any, transform: Callable[[Tensor], Tensor] | None, *, need_labels: bool
+) -> tuple[Inputs, list[int] | None]:
+    if isinstance(inputs, np.ndarray):
+        inputs = torch.from_numpy(inputs)
+    if isinstance(inputs, (Tensor, dict)):
+        return TensorInputs(inputs, transform), None
+    if hasattr(inputs, "gather"):
+        return inputs, None
+    if hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__"):
+        labels = [int(inputs[i][1]) for i in range(len(inputs))] if need_labels else None
+        return LazyInputs(lambda i: torch.as_tensor(inputs[i][0]), len(inputs)), labels
+    raise DataError(
+        f"inputs of type {type(inputs).__name__} can't be indexed; give a tensor, an array, a dict of tensors, "
+        "or a map-style Dataset with __len__ and __getitem__"
+    )
+
+
+def _vector(what: str, values: IntVector | None, n: int) -> Tensor:
+    if values is None:
+        raise DataError(f"{what} are missing; give one integer per example")
+    vector = torch.as_tensor(values)
+    if vector.is_floating_point() and not torch.equal(vector, vector.round()):
+        raise DataError(f"{what} must be whole numbers")
+    if vector.ndim != 1 or len(vector) != n:
+        raise DataError(f"{what} have shape {tuple(vector.shape)} for {n} examples; give one integer per example")
+    return vector.to(torch.int64)
+
+
+def _names(what: str, values: Tensor, names: Sequence[str] | None, prefix: str) -> list[str]:
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, -1)
+    if low < 0:
+        at = int(values.argmin())
+        raise DataError(f"{what} {low} of the example at position {at} is negative; number them from 0")
+    if names is not None and high >= len(names):
+        at = int(values.argmax())
+        raise DataError(
+            f"{what} {high} of the example at position {at} is out of range: there are {len(names)} names, "
+            f"so the largest {what} is {len(names) - 1}"
+        )
+    return _count(what, high + 1, names, prefix)
+
+
+def _count(what: str, count: int, names: Sequence[str] | None, prefix: str) -> list[str]:
+    if names and len(names) < count:
+        raise DataError(f"there are {len(names)} names for {count} values of {what}; name each")
+    return list(names) if names else [f"{prefix}{i}" for i in range(count)]
+
+
+def _unique_ids(ids: Tensor) -> Tensor:
+    if len(torch.unique(ids)) != len(ids):
+        values, counts = torch.unique(ids, return_counts=True)
+        raise DataError(f"id {int(values[counts.argmax()])} occurs {int(counts.max())} times; an id names one example")
+    return ids

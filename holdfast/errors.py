@@ -1,0 +1,51 @@
+"""The errors of holdfast: each names the thing that is wrong and the remedy, in a sentence.
+
+They are raised where the mistake becomes visible to the user and before work is lost. The command line prints them
+without a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HoldfastError(Exception):
+    """Anything that is the caller's to fix; the message says what to do."""
+
+
+class DataError(HoldfastError, ValueError):
+    """A data set, a file of it, or an array given as one is not what it must be."""
+
+
+class ConfigError(HoldfastError, ValueError):
+    """An option, a key of a configuration file or a combination of methods makes no sense."""
+
+
+class CheckpointError(HoldfastError, RuntimeError):
+    """A checkpoint is truncated, foreign, or can't be written."""
+
+
+class MissingDependencyError(HoldfastError, ImportError):
+    """An optional package is needed; the message names the extra that brings it."""
+
+
+class HoldfastWarning(UserWarning):
+    """Something runs, but probably not as intended."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A clause that offers the known word nearest to `word`: ``"; did you mean 'epochs'?"`` or the choices.
+
+    Args:
+        word: what was given.
+        known: what would have been understood.
+
+    Returns:
+        A clause to append to an error message.
+    """
+    choices = sorted(known)
+    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known are {', '.join(choices)}" if choices else ""

@@ -1,0 +1,1 @@
+"""What the methods are built from: arrays in, arrays out, no training loop."""
