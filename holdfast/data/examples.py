@@ -104,7 +104,7 @@ class Examples:
         member = None if memberships is None else torch.as_tensor(memberships, dtype=torch.bool)
         if member is not None and (member.ndim != 2 or len(member) != n):
             raise DataError(
-                f"memberships have shape {tuple(member.shape)}; give one row per example, of {n}, and a column per group"
+                f"memberships have shape {tuple(member.shape)}; give a row per example, of {n}, and a column per group"
             )
         if g is None and a is not None:
             g = y * len(values) + a

@@ -1,0 +1,158 @@
+"""The catalog of data sets: each is a frozen dataclass whose fields are its options and whose `load` gives `Splits`.
+
+The dataclass is the single source of the options: the command line, configuration files and `load` all read its
+fields. A new data set is one class with `@register`; nothing else has to know of it.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar
+
+from holdfast.data.download import Progress, RemoteFile, fetch
+from holdfast.data.examples import Examples, Splits
+from holdfast.data.transforms import Transform
+from holdfast.errors import ConfigError, DataError, nearest
+
+
+@dataclass(frozen=True)
+class DataSet(ABC):
+    """A data set by name. Subclasses are frozen dataclasses; their fields are the data set's options.
+
+    Class attributes:
+        name: what users type.
+        summary: one line for the list of data sets.
+        files: what must be under the data root, and where it comes from.
+        recipe: the published training settings: model, epochs, batch_size, learning_rate, weight_decay, momentum,
+            optimizer.
+        by_hand: how to get the files where they can't be fetched automatically.
+        augmentation: what the published runs do to a training batch, given a generator.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    files: ClassVar[tuple[RemoteFile, ...]] = ()
+    recipe: ClassVar[Mapping[str, object]] = {}
+    by_hand: ClassVar[str] = ""
+    augmentation: ClassVar[Transform | None] = None
+
+    @abstractmethod
+    def load(self, root: Path) -> Splits:
+        """Read the three parts.
+
+        Args:
+            root: the data root, see `data_root`.
+
+        Returns:
+            The parts, whose ids are unique over all three.
+        """
+
+    @classmethod
+    def locate(cls, root: Path, *candidates: str) -> Path:
+        """The first of `candidates` that is under `root`, or an error that says how to get it."""
+        for candidate in candidates:
+            if (root / candidate).exists():
+                return root / candidate
+        fix = cls.by_hand or f"run `holdfast data get {cls.name}`"
+        raise DataError(
+            f"data set {cls.name!r} needs {root / candidates[0]}, which isn't there; {fix}, or set HOLDFAST_DATA or "
+            "--data-root to the folder that has it"
+        )
+
+
+DataSetType = TypeVar("DataSetType", bound=type[DataSet])
+
+#: Every data set by name.
+DATASETS: dict[str, type[DataSet]] = {}
+
+
+def register(cls: DataSetType) -> DataSetType:
+    """Class decorator that puts a data set into the catalog."""
+    if cls.name in DATASETS:
+        raise ConfigError(f"there are two data sets named {cls.name!r}; rename one")
+    DATASETS[cls.name] = cls
+    return cls
+
+
+def find(name: str) -> type[DataSet]:
+    """The data set called `name`.
+
+    Raises:
+        ConfigError: if there is none; the message offers the nearest name.
+    """
+    if name not in DATASETS:
+        raise ConfigError(f"there is no data set {name!r}{nearest(name, DATASETS)}")
+    return DATASETS[name]
+
+
+def load(name: str, root: Path | str | None = None, **options: Any) -> Splits:
+    """Read a data set by name.
+
+    Args:
+        name: its name in the catalog.
+        root: the data root, see `data_root`.
+        options: fields of the data set's dataclass.
+
+    Returns:
+        The three parts.
+
+    Example:
+        >>> load("digits", seed=1).train.n_classes
+        10
+    """
+    cls = find(name)
+    known = {field.name: field for field in fields(cls)}
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"data set {name!r} has no option {option!r}{nearest(option, known)}")
+    for field in known.values():
+        if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
+            raise ConfigError(f"data set {name!r} needs the option {field.name!r}")
+    return cls(**options).load(data_root(root))
+
+
+def data_root(explicit: Path | str | None = None) -> Path:
+    """Where data sets live: `explicit`, else the environment's HOLDFAST_DATA, else ``~/.cache/holdfast/data``."""
+    chosen = explicit or os.environ.get("HOLDFAST_DATA") or Path("~/.cache/holdfast/data")
+    return Path(chosen).expanduser()
+
+
+def status(cls: type[DataSet], root: Path) -> dict[str, Path | None]:
+    """Which files of a data set are present: for each wanted path, where it was found, or None."""
+    return {file.unpacks_to or file.path: file.found(root) for file in cls.files}
+
+
+def get(cls: type[DataSet], root: Path, progress: Progress | None = None) -> list[Path]:
+    """Fetch the files of a data set that are missing.
+
+    Args:
+        cls: the data set.
+        root: the data root.
+        progress: told how far each transfer is.
+
+    Returns:
+        Where the files are.
+
+    Raises:
+        DataError: if a file can't be had; for data behind a licence, it says where to get it.
+    """
+    missing = [file for file in cls.files if file.found(root) is None]
+    if cls.by_hand and missing:
+        raise DataError(f"data set {cls.name!r} can't be fetched automatically: {cls.by_hand} under {root}")
+    return [fetch(file, root, progress) for file in cls.files]
+
+
+def describe(splits: Splits) -> dict[str, dict[str, int]]:
+    """How many examples each part has of each group (of each class where groups are unknown), empty ones included."""
+    parts = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    return {part: _counts(examples) for part, examples in parts.items()}
+
+
+def _counts(examples: Examples) -> dict[str, int]:
+    if examples.n_groups:
+        return dict(zip(examples.group_names, examples.group_counts().tolist(), strict=True))
+    return dict(zip(examples.class_names, examples.class_counts().tolist(), strict=True))

@@ -1,0 +1,55 @@
+"""The 1,797 handwritten digits that come with scikit-learn: real data that needs no network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.data.catalog import DataSet, register
+from holdfast.data.examples import Examples, Splits
+from holdfast.data.randomness import local_generator, split_at_random
+
+#: How many of the digits are for training and for validation; the remaining 397 are for the test.
+SIZES = (1100, 300)
+
+
+def bundled_digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Images, float32 in 0..1 of shape (1797, 8, 8), and digits, int64."""
+    from sklearn.datasets import load_digits  # noqa: PLC0415 - takes two seconds, and few need it
+
+    bunch = load_digits()
+    return (bunch.images / 16).astype(np.float32), bunch.target.astype(np.int64)
+
+
+def digit_parts(n: int, seed: int) -> list[NDArray[np.int64]]:
+    """Positions for training, validation and test; sets that share `seed` share the split."""
+    return split_at_random(n, SIZES, local_generator(seed, "digits"))
+
+
+@register
+@dataclass(frozen=True)
+class Digits(DataSet):
+    """Handwritten digits, 8x8, bundled with scikit-learn.
+
+    Attributes:
+        seed: decides which 1,100 are for training, 300 for validation and 397 for the test.
+    """
+
+    name = "digits"
+    summary = "1,797 handwritten digits, 8x8 grey, 10 classes; bundled, no download"
+    recipe: ClassVar = {"model": "mlp"}
+
+    seed: int = 0
+
+    def load(self, root: Path) -> Splits:
+        """Split the bundled digits; `root` isn't looked at."""
+        images, digits = bundled_digits()
+        train, validation, test = (
+            Examples.of(images[rows, None], digits[rows], ids=rows, class_names=[str(digit) for digit in range(10)])
+            for rows in digit_parts(len(digits), self.seed)
+        )
+        return Splits(self.name, train, validation, test)
