@@ -1,0 +1,165 @@
+"""The head of any model, and its input: what last-layer gradients, clustering of features and head refits stand on.
+
+Every method here needs only that the logits come from one `nn.Linear`. It is looked for by the names that the public
+libraries use, then by position; where that is a guess, an error lists the candidates and asks for the name. Features
+are caught by a hook in the forward pass that gives the logits, so they cost nothing and the model needs no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
+
+from holdfast.data.inputs import InputBatch
+from holdfast.errors import ConfigError
+
+#: What torchvision, timm, transformers and most people call the part that ends in the head.
+KNOWN_NAMES = frozenset(
+    {"fc", "head", "heads", "classifier", "linear", "last_linear", "score", "classification_head", "lm_head"}
+)
+
+
+def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear]:
+    """The linear layer whose output is the model's output.
+
+    Args:
+        model: any model.
+        head: its name in `model.named_modules()`, where the search would have to guess. A part that ends in a linear
+            layer, such as a Sequential, may be named instead of the layer.
+
+    Returns:
+        The layer's name and the layer. Whether the model does something to its output afterwards can only be seen
+        with data: `features_and_logits` with ``verify=True``.
+
+    Raises:
+        ConfigError: if there is no linear layer, or more than one that could be the head.
+
+    Example:
+        >>> find_head(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+        ('2', Linear(in_features=8, out_features=3, bias=True))
+    """
+    modules = dict(model.named_modules())
+    if head is not None and head not in modules:
+        raise ConfigError(f"{type(model).__name__} has no part named {head!r}; {_choices(model)}")
+    start = head or ""
+    found = _candidates(modules[start], start)
+    if len(found) != 1:
+        where = type(model).__name__ if head is None else f"{head!r} of {type(model).__name__}"
+        raise ConfigError(f"the linear head of {where} can't be told; {_choices(model)}")
+    layer = modules[found[0]]
+    assert isinstance(layer, nn.Linear)
+    return found[0], layer
+
+
+def features_and_logits(
+    model: nn.Module, inputs: InputBatch, head: str | None = None, *, verify: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The input of the head and the logits, from one forward pass.
+
+    Gradients flow through both; wrap the call in `torch.no_grad()` where they aren't wanted.
+
+    Args:
+        model: any model.
+        inputs: a batch as the model takes it: a tensor, or named tensors that are passed by keyword.
+        head: the head's name, see `find_head`.
+        verify: check on this batch that the head applied to the features gives the logits; do it once per model.
+
+    Returns:
+        Features (n, width) and logits (n, classes).
+
+    Raises:
+        ConfigError: if the head isn't run exactly once, or its output isn't the model's.
+    """
+    name, layer = find_head(model, head)
+    seen: list[Tensor] = []
+
+    def catch(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen.append(args[0] if args else kwargs["input"])
+
+    hook = layer.register_forward_pre_hook(catch, with_kwargs=True)
+    try:
+        logits = logits_of(model(**inputs) if isinstance(inputs, Mapping) else model(inputs))
+    finally:
+        hook.remove()
+    if len(seen) != 1:
+        raise ConfigError(
+            f"the head {name!r} of {type(model).__name__} was run {len(seen)} times in a forward pass, not once; "
+            + _choices(model)
+        )
+    features = seen[0]
+    if verify:
+        _verify(name, layer, features, logits)
+    return features, logits
+
+
+def logits_of(output: Any) -> Tensor:
+    """The logits in what a model returns: a tensor, or an object with `.logits` as transformers' models give.
+
+    Args:
+        output: what the model returned.
+
+    Returns:
+        The logits.
+
+    Raises:
+        ConfigError: if there are none to be seen.
+    """
+    logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        raise ConfigError(
+            f"the model returned a {type(output).__name__}; return the logits as a tensor or as an attribute .logits"
+        )
+    return logits
+
+
+def _candidates(module: nn.Module, name: str) -> list[str]:
+    """Names of the linear layers that may come last in `module`: one where that is clear."""
+    if isinstance(module, nn.Linear):
+        # Attention reads this layer's weights without calling it: never a head.
+        return [] if isinstance(module, NonDynamicallyQuantizableLinear) else [name]
+    parts = {key: part for key, part in module.named_children() if any(True for _ in part.parameters())}
+    known = {key: part for key, part in parts.items() if key in KNOWN_NAMES and _linears(part)}
+    last = known or dict(list(parts.items())[-1:])
+    found = [path for key, part in last.items() for path in _candidates(part, f"{name}.{key}" if name else key)]
+    if known or len(parts) == 1 or len(found) != 1 or isinstance(module, nn.Sequential):
+        return found
+    # Registration order is only a hint here: a layer elsewhere with as many outputs may be the head as well.
+    linears = {f"{name}.{path}" if name else path: layer for path, layer in _linears(module).items()}
+    return [path for path, layer in linears.items() if layer.out_features == linears[found[0]].out_features]
+
+
+def _linears(module: nn.Module) -> dict[str, nn.Linear]:
+    return {
+        path: part
+        for path, part in module.named_modules()
+        if isinstance(part, nn.Linear) and not isinstance(part, NonDynamicallyQuantizableLinear)
+    }
+
+
+def _choices(model: nn.Module, most: int = 8) -> str:
+    linears = _linears(model)
+    if not linears:
+        return "it has no nn.Linear at all, so last-layer methods can't be used with it"
+    shown = [f"{path!r} ({layer.in_features} -> {layer.out_features})" for path, layer in list(linears.items())[-most:]]
+    return f'candidates are {", ".join(shown)}: pass head="name" to say which'
+
+
+def _verify(name: str, layer: nn.Linear, features: Tensor, logits: Tensor) -> None:
+    logits = logits.detach()
+    with torch.no_grad():
+        expected = F.linear(features, layer.weight, layer.bias)
+    what = None
+    if expected.shape != logits.shape:
+        what = f"gives shape {tuple(expected.shape)} while the model returns {tuple(logits.shape)}"
+    elif not torch.allclose(expected, logits, rtol=1e-3, atol=1e-4):
+        what = f"differs from what the model returns by up to {float((expected - logits).abs().max()):.3g}"
+    if what is not None:
+        raise ConfigError(
+            f"the layer {name!r} {what}: something is applied after it (a softmax, a scaling, pooling); return its "
+            "output as the logits, or pass the head that is last"
+        )
