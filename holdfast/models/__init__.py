@@ -1,0 +1,27 @@
+"""The papers' networks by name, and the head of any model."""
+
+from holdfast.models.cubic import CubicCNN
+from holdfast.models.heads import features_and_logits, find_head, logits_of
+from holdfast.models.lenet import LeNet5
+from holdfast.models.linear import LinearClassifier
+from holdfast.models.mlp import MLP
+from holdfast.models.registry import IMAGENET_WEIGHTS, MODELS, build, load_weights
+from holdfast.models.resnet import ResNet, resnet18, resnet20, resnet50
+
+__all__ = [
+    "IMAGENET_WEIGHTS",
+    "MLP",
+    "MODELS",
+    "CubicCNN",
+    "LeNet5",
+    "LinearClassifier",
+    "ResNet",
+    "build",
+    "features_and_logits",
+    "find_head",
+    "load_weights",
+    "logits_of",
+    "resnet18",
+    "resnet20",
+    "resnet50",
+]

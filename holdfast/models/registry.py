@@ -1,0 +1,216 @@
+"""The papers' networks by name, with the same start for the same seed, or from weights on disk.
+
+`build` is what the command line and the experiments use; a model of your own needs nothing from here. Weights are read
+from files only, never downloaded, and reading them never executes code.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from holdfast.data.catalog import data_root
+from holdfast.errors import CheckpointError, ConfigError, nearest
+from holdfast.models.cubic import CubicCNN
+from holdfast.models.heads import find_head
+from holdfast.models.lenet import LeNet5
+from holdfast.models.linear import LinearClassifier
+from holdfast.models.mlp import MLP
+from holdfast.models.resnet import resnet18, resnet20, resnet50
+from holdfast.models.shapes import expect_shape
+
+_log = logging.getLogger(__name__)
+
+#: Makes a model from the shape of one input and the number of classes.
+Factory = Callable[[tuple[int, ...], int], nn.Module]
+
+
+def _channels(model: str, input_shape: tuple[int, ...]) -> int:
+    return expect_shape(model, input_shape, "channels", "height", "width")[0]
+
+
+def _cubic(form: Callable[[int], CubicCNN]) -> Factory:
+    def make(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
+        if n_classes != 2:
+            raise ConfigError(f"the cubic CNN tells two classes apart and was asked for {n_classes}; use another model")
+        return form(expect_shape("the cubic CNN", input_shape, "patches", "dimension")[1])
+
+    return make
+
+
+#: The networks by name.
+MODELS: Mapping[str, Factory] = MappingProxyType(
+    {
+        "lenet5": LeNet5,
+        "mlp": MLP,
+        "linear": LinearClassifier,
+        "resnet18": lambda shape, n: resnet18(n, channels=_channels("resnet18", shape)),
+        "resnet50": lambda shape, n: resnet50(n, channels=_channels("resnet50", shape)),
+        "resnet18-cifar": lambda shape, n: resnet18(n, channels=_channels("resnet18-cifar", shape), stem="cifar"),
+        "resnet20": lambda shape, n: resnet20(n, channels=_channels("resnet20", shape)),
+        "cubic": _cubic(CubicCNN.released),
+        "cubic-pure": _cubic(CubicCNN.pure),
+    }
+)
+
+#: File names of torchvision's IMAGENET1K_V1 weights, which are published under `IMAGENET_URL`.
+IMAGENET_WEIGHTS: Mapping[str, str] = MappingProxyType(
+    {"resnet18": "resnet18-f37072fd.pth", "resnet50": "resnet50-0676ba61.pth"}
+)
+IMAGENET_URL = "https://download.pytorch.org/models/"
+
+
+def build(
+    name: str,
+    input_shape: tuple[int, ...],
+    n_classes: int,
+    *,
+    seed: int = 0,
+    weights: Path | str | None = None,
+    root: Path | str | None = None,
+) -> nn.Module:
+    """Make the network called `name`.
+
+    Args:
+        name: a key of `MODELS`.
+        input_shape: shape of one input, without the batch dimension.
+        n_classes: how many logits.
+        seed: decides the random start; the caller's global generator is left as it was.
+        weights: a ``.safetensors`` file or a torch file to start from, or ``"imagenet"`` for the public weights of
+            `IMAGENET_WEIGHTS`. A head for another number of classes is left at its random start, and logged.
+        root: the data root, whose ``weights/`` holds public weights, see `holdfast.data.catalog.data_root`.
+
+    Returns:
+        The model, on the CPU, in training mode.
+
+    Raises:
+        ConfigError: if the name is unknown, the shape doesn't suit, or the file of weights isn't there.
+        CheckpointError: if the weights can't be read or belong to another network.
+
+    Example:
+        >>> model = build("mlp", (3, 10, 10), 2, seed=1)
+        >>> sum(parameter.numel() for parameter in model.parameters())
+        55298
+    """
+    if name not in MODELS:
+        raise ConfigError(f"there is no model {name!r}" + nearest(name, MODELS))
+    if n_classes < 1:
+        raise ConfigError(f"a model needs at least one class and was asked for {n_classes}")
+    path = _locate(name, weights, root)
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        model = MODELS[name](tuple(input_shape), n_classes)
+    if path is not None:
+        load_weights(model, path)
+    return model
+
+
+def load_weights(model: nn.Module, path: Path | str, head: str | None = None) -> None:
+    """Fill `model` from a state dict on disk; a head for another number of classes is left as it is, and logged.
+
+    Args:
+        model: any model whose parameters are named as in the file. The prefix ``module.`` that data parallel training
+            leaves, and a surrounding ``state_dict`` entry, are removed.
+        path: a ``.safetensors`` file, or one that `torch.save` wrote.
+        head: the head's name where it can't be found, see `holdfast.models.find_head`.
+
+    Raises:
+        ConfigError: if the file isn't there.
+        CheckpointError: if it can't be read, or names or shapes disagree; the model is then unchanged.
+    """
+    path = Path(path)
+    given = _read(path)
+    expected = model.state_dict()
+    replaced = _foreign_head(model, given, expected, head)
+    if replaced:
+        classes = len(given[replaced[0]])
+        _log.info("%s is for %d classes: %s keep their random start", path.name, classes, " and ".join(replaced))
+    given |= {key: expected[key] for key in replaced}
+    counters = {key for key in expected if key.endswith("num_batches_tracked")}  # old files lack them
+    complaints = {
+        "missing": sorted(expected.keys() - given.keys() - counters),
+        "unexpected": sorted(given.keys() - expected.keys()),
+        "of another shape": sorted(
+            f"{key} {tuple(given[key].shape)} for {tuple(expected[key].shape)}"
+            for key in expected.keys() & given.keys()
+            if given[key].shape != expected[key].shape
+        ),
+    }
+    said = [f"{_some(keys)} {what}" for what, keys in complaints.items() if keys]
+    if said:
+        raise CheckpointError(
+            f"{path} doesn't fit {type(model).__name__}: {'; '.join(said)}; give the weights of this network"
+        )
+    model.load_state_dict({key: given.get(key, expected[key]) for key in expected})
+
+
+def _locate(name: str, weights: Path | str | None, root: Path | str | None) -> Path | None:
+    if weights is None:
+        return None
+    if weights != "imagenet":
+        return Path(weights)
+    if name not in IMAGENET_WEIGHTS:
+        raise ConfigError(
+            f"no public ImageNet weights are known for {name!r}; they are for {', '.join(IMAGENET_WEIGHTS)}"
+        )
+    folders = [data_root(root) / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
+    paths = [folder / IMAGENET_WEIGHTS[name] for folder in folders]
+    for path in paths:
+        if path.is_file():
+            return path
+    raise ConfigError(
+        f"the ImageNet weights of {name} aren't on this machine; download {IMAGENET_URL}{IMAGENET_WEIGHTS[name]} to "
+        + " or ".join(str(path) for path in paths)
+    )
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ConfigError(f"there is no file of weights at {path}")
+    try:
+        stored: Any = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
+        raise CheckpointError(
+            f"the weights in {path} can't be read as a {path.suffix or 'torch'} file "
+            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}); "
+            "give a whole .safetensors file or a state dict written by torch.save"
+        ) from error
+    if isinstance(stored, Mapping) and isinstance(stored.get("state_dict"), Mapping):
+        stored = stored["state_dict"]
+    if not isinstance(stored, Mapping) or not all(isinstance(value, Tensor) for value in stored.values()):
+        raise CheckpointError(f"{path} doesn't hold a state dict (names and tensors); save model.state_dict()")
+    return {str(key).removeprefix("module."): value for key, value in stored.items()}
+
+
+def _foreign_head(
+    model: nn.Module, given: Mapping[str, Tensor], expected: Mapping[str, Tensor], head: str | None
+) -> list[str]:
+    """Keys in `given` that are the head's and differ from the model's in the number of classes only."""
+    resized = [
+        key
+        for key in expected.keys() & given.keys()
+        if given[key].ndim == expected[key].ndim > 0
+        if given[key].shape[0] != expected[key].shape[0] and given[key].shape[1:] == expected[key].shape[1:]
+    ]
+    if not resized:
+        return []
+    name, _ = find_head(model, head)
+    return [key for key in sorted(resized) if key in (f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))]
+
+
+def _some(keys: list[str], most: int = 5) -> str:
+    more = f" and {len(keys) - most} more are" if len(keys) > most else " are" if len(keys) > 1 else " is"
+    return ", ".join(keys[:most]) + more
