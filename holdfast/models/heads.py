@@ -123,14 +123,20 @@ def _candidates(module: nn.Module, name: str) -> list[str]:
         # Attention reads this layer's weights without calling it: never a head.
         return [] if isinstance(module, NonDynamicallyQuantizableLinear) else [name]
     parts = {key: part for key, part in module.named_children() if any(True for _ in part.parameters())}
-    known = {key: part for key, part in parts.items() if key in KNOWN_NAMES and _linears(part)}
+    in_order = isinstance(module, nn.Sequential)
+    known = {} if in_order else {key: part for key, part in parts.items() if key in KNOWN_NAMES and _linears(part)}
     last = known or dict(list(parts.items())[-1:])
     found = [path for key, part in last.items() for path in _candidates(part, f"{name}.{key}" if name else key)]
-    if known or len(parts) == 1 or len(found) != 1 or isinstance(module, nn.Sequential):
+    if in_order or len(parts) == 1 or len(found) != 1:
         return found
-    # Registration order is only a hint here: a layer elsewhere with as many outputs may be the head as well.
+    # Names and order are only hints: another layer that could follow this one, or stand in its place, is a rival.
     linears = {f"{name}.{path}" if name else path: layer for path, layer in _linears(module).items()}
-    return [path for path, layer in linears.items() if layer.out_features == linears[found[0]].out_features]
+    head, paths = linears[found[0]], list(linears)
+    later = paths[paths.index(found[0]) + 1 :]
+    rivals = [path for path in later if linears[path].in_features == head.out_features]
+    if not known:
+        rivals += [path for path in paths if linears[path].out_features == head.out_features and path != found[0]]
+    return found + rivals
 
 
 def _linears(module: nn.Module) -> dict[str, nn.Linear]:

@@ -63,6 +63,21 @@ def test_equal_heads_under_unknown_names_are_listed_instead_of_guessed():
         features_and_logits(model, torch.randn(2, 4), head="first_task")
 
 
+def test_a_hidden_layer_under_a_known_name_is_not_taken_for_the_head():
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(4, 8)
+            self.decide = nn.Linear(8, 3)
+
+    with pytest.raises(ConfigError, match=r"'linear' \(4 -> 8\), 'decide' \(8 -> 3\)"):
+        find_head(Net())
+    layers = nn.Sequential()
+    layers.add_module("linear", nn.Linear(4, 8))
+    layers.add_module("decide", nn.Linear(8, 3))
+    assert find_head(layers)[0] == "decide"
+
+
 def test_two_known_names_are_ambiguous():
     with pytest.raises(ConfigError, match="can't be told"):
         find_head(Auxiliary("head", "classifier"))
