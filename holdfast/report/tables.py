@@ -1,0 +1,179 @@
+"""The tables of a report: how every group fares, what it was taken for, and the plain facts of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.report.figures import interval_bar
+from holdfast.report.markup import Html, duration, join, number, percent, tag
+from holdfast.report.record import Record
+from holdfast.training.group_report import GroupReport, GroupScore
+
+_COLUMNS = ("Examples", "Correct", "Accuracy", "95% interval", "In training")
+_CELLS_WITH_TEXT = 20
+
+
+def group_table(report: GroupReport, part: str) -> Html:
+    """A row per group, the worst first and marked; each header sorts.
+
+    Args:
+        report: how the groups fare.
+        part: what it is on: ``test`` or ``validation``.
+
+    Returns:
+        The table.
+    """
+    what = "Class" if report.grouping == "classes" else "Group"
+    heads = [
+        tag(
+            "th",
+            tag("button", name, type="button"),
+            scope="col",
+            aria_sort="ascending" if name == "Accuracy" else "none",
+            class_="name" if name == what else None,
+        )
+        for name in (what, *_COLUMNS)
+    ]
+    order = sorted(report.by_group, key=lambda score: 2.0 if score.accuracy is None else score.accuracy)
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", f"Accuracy by {what.lower()} on the {part} set; the headers sort."),
+            tag("thead", tag("tr", *heads)),
+            tag("tbody", *(_group_row(score, worst=score is report.worst) for score in order)),
+            class_="groups",
+            data_sortable=True,
+        ),
+        class_="scroll",
+    )
+
+
+def _group_row(score: GroupScore, *, worst: bool) -> Html:
+    if score.accuracy is None or score.low is None or score.high is None:
+        interval = tag("td", "–", data_value="")  # noqa: RUF001
+    else:
+        interval = tag(
+            "td",
+            interval_bar(score.accuracy, score.low, score.high),
+            tag("span", f"{percent(score.low)} to {percent(score.high)}", class_="ends"),
+            data_value=score.low,
+            class_="whiskers",
+        )
+    return tag(
+        "tr",
+        tag("th", _group_name(score.name, worst=worst), scope="row", data_value=score.name),
+        *(_count(value) for value in (score.count, score.correct)),
+        tag("td", percent(score.accuracy), data_value="" if score.accuracy is None else score.accuracy, class_="share"),
+        interval,
+        _count(score.train_count),
+        class_="worst" if worst else None,
+    )
+
+
+def _count(value: int | None) -> Html:
+    return tag("td", number(value), data_value="" if value is None else value)
+
+
+def _group_name(name: str, *, worst: bool) -> Html:
+    return join([tag("span", name), tag("span", "worst", class_="flag") if worst else None])
+
+
+def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> Html:
+    """A heat map of what each group was taken for: rows are groups, columns predicted classes.
+
+    Args:
+        report: how often each class was predicted in each group.
+        true_classes: the class of each group's examples, None where they have several.
+
+    Returns:
+        The table; shares are of the row, and the true class is framed.
+    """
+    classes = [score.name for score in report.by_class]
+    compact = len(classes) > _CELLS_WITH_TEXT
+    rows = []
+    for score, counts, true in zip(report.by_group, report.predicted, true_classes, strict=True):
+        if score.count:
+            worst = score is report.worst
+            cells = [
+                _heat(count, score.count, f"{score.name} taken for {name}", right=place == true, compact=compact)
+                for place, (name, count) in enumerate(zip(classes, counts, strict=True))
+            ]
+            head = tag("th", _group_name(score.name, worst=worst), scope="row")
+            rows.append(tag("tr", head, *cells, class_="worst" if worst else None))
+    what = "Class" if report.grouping == "classes" else "Group"
+    heads = [tag("th", tag("span", name), scope="col") for name in classes]
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", f"What each {what.lower()} was taken for: share of the row and count."),
+            tag("thead", tag("tr", tag("th", f"{what} \N{RIGHTWARDS ARROW} predicted", scope="col"), *heads)),
+            tag("tbody", *rows),
+            class_="confusion compact" if compact else "confusion",
+        ),
+        class_="scroll",
+    )
+
+
+def _heat(count: int, of: int, title: str, *, right: bool, compact: bool) -> Html:
+    share = count / of
+    kinds = [kind for kind, holds in (("right", right), ("dark", share > 0.55), ("none", count == 0)) if holds]
+    text = None if compact else join([tag("b", percent(share, 0)), tag("small", number(count))])
+    return tag(
+        "td",
+        text,
+        class_=" ".join(kinds) or None,
+        style=f"--share:{share:.3f}",
+        title=f"{title}: {number(count)} of {number(of)} ({percent(share)})",
+    )
+
+
+def plan_table(record: Record) -> Html:
+    """The changes of plan, one per row."""
+    rows = [
+        tag(
+            "tr",
+            tag("td", f"{record.when(plan['step']):.2f}".rstrip("0").rstrip(".")),
+            tag("td", number(plan["step"])),
+            tag("td", number(plan["active"])),
+            tag("td", ", ".join(slot.replace("_", " ") for slot in plan["slots"]) or "whole set, evenly"),
+        )
+        for plan in record.plans
+    ]
+    heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "What it sets")]
+    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_="scroll")
+
+
+def timing_table(record: Record) -> Html:
+    """Where the time went, and how fast training was."""
+    total = sum(record.seconds.values())
+    rows = [
+        tag(
+            "tr",
+            tag("th", activity, scope="row"),
+            tag("td", duration(seconds)),
+            tag("td", percent(seconds / total, 0) if total else ""),
+        )
+        for activity, seconds in record.seconds.items()
+    ]
+    rows.append(tag("tr", tag("th", "together", scope="row"), tag("td", duration(total)), tag("td"), class_="total"))
+    trained = sum(event["examples"] for event in record.epochs)
+    training = record.seconds.get("train", 0.0)
+    speed = f"{number(trained / training)} training examples a second." if training else ""
+    return join(
+        [
+            tag("table", tag("tbody", *rows), class_="facts"),
+            tag("p", speed, class_="note") if speed else None,
+        ]
+    )
+
+
+def facts_table(facts: Mapping[str, Any]) -> Html:
+    """Names and values, one per row."""
+    rows = []
+    for name, value in facts.items():
+        text = " ".join(map(str, value)) if isinstance(value, list) else "–" if value is None else str(value)  # noqa: RUF001
+        rows.append(tag("tr", tag("th", name, scope="row"), tag("td", text)))
+    return tag("table", tag("tbody", *rows), class_="facts")
