@@ -241,7 +241,10 @@ def _as_inputs(
 def _vector(what: str, values: IntVector | None, n: int) -> Tensor:
     if values is None:
         raise DataError(f"{what} are missing; give one integer per example")
-    vector = torch.as_tensor(values)
+    try:
+        vector = torch.as_tensor(values)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{what} must be whole numbers, and these can't be read as numbers: {error}") from error
     if vector.is_floating_point() and not torch.equal(vector, vector.round()):
         raise DataError(f"{what} must be whole numbers")
     if vector.ndim != 1 or len(vector) != n:

@@ -1,0 +1,243 @@
+import errno
+import hashlib
+import io
+import random
+import tarfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.data.download import RemoteFile, fetch, unpack
+from holdfast.errors import DataError
+
+CONTENT = bytes(range(256)) * 4000
+SHA = hashlib.sha256(CONTENT).hexdigest()
+MD5 = hashlib.md5(CONTENT).hexdigest()
+
+
+@contextmanager
+def serving(
+    content: bytes = CONTENT, *, ranges: bool = True, cut_at: int | None = None, code: int | None = None
+) -> Iterator[tuple[str, list[str]]]:
+    """A real server on this machine; yields the file's address and the Range headers it was asked with."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            wanted = self.headers.get("Range", "")
+            asked.append(wanted)
+            if code is not None:
+                self.send_error(code)
+                return
+            start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and ranges else 0
+            if start >= len(content):
+                self.send_response(416)
+                self.send_header("Content-Range", f"bytes */{len(content)}")
+                self.end_headers()
+                return
+            self.send_response(206 if start else 200)
+            if start:
+                self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+            self.send_header("Content-Length", str(len(content) - start))
+            self.end_headers()
+            self.wfile.write(content[start:cut_at])
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/data.bin", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(autouse=True)
+def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+
+def files_in(root: Path) -> list[str]:
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def test_a_file_is_fetched_checked_and_reported(tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    with serving() as (url, _):
+        got = fetch(RemoteFile("a/data.bin", url, MD5, SHA, len(CONTENT)), tmp_path, lambda *event: seen.append(event))
+    assert got == tmp_path / "a/data.bin"
+    assert got.read_bytes() == CONTENT
+    assert files_in(tmp_path) == ["a/data.bin"]
+    assert seen[-1] == ("a/data.bin", len(CONTENT), len(CONTENT))
+    assert [event[1] for event in seen] == sorted(event[1] for event in seen)
+
+
+def test_a_present_file_is_not_asked_for_again(tmp_path: Path) -> None:
+    (tmp_path / "data.bin").write_bytes(b"mine")
+    with serving() as (url, asked):
+        assert fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path).read_bytes() == b"mine"
+        assert fetch(RemoteFile("other.bin", url, also=("data.bin",)), tmp_path) == tmp_path / "data.bin"
+    assert asked == []
+
+
+def test_a_part_is_continued_where_it_stopped(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(CONTENT[:1000])
+    with serving() as (url, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert asked == ["bytes=1000-"]
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_server_without_ranges_is_read_from_the_start(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(b"x" * 1000)
+    with serving(ranges=False) as (url, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert asked == ["bytes=1000-"]
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_complete_part_needs_no_more_bytes(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(CONTENT)
+    with serving() as (url, _):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert files_in(tmp_path) == ["data.bin"]
+
+
+def test_a_part_that_is_too_long_is_deleted(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(CONTENT + b"more")
+    with serving() as (url, _):
+        with pytest.raises(DataError, match="run again"):
+            fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+        assert files_in(tmp_path) == []
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_truncated_transfer_is_kept_as_a_part_and_then_finished(tmp_path: Path) -> None:
+    with (
+        serving(cut_at=5000) as (url, _),
+        pytest.raises(DataError, match=f"stopped after 5000 of {len(CONTENT)} bytes"),
+    ):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert files_in(tmp_path) == ["data.bin.part"]
+    with serving() as (url, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert asked == ["bytes=5000-"]
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("wrong", [{"sha256": "0" * 64}, {"md5": "0" * 32}, {"size": 17}])
+def test_a_wrong_checksum_deletes_what_came(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    with serving() as (url, _), pytest.raises(DataError, match=r"instead of .* it was deleted"):
+        fetch(RemoteFile("data.bin", url, **wrong), tmp_path)
+    assert files_in(tmp_path) == []
+
+
+def test_offline_names_the_address_and_the_place(tmp_path: Path) -> None:
+    with serving() as (url, _):
+        pass
+    with pytest.raises(DataError) as caught:
+        fetch(RemoteFile("raw/data.bin", url), tmp_path)
+    assert url in str(caught.value)
+    assert str(tmp_path / "raw/data.bin") in str(caught.value)
+    assert "by hand" in str(caught.value)
+
+
+def test_an_http_error_is_named(tmp_path: Path) -> None:
+    with serving(code=404) as (url, _), pytest.raises(DataError, match="answered 404"):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert files_in(tmp_path) == []
+
+
+def test_only_http_addresses_are_opened(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="isn't an http address"):
+        fetch(RemoteFile("data.bin", "file:///etc/passwd"), tmp_path)
+    with pytest.raises(DataError, match="can't be fetched automatically"):
+        fetch(RemoteFile("data.bin"), tmp_path)
+
+
+def test_a_full_disk_leaves_nothing_under_the_final_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk(io.BytesIO):
+        def write(self, block: Any) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    opened = Path.open
+
+    def full(path: Path, mode: str = "r", *rest: Any, **named: Any) -> Any:
+        return FullDisk() if path.suffix == ".part" and mode in {"wb", "ab"} else opened(path, mode, *rest, **named)
+
+    monkeypatch.setattr(Path, "open", full)
+    with serving() as (url, _), pytest.raises(DataError, match="No space left on device; make room"):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert not (tmp_path / "data.bin").exists()
+
+
+def archive(members: dict[str, bytes], change: Callable[[tarfile.TarInfo], None] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            if change is not None:
+                change(info)
+            tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def test_an_archive_is_unpacked_and_removed(tmp_path: Path) -> None:
+    content = archive({"birds/metadata.csv": b"y\n1\n"})
+    with serving(content) as (url, _):
+        got = fetch(RemoteFile("birds.tar.gz", url, unpacks_to="birds"), tmp_path)
+    assert got == tmp_path / "birds"
+    assert files_in(tmp_path) == ["birds/metadata.csv"]
+
+
+def test_an_archive_put_there_by_hand_is_checked_unpacked_and_kept(tmp_path: Path) -> None:
+    content = archive({"birds/metadata.csv": b"y\n1\n"})
+    (tmp_path / "birds.tar.gz").write_bytes(content)
+    with pytest.raises(DataError, match="has the sha256 sum"):
+        fetch(RemoteFile("birds.tar.gz", sha256=SHA, unpacks_to="birds"), tmp_path)
+    fetch(RemoteFile("birds.tar.gz", sha256=hashlib.sha256(content).hexdigest(), unpacks_to="birds"), tmp_path)
+    assert files_in(tmp_path) == ["birds.tar.gz", "birds/metadata.csv"]
+
+
+@pytest.mark.parametrize("name", ["../outside.txt", "birds/../../outside.txt"])
+def test_a_member_outside_the_folder_is_refused(tmp_path: Path, name: str) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "birds.tar.gz").write_bytes(archive({"birds/a.txt": b"a", name: b"evil"}))
+    with pytest.raises(DataError, match="outside"):
+        unpack(root / "birds.tar.gz", root / "birds")
+    assert files_in(tmp_path) == ["root/birds.tar.gz"]
+
+
+def test_a_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
+    def link(info: tarfile.TarInfo) -> None:
+        info.type, info.linkname = tarfile.SYMTYPE, "../../../etc"
+
+    (tmp_path / "birds.tar.gz").write_bytes(archive({"birds/etc": b""}, link))
+    with pytest.raises(DataError, match="outside"):
+        unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
+
+
+def test_a_truncated_archive_unpacks_nothing(tmp_path: Path) -> None:
+    noise = random.Random(0).randbytes(100_000)
+    (tmp_path / "birds.tar.gz").write_bytes(archive({"birds/a.txt": noise, "birds/b.txt": noise})[:120_000])
+    with pytest.raises(DataError, match="damaged archive"):
+        unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
+    assert files_in(tmp_path) == ["birds.tar.gz"]
+
+
+def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "birds.tar.gz").write_bytes(archive({"cats/a.txt": b"a"}))
+    with pytest.raises(DataError, match="has no folder 'birds'"):
+        unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
