@@ -1,0 +1,111 @@
+"""Balancing: every class or every group is seen equally often, by sampling or by leaving examples out.
+
+The reference points of every group-robustness paper (SPARE spec 2.7 and PDE spec 2.6 list them as CB, GB/RWG and SUBG).
+Class balancing needs no group labels; the other two need them for the training set. They cost nothing beyond plain
+training. Use group balancing when groups are known and the smallest has at least dozens of examples; subsampling when
+repeating the same few examples makes the model memorise them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import DataError
+from holdfast.training.plan import Plan
+from holdfast.training.policy import Context, Policy
+
+
+def balance_weights(parts: Tensor) -> Tensor:
+    """Sampling weights under which each part that has examples is drawn equally often.
+
+    Args:
+        parts: class or group of each example, int64 of shape (n,).
+
+    Returns:
+        float64 of shape (n,) that sums to one: 1 / (number of parts x size of the example's part).
+
+    Example:
+        >>> import torch
+        >>> balance_weights(torch.tensor([0, 0, 0, 2])).tolist()
+        [0.16666666666666666, 0.16666666666666666, 0.16666666666666666, 0.5]
+    """
+    counts = torch.bincount(parts).to(torch.float64)
+    return 1 / (counts[parts] * (counts > 0).sum())
+
+
+def balanced_subset(parts: Tensor, generator: torch.Generator, cap: int = -1) -> Tensor:
+    """As many examples of each part as the smallest has, drawn once without replacement.
+
+    Args:
+        parts: group of each example, int64 of shape (n,).
+        generator: random stream.
+        cap: allow this many examples per group where the smallest has fewer; -1 for the exact balance.
+
+    Returns:
+        bool of shape (n,): which examples are kept.
+    """
+    counts = torch.bincount(parts)
+    limit = max(int(counts[counts > 0].min()), cap)
+    shuffled = torch.randperm(len(parts), generator=generator)
+    by_part = shuffled[torch.argsort(parts[shuffled], stable=True)]
+    rank = torch.arange(len(parts)) - (counts.cumsum(0) - counts)[parts[by_part]]
+    kept = torch.zeros(len(parts), dtype=torch.bool)
+    kept[by_part[rank < limit]] = True
+    return kept
+
+
+@dataclass(frozen=True)
+class ClassBalanced(Policy):
+    """Draw every class equally often, with replacement."""
+
+    name: ClassVar[str] = "class-balanced"
+
+    def update(self, context: Context) -> Plan:
+        """Sampling weights by class."""
+        return Plan(sample_weight=_weights_of_active(context, context.examples.labels))
+
+
+@dataclass(frozen=True)
+class GroupBalanced(Policy):
+    """Draw every group equally often, with replacement; needs training group labels."""
+
+    name: ClassVar[str] = "group-balanced"
+
+    def update(self, context: Context) -> Plan:
+        """Sampling weights by group."""
+        groups = context.examples.require_groups(self.name)
+        return Plan(sample_weight=_weights_of_active(context, groups))
+
+
+@dataclass(frozen=True)
+class GroupSubsampled(Policy):
+    """Keep as many examples of each group as the smallest has; needs training group labels.
+
+    Attributes:
+        cap: keep up to this many per group even where the smallest group has fewer; -1 for the exact balance.
+    """
+
+    name: ClassVar[str] = "group-subsampled"
+
+    cap: int = -1
+
+    def update(self, context: Context) -> Plan:
+        """A balanced subset, drawn once."""
+        active = context.active_positions()
+        groups = context.examples.require_groups(self.name)[active]
+        kept = torch.zeros(len(context.examples), dtype=torch.bool)
+        kept[active[balanced_subset(groups, context.stream("subset"), self.cap)]] = True
+        return Plan(copies=kept)
+
+
+def _weights_of_active(context: Context, parts: Tensor) -> Tensor:
+    active = context.active_positions()
+    if len(active) == 0:
+        raise DataError("there is nothing to balance: no example is active")
+    weights = torch.zeros(len(context.examples), dtype=torch.float64)
+    weights[active] = balance_weights(parts[active])
+    return weights

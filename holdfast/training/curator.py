@@ -1,0 +1,367 @@
+"""A curator drives a plain training loop: it hands out mini-batches as the plan says and runs policies when due.
+
+In somebody else's loop three lines change::
+
+    curator = Curator(train, policy, batch_size=128, seed=0)
+    for epoch in curator.epochs(20, model, optimizer):                  # was: for epoch in range(20)
+        for x, y, positions, weight in curator:                              # was: for x, y in loader
+            losses = F.cross_entropy(model(x), y, reduction="none")
+            loss = (weight * losses).mean()                              # was: loss = F.cross_entropy(model(x), y)
+            ...
+
+Iterating has no side effect: the same epoch can be looked at twice. What advances the curator is `end_step` (needed
+only by policies that act between steps) and `end_epoch`, which `epochs` calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.data.examples import Examples
+from holdfast.data.inputs import InputBatch
+from holdfast.errors import ConfigError
+from holdfast.primitives.streams import torch_stream
+from holdfast.training.clock import Clock
+from holdfast.training.draws import Draws
+from holdfast.training.plan import Plan
+from holdfast.training.policy import (
+    Context,
+    Policy,
+    Request,
+    ResetOptimizer,
+    Restart,
+    ScaleLearningRate,
+    Uniform,
+    as_chain,
+)
+from holdfast.training.sweep import Sweep, device_of, to_device
+
+#: A training-time augmentation: a batch of inputs and its random stream in, a batch of inputs out.
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+class Batch(NamedTuple):
+    """A mini-batch.
+
+    Attributes:
+        inputs: what the model takes.
+        labels: int64 of shape (b,).
+        positions: of the examples in the training set, int64 of shape (b,), on the CPU.
+        weights: weight of each example in the loss, float32 of shape (b,); ones where no policy weighs.
+    """
+
+    inputs: InputBatch
+    labels: Tensor
+    positions: Tensor
+    weights: Tensor
+
+
+class Curator:
+    """Mini-batches by plan, policies when due.
+
+    Args:
+        examples: the training set.
+        policy: what decides; a chain of policies or one. Plain shuffling by default.
+        batch_size: examples per mini-batch, unless the plan fixes mini-batches itself. A single example left over at
+            the end of an epoch joins the last mini-batch, since batch norm can't train on one.
+        seed: names all random streams.
+        augment: applied to the inputs of training batches only.
+        epoch_size: draws per epoch. By default an epoch is one pass over the active set, however large that is now;
+            frameworks that fix the epoch's length once need a number here.
+        drop_last: leave out an incomplete last mini-batch (a set smaller than one batch is kept whole).
+        device: where batches go; by default where the model given to `start` lives.
+        head: name of the model's head where it can't be found.
+    """
+
+    def __init__(
+        self,
+        examples: Examples,
+        policy: Policy | None = None,
+        *,
+        batch_size: int = 32,
+        seed: int = 0,
+        augment: Augmentation | None = None,
+        epoch_size: int | None = None,
+        drop_last: bool = False,
+        device: torch.device | None = None,
+        head: str | None = None,
+    ) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch_size is {batch_size}; give at least 1")
+        if epoch_size is not None and epoch_size < 1:
+            raise ConfigError(f"epoch_size is {epoch_size}; give at least 1 draw per epoch")
+        if len(examples) == 0:
+            raise ConfigError("the training set is empty")
+        self.examples = examples
+        self.chain = as_chain(policy if policy is not None else Uniform())
+        self.batch_size = batch_size
+        self.seed = seed
+        self.clock = Clock()
+        self.plan = Plan()
+        self.learning_rate_scale = 1.0
+        self.stage = 0
+        self.stage_started = 0
+        self.examples_seen = 0
+        self._augment = augment
+        self._epoch_size = epoch_size
+        self._drop_last = drop_last
+        self._device = device
+        self._head = head
+        self._started = False
+        self._since = 0
+        self._drawn = 0
+        self._epoch_left = 0
+        self._draws: Draws | None = None
+        self._ones = torch.ones(batch_size)
+        self._initial: dict[str, Any] | None = None
+
+    # ------------------------------------------------------------------------------------------------ the loop
+
+    def epochs(
+        self, n: int, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
+    ) -> Iterator[int]:
+        """Count `n` epochs plus the warm-up epochs that the policies add, running what is due in between.
+
+        Args:
+            n: the budget.
+            model: what policies look at; a policy that restarts training resets it.
+            optimizer: what a policy that restarts training or changes the learning rate acts on.
+
+        Yields:
+            The number of each epoch, from where the curator stands.
+        """
+        self.start(model, optimizer)
+        while self.clock.epoch < n + self.chain.warmup_epochs:
+            yield self.clock.epoch
+            self.end_epoch(model, optimizer, last=self.clock.epoch + 1 == n + self.chain.warmup_epochs)
+
+    def start(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> list[Request]:
+        """Make the first plan; a second call does nothing, so that every adapter may make it."""
+        if self._device is None and model is not None:
+            self._device = device_of(model)
+        if self._started:
+            return []
+        if self.chain.warmup_epochs and model is not None and optimizer is not None:
+            self._initial = {
+                "model": {name: tensor.detach().clone() for name, tensor in model.state_dict().items()},
+                "rates": [group["lr"] for group in optimizer.param_groups],
+            }
+        self._started = True
+        requests = self._update(model, optimizer)
+        self._epoch_left = self.epoch_length
+        return requests
+
+    def __iter__(self) -> Iterator[Batch]:
+        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way."""
+        if not self._started:
+            raise ConfigError("the curator was not started; loop over curator.epochs(n, model, optimizer)")
+        drawn, left = self._drawn, self._epoch_left
+        since, step, epoch = self._since, self.clock.step, self.clock.epoch
+        while left > 0:
+            if self._since != since:
+                since, drawn = self._since, self._drawn
+            size = self._next_size(left)
+            count = 1 if self.plan.batches is not None else size
+            yield self._batch(drawn, count, step)
+            if self.clock.epoch != epoch:
+                return
+            drawn, left, step = drawn + count, left - size, step + 1
+
+    def end_step(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> None:
+        """Tell that an optimizer step was made; runs policies that act between steps."""
+        size = self._next_size(self._epoch_left)
+        self._epoch_left -= size
+        self._drawn += 1 if self.plan.batches is not None else size
+        self.examples_seen += size
+        self.clock = self.clock.after_step()
+        if self.chain.between_steps and self._epoch_left > 0:
+            self._update(model, optimizer)
+
+    def end_epoch(
+        self,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        last: bool = False,
+    ) -> list[Request]:
+        """Tell that the epoch is over; runs the policies that are due before the next one.
+
+        Args:
+            model: what policies look at.
+            optimizer: what policies may act on.
+            last: no epoch follows, so no policy is asked.
+
+        Returns:
+            What policies asked for; already done to `model` and `optimizer` where these were given.
+        """
+        if self._epoch_left > 0:
+            if self.chain.between_steps:
+                names = ", ".join(member.name for member in self.chain.members if member.acts_between_steps)
+                raise ConfigError(
+                    f"{names} acts between steps; call curator.end_step(model, optimizer) after optimizer.step()"
+                )
+            steps = self.steps_left
+            self._drawn += steps if self.plan.batches is not None else self._epoch_left
+            self.examples_seen += self._epoch_left
+            self.clock = self.clock.after_epoch(steps)
+        else:
+            self.clock = self.clock.after_epoch()
+        if self._drop_last and self._epoch_size is None and self.plan.batches is None:
+            self._drawn += -self._drawn % self._stream().pass_length
+        requests = [] if last else self._update(model, optimizer)
+        self._epoch_left = self.epoch_length
+        return requests
+
+    # ----------------------------------------------------------------------------------------------- the plan
+
+    @property
+    def epoch_length(self) -> int:
+        """Draws in an epoch under the current plan."""
+        length = self._epoch_size
+        if length is None:
+            length = len(self.examples) if self.plan.copies is None else int(self.plan.copies.sum())
+        return length - length % self._step_size if self._drop_last and length > self._step_size else length
+
+    def __len__(self) -> int:
+        """Mini-batches in an epoch under the current plan."""
+        return self._steps(self.epoch_length)
+
+    @property
+    def steps_left(self) -> int:
+        """Mini-batches left in the current epoch."""
+        return self._steps(self._epoch_left)
+
+    def epoch_draws(self) -> Tensor:
+        """Positions drawn in the current epoch, in order, int64: what a sampler of another framework hands out."""
+        if self.plan.batches is not None:
+            rows = self._stream().take(self._drawn, self.steps_left)
+            return self.plan.batches[rows].flatten()
+        return self._stream().take(self._drawn, self._epoch_left)
+
+    def weights(self, positions: Tensor) -> Tensor:
+        """Loss weight of the examples at `positions`, float32; for loops that don't get their batches from here."""
+        if self.plan.batch_weight is not None:
+            raise ConfigError(
+                "the plan weighs examples per mini-batch, so a weight can't be looked up by example; "
+                "iterate the curator itself"
+            )
+        if self.plan.loss_weight is None:
+            return torch.ones(len(positions))
+        return self.plan.loss_weight[positions]
+
+    # ------------------------------------------------------------------------------------------------- state
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resumed run needs to continue to the bit, in the middle of an epoch too."""
+        return {
+            "clock": {"epoch": self.clock.epoch, "step": self.clock.step, "step_in_epoch": self.clock.step_in_epoch},
+            "chain": self.chain.state_dict(),
+            "seed": self.seed,
+            "since": self._since,
+            "drawn": self._drawn,
+            "epoch_left": self._epoch_left,
+            "learning_rate_scale": self.learning_rate_scale,
+            "stage": self.stage,
+            "stage_started": self.stage_started,
+            "examples_seen": self.examples_seen,
+            "initial": self._initial,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where `state` was taken; seed, training set and policies must be the same."""
+        if state["seed"] != self.seed:
+            raise ConfigError(f"the checkpoint was made with seed {state['seed']}, this run has {self.seed}")
+        self.chain.load_state_dict(state["chain"])
+        self.plan = self.chain.merged()
+        self.clock = Clock(**state["clock"])
+        self._since, self._drawn, self._epoch_left = state["since"], state["drawn"], state["epoch_left"]
+        self.learning_rate_scale, self._initial = state["learning_rate_scale"], state["initial"]
+        self.stage, self.stage_started = state["stage"], state["stage_started"]
+        self.examples_seen = state["examples_seen"]
+        self._draws = None
+        self._started = True
+
+    # ---------------------------------------------------------------------------------------------- internals
+
+    @property
+    def _step_size(self) -> int:
+        return self.batch_size if self.plan.batches is None else self.plan.batches.shape[1]
+
+    def _next_size(self, left: int) -> int:
+        """How many draws the next mini-batch takes; a lone last example joins it, as batch norm can't train on one."""
+        return left if left == self._step_size + 1 else min(self._step_size, left)
+
+    def _steps(self, draws: int) -> int:
+        whole, rest = divmod(draws, self._step_size)
+        return whole + (rest > 1 or (rest == 1 and whole == 0))
+
+    def _stream(self) -> Draws:
+        if self._draws is None:
+            self._draws = Draws(self.plan, len(self.examples), self.seed, self._since)
+        return self._draws
+
+    def _batch(self, drawn: int, count: int, step: int) -> Batch:
+        positions = self._stream().take(drawn, count)
+        if self.plan.batches is not None:
+            row = positions[0]
+            positions = self.plan.batches[row]
+            weights = None if self.plan.batch_weight is None else self.plan.batch_weight[row]
+        else:
+            weights = None
+        if self.plan.loss_weight is not None:
+            weighed = self.plan.loss_weight[positions]
+            weights = weighed if weights is None else weights * weighed
+        if weights is None:
+            if len(positions) > len(self._ones):
+                self._ones = torch.ones(len(positions))
+            weights = self._ones[: len(positions)]
+        inputs, labels = self.examples.gather(positions)
+        if self._augment is not None and isinstance(inputs, Tensor):
+            inputs = self._augment(inputs, torch_stream(self.seed, "augment", step))
+        if self._device is not None and self._device.type != "cpu":
+            inputs, labels = to_device(inputs, self._device), labels.to(self._device)
+            weights = weights.to(self._device)
+        return Batch(inputs, labels, positions, weights)
+
+    def _update(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[Request]:
+        if not self.chain.due(self.clock):
+            return []
+        sweep = None
+        if model is not None:
+            sweep = Sweep(model, self.examples, features=self.chain.features_needed, head=self._head)
+        context = Context(self.clock, self.examples, Plan(), model, sweep, self.seed)
+        plan = self.chain.update(context)
+        if not plan.same_as(self.plan) or self.clock.starts_run:
+            self.plan, self._since, self._drawn, self._draws = plan, self.clock.step, 0, None
+        for request in context.requests:
+            self._carry_out(request, model, optimizer)
+        return context.requests
+
+    def _carry_out(self, request: Request, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> None:
+        if isinstance(request, ScaleLearningRate):
+            self.learning_rate_scale *= request.factor
+            for group in optimizer.param_groups if optimizer is not None else ():
+                group["lr"] *= request.factor
+        elif isinstance(request, ResetOptimizer):
+            _clear(optimizer)
+        elif isinstance(request, Restart):
+            if model is None or optimizer is None or self._initial is None:
+                raise ConfigError(
+                    f"{' >> '.join(member.name for member in self.chain.members)} trains again from the start; "
+                    "give it the model and the optimizer: curator.epochs(n, model, optimizer)"
+                )
+            model.load_state_dict(self._initial["model"])
+            for group, rate in zip(optimizer.param_groups, self._initial["rates"], strict=True):
+                group["lr"] = rate
+            _clear(optimizer)
+            self.learning_rate_scale = 1.0
+            self.stage, self.stage_started = self.stage + 1, self.clock.epoch
+
+
+def _clear(optimizer: torch.optim.Optimizer | None) -> None:
+    if optimizer is not None:
+        optimizer.state.clear()

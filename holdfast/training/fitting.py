@@ -1,0 +1,356 @@
+"""`fit`: the curator's loop with evaluation by group, choice of the best checkpoint, and a run that survives a kill.
+
+It is a convenience on top of `Curator`; nothing here is needed to use a policy in a loop of your own.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.data.examples import Splits
+from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
+from holdfast.errors import ConfigError, HoldfastError
+from holdfast.primitives.streams import derive_seed
+from holdfast.training.curator import Augmentation, Curator
+from holdfast.training.evaluation import evaluate, predict
+from holdfast.training.events import Event, EventKind, Listener
+from holdfast.training.group_report import GroupReport, criterion
+from holdfast.training.method import Method, as_method
+from holdfast.training.objective import Forward, Objective
+from holdfast.training.policy import Policy
+from holdfast.training.run import Run
+from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
+
+_STEP_EVENTS_PER_SECOND = 10
+
+_AUGMENTATIONS: dict[str, Augmentation | None] = {
+    "none": None,
+    "flip": RandomFlip(),
+    "crop-flip": Compose((RandomCrop(margin="reflect"), RandomFlip())),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What came out of a run.
+
+    Attributes:
+        model: the model with the weights of the best epoch.
+        best_epoch: the epoch whose checkpoint was chosen on validation data, first on ties.
+        best_full_epochs: training examples gone through until then, in passes over the whole training set.
+        validation: the chosen model on the validation set.
+        test: the chosen model on the test set.
+        test_last: the model after the last epoch on the test set.
+        history: one record per epoch.
+        seconds: time by activity: train, policy, evaluate, checkpoint.
+    """
+
+    model: nn.Module
+    best_epoch: int
+    best_full_epochs: float
+    validation: GroupReport
+    test: GroupReport
+    test_last: GroupReport
+    history: list[dict[str, Any]]
+    seconds: dict[str, float]
+
+
+def fit(
+    model: nn.Module,
+    splits: Splits,
+    method: Method | Policy | Objective | None = None,
+    settings: Training | None = None,
+    *,
+    run: Run | None = None,
+    listeners: Sequence[Listener] = (),
+    head: str | None = None,
+) -> FitResult:
+    """Train `model` on ``splits.train`` and report how every group of ``splits.test`` fares.
+
+    Args:
+        model: trained in place; holds the best epoch's weights at the end.
+        splits: training, validation and test set.
+        method: a policy, an objective, or both; plain training by default.
+        settings: how long and how fast.
+        run: a directory for config, metrics, checkpoints and results; a run with a checkpoint is continued from it.
+        listeners: called with every event, after the run's own metrics file.
+        head: name of the model's last linear layer where it can't be found.
+
+    Returns:
+        The model of the best epoch and its reports.
+    """
+    loop = _Fit(model, splits, as_method(method), settings or Training(), run=run, listeners=listeners, head=head)
+    if run is None:
+        return loop.go()
+    run.lock()
+    try:
+        return loop.go()
+    finally:
+        run.unlock()
+
+
+class _Fit:
+    """The state of one call of `fit`."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        splits: Splits,
+        method: Method,
+        settings: Training,
+        *,
+        run: Run | None,
+        listeners: Sequence[Listener],
+        head: str | None,
+    ) -> None:
+        self.model = model.to(settings.device)
+        self.splits = splits
+        self.settings = settings
+        self.run = run
+        self.head = head
+        self.listeners = [*([run.log] if run is not None else []), *listeners]
+        self.optimizer = build_optimizer(model, settings)
+        self.objective = method.objective
+        self.initial_objective = method.objective.state_dict()
+        self.curator = Curator(
+            splits.train,
+            method.policy,
+            batch_size=settings.batch_size,
+            seed=settings.seed,
+            augment=_AUGMENTATIONS[settings.augment],
+            epoch_size=settings.epoch_size,
+            device=torch.device(settings.device),
+            head=head,
+        )
+        self.epochs = settings.epochs + self.curator.chain.warmup_epochs
+        self.history: list[dict[str, Any]] = []
+        self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
+        self.best_score = -math.inf
+        self.best_epoch = -1
+        self.best_full_epochs = 0.0
+        self.best_weights: dict[str, Tensor] = {}
+        self.loss_sum = torch.zeros((), dtype=torch.float64)
+        self.loss_count = 0
+        self.next_tick = 0.0
+        self.next_save = 0.0
+
+    def go(self) -> FitResult:
+        with _threads(self.settings.threads), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(self.settings.seed, "fit"))
+            if self.run is not None and self.run.has_checkpoint():
+                self._load(self.run.load_checkpoint())
+            else:
+                if self.run is not None:
+                    self.run.cut_metrics(0)
+                self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
+                with self._timed("policy"):
+                    self.curator.start(self.model, self.optimizer)
+                self._plan_changed()
+            self.next_save = time.monotonic() + self.settings.checkpoint_seconds
+            while self.curator.clock.epoch < self.epochs:
+                with self._timed("train"):
+                    self._train_epoch()
+                self._end_epoch()
+            return self._finish()
+
+    # ------------------------------------------------------------------------------------------------- an epoch
+
+    def _train_epoch(self) -> None:
+        self._set_learning_rate()
+        self.model.train()
+        curator, model, optimizer, objective = self.curator, self.model, self.optimizer, self.objective
+        for batch in curator:
+            loss = objective(Forward(model, batch, self.head))
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            since = curator.plan
+            curator.end_step(model, optimizer)
+            self.loss_sum += loss.detach() * len(batch.labels)
+            self.loss_count += len(batch.labels)
+            if curator.plan is not since:
+                self._plan_changed()
+            now = time.monotonic()
+            if now >= self.next_tick:
+                self.next_tick = now + 1 / _STEP_EVENTS_PER_SECOND
+                self._tell("step", {"steps_left": curator.steps_left})
+            if now >= self.next_save:
+                self._save()
+
+    def _set_learning_rate(self) -> None:
+        done = self.curator.clock.epoch - self.curator.stage_started
+        factor = learning_rate_factor(self.settings, min(done / self.settings.epochs, 1.0))
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.settings.learning_rate * factor * self.curator.learning_rate_scale
+
+    def _end_epoch(self) -> None:
+        curator, epoch = self.curator, self.curator.clock.epoch
+        loss = float(self.loss_sum) / max(self.loss_count, 1)
+        if not math.isfinite(loss):
+            raise HoldfastError(
+                f"the training loss became {loss} in epoch {epoch}; lower the learning rate "
+                f"(it is {self.optimizer.param_groups[0]['lr']:g})"
+            )
+        with self._timed("evaluate"):
+            report = evaluate(self.model, self.splits.validation, train=self.splits.train)
+        score = criterion(report, self.settings.select_by)
+        full_epochs = curator.examples_seen / len(self.splits.train)
+        if score > self.best_score:
+            self.best_score, self.best_epoch, self.best_full_epochs = score, epoch, full_epochs
+            self.best_weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        record = {
+            "loss": loss,
+            "examples": self.loss_count,
+            "full_epochs": full_epochs,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "stage": curator.stage,
+            "validation": report.to_json(),
+            "score": score,
+            "best": self.best_epoch == epoch,
+        }
+        self.history.append({"epoch": epoch, **record})
+        self.loss_sum, self.loss_count = torch.zeros((), dtype=torch.float64), 0
+        stage, plan = curator.stage, curator.plan
+        with self._timed("policy"):
+            curator.end_epoch(self.model, self.optimizer, last=epoch + 1 == self.epochs)
+        self._tell("epoch", {**record, "seconds": dict(self.seconds)}, epoch)
+        if curator.stage != stage:
+            self._begin_stage()
+        if curator.plan is not plan:
+            self._plan_changed()
+        self._save()
+
+    def _begin_stage(self) -> None:
+        """The method trains again from the start: what the first stage learned is no candidate any more."""
+        self.best_score, self.best_epoch, self.best_weights = -math.inf, -1, {}
+        self.objective.load_state_dict(self.initial_objective)
+
+    def _plan_changed(self) -> None:
+        plan, clock = self.curator.plan, self.curator.clock
+        active = plan.active
+        values = {
+            "policies": [member.name for member in self.curator.chain.members],
+            "active": len(self.splits.train) if active is None else int(active.sum()),
+            "of": len(self.splits.train),
+            "slots": sorted(plan.tensors()),
+        }
+        self._tell("plan", values)
+        if self.run is not None and plan.tensors():
+            self.run.save_plan(clock, plan, self.splits.train)
+
+    # -------------------------------------------------------------------------------------------------- the end
+
+    def _finish(self) -> FitResult:
+        with self._timed("evaluate"):
+            test_last = evaluate(self.model, self.splits.test, train=self.splits.train)
+            self.model.load_state_dict(self.best_weights)
+            validation = evaluate(self.model, self.splits.validation, train=self.splits.train)
+            predictions = predict(self.model, self.splits.test)
+            test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
+        result = FitResult(
+            self.model,
+            self.best_epoch,
+            self.best_full_epochs,
+            validation,
+            test,
+            test_last,
+            self.history,
+            dict(self.seconds),
+        )
+        scores = {
+            "best_epoch": result.best_epoch,
+            "best_full_epochs": result.best_full_epochs,
+            "full_epochs": self.curator.examples_seen / len(self.splits.train),
+            "select_by": self.settings.select_by,
+            "validation": validation.to_json(),
+            "test": test.to_json(),
+            "test_last": test_last.to_json(),
+            "seconds": result.seconds,
+        }
+        if self.run is not None:
+            self.run.save_checkpoint({"model": self.best_weights}, "best")
+            self.run.save_predictions(predictions, self.splits.test)
+        self._tell("end", scores, self.epochs - 1)
+        if self.run is not None:
+            self.run.save_results(scores)
+        return result
+
+    # ------------------------------------------------------------------------------------------------ the state
+
+    def _save(self) -> None:
+        self.next_save = time.monotonic() + self.settings.checkpoint_seconds
+        if self.run is None:
+            return
+        with self._timed("checkpoint"):
+            self.run.save_checkpoint(
+                {
+                    "model": dict(self.model.state_dict()),
+                    "optimizer": self.optimizer.state_dict(),
+                    "objective": self.objective.state_dict(),
+                    "curator": self.curator.state_dict(),
+                    "generator": torch.get_rng_state(),
+                    "loss_sum": self.loss_sum,
+                    "loss_count": self.loss_count,
+                    "best": {
+                        "score": self.best_score,
+                        "epoch": self.best_epoch,
+                        "full_epochs": self.best_full_epochs,
+                        "weights": self.best_weights,
+                    },
+                    "history": self.history,
+                    "seconds": self.seconds,
+                    "metrics_size": self.run.metrics_size(),
+                }
+            )
+
+    def _load(self, state: dict[str, Any]) -> None:
+        assert self.run is not None
+        try:
+            self.model.load_state_dict(state["model"])
+        except RuntimeError as error:
+            raise ConfigError(
+                f"the checkpoint in {self.run.path} is of another model; resume with the model it was made with"
+            ) from error
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.objective.load_state_dict(state["objective"])
+        self.curator.load_state_dict(state["curator"])
+        torch.set_rng_state(state["generator"])
+        self.loss_sum, self.loss_count = state["loss_sum"], state["loss_count"]
+        best = state["best"]
+        self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
+        self.best_full_epochs = best["full_epochs"]
+        self.history, self.seconds = state["history"], state["seconds"]
+        self.run.cut_metrics(state["metrics_size"])
+
+    def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
+        clock = self.curator.clock
+        event = Event(kind, clock.epoch if epoch is None else epoch, clock.step, values)
+        for listener in self.listeners:
+            listener(event)
+
+    @contextmanager
+    def _timed(self, activity: str) -> Iterator[None]:
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[activity] += time.perf_counter() - started
+
+
+@contextmanager
+def _threads(count: int | None) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count is not None:
+        torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,112 @@
+"""An objective turns a forward pass into a loss; regularisers add to it.
+
+One `Forward` is shared by all terms of an objective, so a model is run once per batch however many terms there are:
+``CrossEntropy() + Proximal(...)``. Objectives that learn something on the way (the group weights of GroupDRO) keep it
+in their state, which goes into the checkpoint.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holdfast.models.heads import features_and_logits
+from holdfast.training.curator import Batch
+from holdfast.training.sweep import call
+
+
+class Forward:
+    """One pass of the model over a batch, run when first looked at.
+
+    Args:
+        model: the model, in the mode in which it trains.
+        batch: the mini-batch.
+        head: name of the head where it can't be found.
+    """
+
+    def __init__(self, model: nn.Module, batch: Batch, head: str | None = None) -> None:
+        self.model = model
+        self.batch = batch
+        self._head = head
+
+    @cached_property
+    def logits(self) -> Tensor:
+        """Outputs before the softmax, shape (b, classes)."""
+        if "features" in self.__dict__:
+            return self._both[1]
+        return call(self.model, self.batch.inputs)
+
+    @cached_property
+    def features(self) -> Tensor:
+        """Inputs of the head, shape (b, features); look at these before `logits` to pay for one pass only."""
+        return self._both[0]
+
+    @cached_property
+    def _both(self) -> tuple[Tensor, Tensor]:
+        return features_and_logits(self.model, self.batch.inputs, head=self._head)
+
+    @cached_property
+    def losses(self) -> Tensor:
+        """Cross-entropy of each example, shape (b,)."""
+        return F.cross_entropy(self.logits, self.batch.labels, reduction="none")
+
+
+class Objective:
+    """A scalar loss of a forward pass. Derive, write `__call__`; keep what is learned on the way in the state."""
+
+    def __call__(self, forward: Forward) -> Tensor:
+        """The loss of a batch, a scalar that can be differentiated."""
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must be remembered, for checkpoints."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+
+    def __add__(self, other: Objective) -> Total:
+        """Both terms added up."""
+        return Total(*_terms(self), *_terms(other))
+
+
+class CrossEntropy(Objective):
+    """Mean of the weighted cross-entropy; weights have mean one, so the learning rate keeps its meaning."""
+
+    def __call__(self, forward: Forward) -> Tensor:
+        """mean(weight x loss) over the batch."""
+        return (forward.batch.weights * forward.losses).mean()
+
+
+class Total(Objective):
+    """The sum of several terms.
+
+    Args:
+        terms: what is added up.
+    """
+
+    def __init__(self, *terms: Objective) -> None:
+        self.terms = terms
+
+    def __call__(self, forward: Forward) -> Tensor:
+        """The sum of the terms on one shared forward pass."""
+        total = self.terms[0](forward)
+        for term in self.terms[1:]:
+            total = total + term(forward)
+        return total
+
+    def state_dict(self) -> dict[str, Any]:
+        """The terms' states by their place."""
+        return {str(place): term.state_dict() for place, term in enumerate(self.terms)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back the terms' states."""
+        for place, term in enumerate(self.terms):
+            term.load_state_dict(state[str(place)])
+
+
+def _terms(objective: Objective) -> tuple[Objective, ...]:
+    return objective.terms if isinstance(objective, Total) else (objective,)

@@ -1,0 +1,143 @@
+"""A plan says what to train on until further notice: a small frozen value with one slot per concern.
+
+Methods in different slots compose without knowing of each other, because each slot has one merge rule:
+
+====================  =====================================================  ==========================
+slot                  meaning                                                merged by
+====================  =====================================================  ==========================
+``copies``            how often an epoch visits each example, 0 = dropped    product (of masks: and)
+``sample_weight``     draw with replacement in proportion                    product
+``batches``           explicit mini-batches, with a weight per element       the last one wins
+``loss_weight``       weight of each example in the loss                     product, scaled to mean one
+====================  =====================================================  ==========================
+
+An empty slot means "no opinion".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to train on; positions are those of the `Examples` it was made for.
+
+    Attributes:
+        copies: int64 or bool of shape (n,). A mask is the usual case; larger numbers repeat examples (JTT).
+        sample_weight: float64 of shape (n,), not negative.
+        loss_weight: float32 of shape (n,), not negative.
+        batches: int64 of shape (batches, size), explicit mini-batches (CREST).
+        batch_weight: float32 of shape (batches, size): the same example may weigh differently in two batches.
+    """
+
+    copies: Tensor | None = None
+    sample_weight: Tensor | None = None
+    loss_weight: Tensor | None = None
+    batches: Tensor | None = None
+    batch_weight: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        for name, dtype in (("copies", torch.int64), ("sample_weight", torch.float64), ("loss_weight", torch.float32)):
+            vector = getattr(self, name)
+            if vector is None:
+                continue
+            if vector.ndim != 1:
+                raise ConfigError(f"{name} of a plan has shape {tuple(vector.shape)}; give one number per example")
+            vector = vector.to(dtype)
+            if not bool(torch.isfinite(vector).all()) or bool((vector < 0).any()):
+                raise ConfigError(f"{name} of a plan has negative or non-finite entries")
+            object.__setattr__(self, name, vector)
+        if self.batches is not None and self.batches.ndim != 2:
+            raise ConfigError(f"batches of a plan have shape {tuple(self.batches.shape)}; give (batches, size)")
+        if self.batch_weight is not None:
+            if self.batches is None or self.batches.shape != self.batch_weight.shape:
+                raise ConfigError("batch_weight of a plan needs batches of the same shape")
+            if not bool(torch.isfinite(self.batch_weight).all()):
+                raise ConfigError("batch_weight of a plan has non-finite entries")
+
+    @property
+    def active(self) -> Tensor | None:
+        """Which examples take part, bool of shape (n,); None means all."""
+        return None if self.copies is None else self.copies > 0
+
+    def same_as(self, other: Plan) -> bool:
+        """Whether both plans say the same, element by element."""
+        for field in fields(self):
+            mine, theirs = getattr(self, field.name), getattr(other, field.name)
+            if (mine is None) != (theirs is None):
+                return False
+            if mine is not None and not torch.equal(mine, theirs):
+                return False
+        return True
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The filled slots by name, for checkpoints."""
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
+
+
+def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
+    """One plan out of the parts that several policies ask for, in the order of their chain.
+
+    Args:
+        parts: (name of the policy, its part) in order.
+
+    Returns:
+        The merged plan; loss weights have mean one over the examples that take part.
+
+    Raises:
+        ConfigError: if a combination makes no sense: nothing is left to train on, sampling weights come after explicit
+            mini-batches, or explicit mini-batches contain dropped examples.
+
+    Example:
+        >>> import torch
+        >>> kept = Plan(copies=torch.tensor([True, True, False]))
+        >>> weighed = Plan(loss_weight=torch.tensor([1.0, 3.0, 9.0]))
+        >>> merge([("epic", kept), ("weights", weighed)]).loss_weight.tolist()
+        [0.5, 1.5, 4.5]
+    """
+    copies: Tensor | None = None
+    sample_weight: Tensor | None = None
+    loss_weight: Tensor | None = None
+    batches: Tensor | None = None
+    batch_weight: Tensor | None = None
+    batches_by = ""
+    for name, part in parts:
+        copies = _product(copies, part.copies)
+        loss_weight = _product(loss_weight, part.loss_weight)
+        if part.sample_weight is not None:
+            if batches is not None:
+                raise ConfigError(
+                    f"{name} sets sampling weights after {batches_by} has fixed the mini-batches, so they would have "
+                    f"no effect; put {name} before {batches_by}"
+                )
+            sample_weight = _product(sample_weight, part.sample_weight)
+        if part.batches is not None:
+            batches, batch_weight, batches_by, sample_weight = part.batches, part.batch_weight, name, None
+    if copies is not None and not bool(copies.any()):
+        raise ConfigError("no example is left to train on: the policies dropped every one; loosen the last one added")
+    if sample_weight is not None:
+        mass = sample_weight if copies is None else sample_weight * copies
+        if not bool((mass > 0).any()):
+            raise ConfigError("no example is left to train on: every remaining one has sampling weight 0")
+    if batches is not None and copies is not None and not bool(copies[batches].all()):
+        raise ConfigError(f"the mini-batches of {batches_by} contain dropped examples; it must run again after a drop")
+    if loss_weight is not None:
+        taking_part = loss_weight if copies is None else loss_weight[copies > 0]
+        mean = float(taking_part.mean())
+        if mean == 0:
+            raise ConfigError("every remaining example has loss weight 0, so nothing would be learned")
+        loss_weight = loss_weight / mean
+    return Plan(copies, sample_weight, loss_weight, batches, batch_weight)
+
+
+def _product(left: Tensor | None, right: Tensor | None) -> Tensor | None:
+    if left is None or right is None:
+        return right if left is None else left
+    return left * right

@@ -1,0 +1,268 @@
+"""A run is a directory: what was asked for, what happened, and what came out of it.
+
+::
+
+    config.yaml            everything that determines the run
+    environment.json       versions, machine, command, commit
+    metrics.jsonl          one event per line
+    plans/*.parquet        what was trained on after each change of plan, by example id
+    checkpoints/last.safetensors   the whole state: a killed run continues from it to the bit
+    checkpoints/best.safetensors   the chosen model's weights
+    predictions.parquet    the chosen model on the test set, by example id
+    results.json           the final scores; its presence says that the run is finished
+    report.html            the page to look at
+
+Everything is written atomically, except metrics.jsonl, which is appended to and cut back to the checkpoint on resume.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import yaml
+from torch import Tensor
+
+import holdfast
+from holdfast.data.examples import Examples
+from holdfast.errors import CheckpointError, ConfigError
+from holdfast.training.clock import Clock
+from holdfast.training.evaluation import Predictions
+from holdfast.training.events import Event
+from holdfast.training.plan import Plan
+from holdfast.training.state import load_state, save_state, write_atomically
+
+
+class Run:
+    """A run directory. Use `Run.create` for a new one and `Run.open` for one that exists.
+
+    Args:
+        path: the directory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock: IO[str] | None = None
+
+    @classmethod
+    def create(cls, path: Path, config: Mapping[str, Any]) -> Run:
+        """Make the directory and write down what was asked for.
+
+        Args:
+            path: where; must not hold a run already.
+            config: everything that determines the run, plain values.
+
+        Raises:
+            ConfigError: if there is a run at `path` or it can't be written to.
+        """
+        if (path / "config.yaml").exists():
+            raise ConfigError(f"there is a run at {path} already; continue it with --resume, or choose another --out")
+        try:
+            for folder in (path, path / "checkpoints", path / "plans"):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the run directory {path} can't be made ({error.strerror}); choose another place with --out"
+            ) from error
+        run = cls(path)
+        run._write("environment.json", json.dumps(_environment(), indent=2))
+        run._write("config.yaml", yaml.safe_dump(_plain(config), sort_keys=False))
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """The run at `path`."""
+        if not (path / "config.yaml").exists():
+            raise ConfigError(f"there is no run at {path} (no config.yaml); `holdfast runs list` shows those there are")
+        return cls(path)
+
+    # ---------------------------------------------------------------------------------------------- reading
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What was asked for."""
+        loaded = yaml.safe_load((self.path / "config.yaml").read_text())
+        return dict(loaded or {})
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine, command, commit and start."""
+        return dict(json.loads((self.path / "environment.json").read_text()))
+
+    @property
+    def results(self) -> dict[str, Any] | None:
+        """The final scores, or None while the run is not finished."""
+        file = self.path / "results.json"
+        return dict(json.loads(file.read_text())) if file.exists() else None
+
+    @property
+    def status(self) -> str:
+        """``finished``, ``running`` (a process holds it) or ``interrupted``."""
+        if (self.path / "results.json").exists():
+            return "finished"
+        lock = self.path / ".lock"
+        if not lock.exists():
+            return "interrupted"
+        with lock.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return "running"
+        return "interrupted"
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The events so far, oldest first; a half-written last line is left out."""
+        file = self.path / "metrics.jsonl"
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("\n")]
+
+    def predictions(self) -> dict[str, Any]:
+        """The chosen model's predictions on the test set: NumPy vectors by column name."""
+        table = pq.read_table(self.path / "predictions.parquet")
+        return {name: table.column(name).to_numpy() for name in table.column_names}
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is a state to continue from."""
+        return (self.path / "checkpoints" / "last.safetensors").exists()
+
+    def load_checkpoint(self, name: str = "last") -> dict[str, Any]:
+        """The state saved under `name`."""
+        return load_state(self.path / "checkpoints" / f"{name}.safetensors")
+
+    # ---------------------------------------------------------------------------------------------- writing
+
+    def lock(self) -> None:
+        """Hold the directory for this process until it ends, however it ends."""
+        try:
+            self._lock = (self.path / ".lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(f"another process is writing to the run at {self.path}; wait or stop it") from error
+        except OSError as error:
+            raise ConfigError(f"the run directory {self.path} can't be written to ({error.strerror})") from error
+
+    def unlock(self) -> None:
+        """Let the directory go."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    def save_checkpoint(self, state: dict[str, Any], name: str = "last") -> None:
+        """Save a state atomically."""
+        save_state(state, self.path / "checkpoints" / f"{name}.safetensors")
+
+    def metrics_size(self) -> int:
+        """How far metrics.jsonl has been written, in bytes."""
+        file = self.path / "metrics.jsonl"
+        return file.stat().st_size if file.exists() else 0
+
+    def cut_metrics(self, size: int) -> None:
+        """Forget what was logged after the checkpoint that is being continued."""
+        file = self.path / "metrics.jsonl"
+        if file.exists():
+            os.truncate(file, size)
+
+    def log(self, event: Event) -> None:
+        """Append an event to metrics.jsonl; steps are too many to keep."""
+        if event.kind == "step":
+            return
+        record = {"event": event.kind, "epoch": event.epoch, "step": event.step, **event.values}
+        try:
+            with (self.path / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise CheckpointError(f"{self.path / 'metrics.jsonl'} can't be written ({error.strerror})") from error
+
+    def save_plan(self, clock: Clock, plan: Plan, examples: Examples) -> None:
+        """Save what is trained on from now on, by example id; explicit mini-batches as rows of (batch, id, weight)."""
+        columns: dict[str, Any] = {"id": examples.ids.numpy()}
+        for name, vector in plan.tensors().items():
+            if vector.ndim == 1:
+                columns[name] = vector.numpy()
+        self._write_table(f"plans/step-{clock.step:08d}.parquet", columns)
+        if plan.batches is not None:
+            count, size = plan.batches.shape
+            weight = torch.ones(count, size) if plan.batch_weight is None else plan.batch_weight
+            rows = {
+                "batch": torch.arange(count).repeat_interleave(size).numpy(),
+                "id": examples.ids[plan.batches].flatten().numpy(),
+                "weight": weight.flatten().numpy(),
+            }
+            self._write_table(f"plans/step-{clock.step:08d}.batches.parquet", rows)
+
+    def save_predictions(self, predictions: Predictions, examples: Examples) -> None:
+        """Save predictions by example id."""
+        columns: dict[str, Any] = {
+            "id": examples.ids.numpy(),
+            "label": examples.labels.numpy(),
+            "predicted": predictions.predicted.numpy(),
+            "confidence": predictions.confidence.numpy(),
+        }
+        if examples.groups is not None:
+            columns["group"] = examples.groups.numpy()
+        self._write_table("predictions.parquet", columns)
+
+    def save_results(self, results: Mapping[str, Any]) -> None:
+        """Write the final scores, which marks the run as finished."""
+        self._write("results.json", json.dumps(_plain(results), indent=2))
+
+    def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        buffer = io.BytesIO()
+        pq.write_table(pa.table(dict(columns)), buffer)
+        write_atomically(self.path / name, buffer.getvalue())
+
+    def _write(self, name: str, text: str) -> None:
+        write_atomically(self.path / name, text.encode())
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON and YAML values out of what dataclasses hold."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Tensor):
+        return value.tolist()
+    return value
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "holdfast": holdfast.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "commit": git_commit(),
+        "command": sys.argv,
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def git_commit(folder: Path | None = None) -> str | None:
+    """The commit checked out where holdfast's code lies, or None outside a repository."""
+    try:
+        found = subprocess.run(
+            ["git", "rev-parse", "HEAD"],  # noqa: S607
+            cwd=folder or Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found.stdout.strip()

@@ -1,0 +1,105 @@
+"""How long, how fast and by which optimizer to train; the fields are the options of ``holdfast fit``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from holdfast.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of a training run.
+
+    Attributes:
+        epochs: passes over the training set, not counting the warm-up a method adds.
+        batch_size: examples per mini-batch.
+        learning_rate: at the start.
+        momentum: of SGD.
+        weight_decay: L2 penalty (decoupled for AdamW).
+        optimizer: the update rule.
+        schedule: how the learning rate moves. `steps` divides it by 10 at each milestone.
+        milestones: where `steps` cuts the learning rate, as fractions of the epochs.
+        warmup: fraction of the epochs over which the learning rate rises linearly from near 0.
+        select_by: which validation score chooses the checkpoint. Criteria with `group` use validation group labels.
+        augment: random changes of the training images: `flip` left-right, `crop` pads by 4 and crops back.
+        epoch_size: draws per epoch; by default one pass over what the method keeps.
+        seed: names every random stream.
+        device: where to train.
+        threads: CPU threads of torch; small models are fastest with 1. By default torch decides.
+        checkpoint_seconds: how often to save the state inside an epoch; it is saved after each epoch anyway.
+    """
+
+    epochs: int = 10
+    batch_size: int = 32
+    learning_rate: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 0.0
+    optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
+    schedule: Literal["constant", "steps", "cosine", "linear"] = "constant"
+    milestones: tuple[float, ...] = (0.6, 0.85)
+    warmup: float = 0.0
+    select_by: Literal["worst_group", "group_mean", "worst_class", "accuracy"] = "worst_group"
+    augment: Literal["none", "flip", "crop-flip"] = "none"
+    epoch_size: int | None = None
+    seed: int = 0
+    device: str = "cpu"
+    threads: int | None = None
+    checkpoint_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; give at least 1")
+        if not self.learning_rate > 0:
+            raise ConfigError(f"learning_rate is {self.learning_rate}; give a positive number")
+        if not 0 <= self.momentum < 1:
+            raise ConfigError(f"momentum is {self.momentum}; give a number from 0 to below 1")
+        if not 0 <= self.warmup < 1:
+            raise ConfigError(f"warmup is {self.warmup}; give a fraction of the epochs, from 0 to below 1")
+        if any(not 0 < point < 1 for point in self.milestones):
+            raise ConfigError(f"milestones are {self.milestones}; give fractions of the epochs between 0 and 1")
+
+
+def build_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
+    """The optimizer that `settings` ask for, over the parameters that train."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not parameters:
+        raise ConfigError("the model has no parameters that train; unfreeze some")
+    rate, decay = settings.learning_rate, settings.weight_decay
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay)
+    if settings.optimizer == "adam":
+        return torch.optim.Adam(parameters, lr=rate, weight_decay=decay)
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay)
+
+
+def learning_rate_factor(settings: Training, progress: float) -> float:
+    """What the learning rate is multiplied by after a fraction of the epochs.
+
+    Args:
+        settings: the schedule.
+        progress: fraction of the epochs that is over, in [0, 1).
+
+    Returns:
+        A factor in (0, 1].
+
+    Example:
+        >>> learning_rate_factor(Training(schedule="steps"), 0.7)
+        0.1
+    """
+    if progress < settings.warmup:
+        return (progress + 1 / settings.epochs) / (settings.warmup + 1 / settings.epochs)
+    if settings.schedule == "steps":
+        return float(0.1 ** sum(progress >= point for point in settings.milestones))
+    after = (progress - settings.warmup) / (1 - settings.warmup)
+    if settings.schedule == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * after))
+    if settings.schedule == "linear":
+        return 1 - after
+    return 1.0

@@ -1,0 +1,121 @@
+"""State on disk without pickles: nested dictionaries of tensors and plain values as one safetensors file.
+
+Tensors become tensors of the file, everything else the JSON in its header, so loading can't execute code. A file is
+written beside its final name, flushed to the disk and moved into place: a reader sees the old state or the new one,
+never half of it, and a full disk leaves the old one alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from holdfast.errors import CheckpointError
+
+_FORMAT = "holdfast-state-1"
+
+
+def save_state(state: dict[str, Any], path: Path) -> None:
+    """Write a nested state atomically.
+
+    Args:
+        state: dictionaries, lists and tuples of tensors, numbers, strings, booleans and None. Keys are strings or ints.
+        path: the file; its folder must exist.
+
+    Raises:
+        CheckpointError: if the file can't be written; what was there before is untouched.
+    """
+    tensors: dict[str, Tensor] = {}
+    tree = _flatten(state, "", tensors)
+    payload = save(tensors, metadata={"format": _FORMAT, "tree": json.dumps(tree)})
+    write_atomically(path, payload)
+
+
+def load_state(path: Path) -> dict[str, Any]:
+    """Read what `save_state` wrote.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The nested state, tensors on the CPU.
+
+    Raises:
+        CheckpointError: if the file is missing, truncated, or was not written by holdfast.
+    """
+    if not path.exists():
+        raise CheckpointError(f"there is no checkpoint at {path}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            if header.get("format") != _FORMAT:
+                raise CheckpointError(
+                    f"{path} is a safetensors file but not a holdfast checkpoint (its format is "
+                    f"{header.get('format', 'not stated')}); give the path of a run's checkpoints/last.safetensors"
+                )
+            tree = json.loads(header["tree"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"{path} can't be read as a checkpoint: it is truncated or not a safetensors file ({error}); "
+            "delete it to start again, or restore it from a copy"
+        ) from error
+    restored = _restore(tree, tensors)
+    assert isinstance(restored, dict)
+    return restored
+
+
+def write_atomically(path: Path, payload: bytes) -> None:
+    """Put `payload` at `path` as a whole or not at all.
+
+    Args:
+        path: the file; its folder must exist.
+        payload: the content.
+
+    Raises:
+        CheckpointError: if the disk is full or the folder can't be written to; what was there before is untouched.
+    """
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        kept = "; what was there before is unharmed" if path.exists() else ""
+        raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
+
+
+def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        items = [[key, _flatten(item, f"{name}/{key}" if name else str(key), tensors)] for key, item in value.items()]
+        return {"dict": items}
+    if isinstance(value, (list, tuple)):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_flatten(item, f"{name}/{place}", tensors) for place, item in enumerate(value)]}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    raise CheckpointError(f"state {name} is of type {type(value).__name__}; use tensors and plain values")
+
+
+def _restore(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    ((kind, content),) = tree.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "dict":
+        return {key: _restore(item, tensors) for key, item in content}
+    if kind in ("list", "tuple"):
+        items = [_restore(item, tensors) for item in content]
+        return items if kind == "list" else tuple(items)
+    return content

@@ -1,0 +1,143 @@
+"""What the model makes of the examples, computed once and shared by every policy that asks.
+
+A sweep is a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its batch-norm
+statistics are as they were afterwards. Outputs are kept per example, so a policy that asks for a subset pays for that
+subset only, and a second policy that asks for the same examples pays nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from holdfast.data.examples import Examples
+from holdfast.data.inputs import InputBatch
+from holdfast.models.heads import features_and_logits, logits_of
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode and no tape inside the block; every submodule gets its own mode back."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes:
+            module.training = mode
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's first parameter or buffer lives; the CPU for a model without any."""
+    tensors: Iterator[Tensor] = chain(model.parameters(), model.buffers())
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+
+def to_device(inputs: InputBatch, device: torch.device) -> InputBatch:
+    """The batch on `device`, whether it is one tensor or named ones."""
+    if isinstance(inputs, dict):
+        return {name: part.to(device) for name, part in inputs.items()}
+    return inputs.to(device)
+
+
+def call(model: nn.Module, inputs: InputBatch) -> Tensor:
+    """Logits of the model for a batch; named tensors are passed by name."""
+    return logits_of(model(**inputs) if isinstance(inputs, dict) else model(inputs))
+
+
+class Sweep:
+    """Lazily computed, cached outputs of one model state for the examples of one set.
+
+    Args:
+        model: the model; its parameters must not change while the sweep is used.
+        examples: the set.
+        batch_size: examples per forward pass.
+        features: whether to keep the inputs of the head too; asking for them later runs a second pass.
+        head: name of the head where it can't be found, see `holdfast.models.find_head`.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        examples: Examples,
+        *,
+        batch_size: int = 512,
+        features: bool = False,
+        head: str | None = None,
+    ) -> None:
+        self.forwarded = 0
+        self._model = model
+        self._examples = examples
+        self._batch_size = batch_size
+        self._want_features = features
+        self._head = head
+        self._kept: dict[str, Tensor] = {}
+        self._known = torch.zeros(len(examples), dtype=torch.bool)
+
+    def logits(self, positions: Tensor | None = None) -> Tensor:
+        """Outputs before the softmax, float32 of shape (positions, classes); of all examples where none are named."""
+        return self._get("logits", positions)
+
+    def features(self, positions: Tensor | None = None) -> Tensor:
+        """Inputs of the last linear layer, float32 of shape (positions, features)."""
+        if not self._want_features:
+            self._want_features = True
+            self._known.zero_()
+        return self._get("features", positions)
+
+    def probabilities(self, positions: Tensor | None = None) -> Tensor:
+        """Softmax outputs, shape (positions, classes)."""
+        return self.logits(positions).softmax(1)
+
+    def predictions(self, positions: Tensor | None = None) -> Tensor:
+        """Most likely class, int64 of shape (positions,)."""
+        return self.logits(positions).argmax(1)
+
+    def losses(self, positions: Tensor | None = None) -> Tensor:
+        """Cross-entropy of each example, shape (positions,)."""
+        return F.cross_entropy(self.logits(positions), self._labels(positions), reduction="none")
+
+    def residuals(self, positions: Tensor | None = None) -> Tensor:
+        """Gradient of the loss with respect to the logits, softmax minus one-hot, shape (positions, classes)."""
+        residual = self.probabilities(positions)
+        residual[torch.arange(len(residual)), self._labels(positions)] -= 1
+        return residual
+
+    def _labels(self, positions: Tensor | None) -> Tensor:
+        return self._examples.labels if positions is None else self._examples.labels[positions]
+
+    def _get(self, kind: str, positions: Tensor | None) -> Tensor:
+        missing = ~self._known if positions is None else torch.zeros_like(self._known)
+        if positions is not None:
+            missing[positions] = ~self._known[positions]
+        self._fill(missing.nonzero().flatten())
+        kept = self._kept[kind]
+        return kept.clone() if positions is None else kept[positions]
+
+    def _fill(self, positions: Tensor) -> None:
+        if len(positions) == 0:
+            return
+        device = device_of(self._model)
+        with evaluating(self._model):
+            for chunk in torch.split(positions, self._batch_size):
+                inputs = to_device(self._examples.inputs.gather(chunk), device)
+                if self._want_features:
+                    features, logits = features_and_logits(self._model, inputs, head=self._head)
+                    self._keep("features", chunk, features)
+                else:
+                    logits = call(self._model, inputs)
+                self._keep("logits", chunk, logits)
+                self.forwarded += len(chunk)
+        self._known[positions] = True
+
+    def _keep(self, kind: str, positions: Tensor, values: Tensor) -> None:
+        values = values.detach().to("cpu", torch.float32)
+        if kind not in self._kept or self._kept[kind].shape[1:] != values.shape[1:]:
+            self._kept[kind] = torch.zeros(len(self._examples), *values.shape[1:])
+        self._kept[kind][positions] = values

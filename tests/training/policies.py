@@ -1,0 +1,120 @@
+"""Stand-ins with the shapes of the methods to come: what each of them does to a plan, without its mathematics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from holdfast.training import Clock, Context, Plan, Policy, ResetOptimizer, Restart, ScaleLearningRate
+
+
+@dataclass
+class DropHighest(Policy):
+    """Like EPIC: every few epochs drop for good, by the residuals of one sweep."""
+
+    name: ClassVar[str] = "drop-highest"
+    every: int = 1
+    count: int = 3
+    start: int = 1
+    _dropped: list[int] = field(default_factory=list)
+
+    def due(self, clock: Clock) -> bool:
+        return clock.starts_epoch and clock.epoch >= self.start and clock.epoch % self.every == 0
+
+    def update(self, context: Context) -> Plan:
+        kept = torch.ones(len(context.examples), dtype=torch.bool)
+        if context.clock.epoch >= self.start:
+            norms = context.outputs.residuals().norm(dim=1)
+            norms[self._dropped] = -1
+            self._dropped += norms.topk(self.count).indices.tolist()
+        kept[self._dropped] = False
+        return Plan(copies=kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"dropped": list(self._dropped)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._dropped = list(state["dropped"])
+
+
+@dataclass
+class FixedBatches(Policy):
+    """Like CREST: weighted mini-batches chosen inside what is active, again every few steps, by random subsets."""
+
+    name: ClassVar[str] = "fixed-batches"
+    acts_between_steps: ClassVar[bool] = True
+    every: int = 3
+    count: int = 2
+    size: int = 5
+
+    def due(self, clock: Clock) -> bool:
+        return clock.step % self.every == 0
+
+    def update(self, context: Context) -> Plan:
+        pool = context.active_positions()
+        rows = [
+            pool[torch.randperm(len(pool), generator=context.stream("subset", b))[: self.size]]
+            for b in range(self.count)
+        ]
+        batches = torch.stack(rows)
+        weight = context.outputs.losses(batches.flatten()).reshape(batches.shape)
+        return Plan(batches=batches, batch_weight=weight / weight.mean(1, keepdim=True))
+
+
+@dataclass
+class TwoStages(Policy):
+    """Like JTT: train a little, repeat what is misclassified, start again."""
+
+    name: ClassVar[str] = "two-stages"
+    first: int = 1
+    times: int = 4
+
+    @property
+    def warmup_epochs(self) -> int:
+        return self.first
+
+    def due(self, clock: Clock) -> bool:
+        return clock.starts_epoch and clock.epoch == self.first
+
+    def update(self, context: Context) -> Plan:
+        if context.clock.epoch < self.first:
+            return Plan()
+        wrong = context.outputs.predictions() != context.examples.labels
+        context.request(Restart())
+        return Plan(copies=torch.where(wrong, self.times, 1))
+
+
+@dataclass
+class Growing(Policy):
+    """Like PDE: a small set first, then a few more examples every epoch, at a lower learning rate."""
+
+    name: ClassVar[str] = "growing"
+    first: int = 8
+    step: int = 4
+    after: int = 2
+    reset: bool = False
+
+    def due(self, clock: Clock) -> bool:
+        return clock.starts_epoch and (clock.epoch == 0 or clock.epoch >= self.after)
+
+    def update(self, context: Context) -> Plan:
+        rounds = max(0, context.clock.epoch - self.after + 1)
+        if context.clock.epoch == self.after:
+            context.request(ScaleLearningRate(0.1))
+            if self.reset:
+                context.request(ResetOptimizer())
+        kept = torch.zeros(len(context.examples), dtype=torch.bool)
+        kept[: self.first + rounds * self.step] = True
+        return Plan(copies=kept)
+
+
+@dataclass
+class LossWeights(Policy):
+    """Weigh examples by their position."""
+
+    name: ClassVar[str] = "loss-weights"
+
+    def update(self, context: Context) -> Plan:
+        return Plan(loss_weight=1.0 + torch.arange(len(context.examples)) % 3)

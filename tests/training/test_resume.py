@@ -1,0 +1,150 @@
+"""A resumed run equals an uninterrupted one to the bit, for every policy and chain of them."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.errors import CheckpointError, ConfigError
+from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled
+from holdfast.training import Event, Run, Training, Uniform, fit
+from tests.training.policies import DropHighest, FixedBatches, Growing, LossWeights, TwoStages
+from tests.training.toy import toy_model, toy_splits
+
+POLICIES = {
+    "uniform": Uniform,
+    "class-balanced": ClassBalanced,
+    "group-balanced": GroupBalanced,
+    "group-subsampled": GroupSubsampled,
+    "drop": DropHighest,
+    "batches": FixedBatches,
+    "two-stages": TwoStages,
+    "growing": Growing,
+    "drop >> batches": lambda: DropHighest() >> FixedBatches(),
+    "growing >> group-balanced": lambda: Growing(first=20) >> GroupBalanced(),
+    "two-stages >> drop >> weights": lambda: TwoStages() >> DropHighest(start=2) >> LossWeights(),
+}
+SETTINGS = Training(epochs=4, batch_size=7, learning_rate=0.05, seed=3, schedule="cosine", checkpoint_seconds=0)
+
+
+class StopHere(Exception):  # noqa: N818
+    pass
+
+
+def stop_after(steps: int):
+    """A listener that behaves like Ctrl-C once so many steps are done."""
+
+    def listener(event: Event) -> None:
+        if event.step >= steps and event.kind in ("step", "epoch"):
+            raise StopHere
+
+    return listener
+
+
+def fingerprint(model: torch.nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode() + tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def train(policy, run=None, listeners=()):
+    return fit(toy_model(), toy_splits(), policy, SETTINGS, run=run, listeners=listeners)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_an_interrupted_run_ends_with_the_same_weights_and_metrics(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("holdfast.training.fitting._STEP_EVENTS_PER_SECOND", 1e9)
+    straight = Run.create(tmp_path / "straight", {})
+    expected = train(POLICIES[name](), straight)
+    total = straight.metrics()[-1]["step"]
+    broken = Run.create(tmp_path / "broken", {})
+    for steps in (1, total // 3, total // 2, total - 2):
+        with pytest.raises(StopHere):
+            train(POLICIES[name](), broken, [stop_after(steps)])
+    result = train(POLICIES[name](), broken)
+    assert fingerprint(result.model) == fingerprint(expected.model)
+    last = [run.load_checkpoint()["model"] for run in (straight, broken)]
+    assert all(torch.equal(last[0][key], last[1][key]) for key in last[0])
+
+    def timeless(run):
+        return [{k: v for k, v in record.items() if k != "seconds"} for record in run.metrics()]
+
+    assert timeless(broken) == timeless(straight)
+
+
+def test_two_different_moments_differ(tmp_path):
+    """So that the equality above can fail: one more epoch gives other weights."""
+    one = fit(toy_model(), toy_splits(), None, Training(epochs=1, learning_rate=0.05))
+    two = fit(toy_model(), toy_splits(), None, Training(epochs=2, learning_rate=0.05, select_by="accuracy"))
+    assert one.history[0]["loss"] == two.history[0]["loss"]
+    assert one.history[0]["loss"] != two.history[1]["loss"]
+
+
+def test_resuming_with_other_policies_or_another_model_is_refused(tmp_path):
+    run = Run.create(tmp_path / "run", {})
+    with pytest.raises(StopHere):
+        train(DropHighest(), run, [stop_after(12)])
+    with pytest.raises(ConfigError, match="made with the policies drop-highest, this run has uniform"):
+        train(Uniform(), run)
+    with pytest.raises(ConfigError, match="of another model"):
+        fit(torch.nn.Linear(6, 2), toy_splits(), DropHighest(), SETTINGS, run=run)
+
+
+def test_a_truncated_checkpoint_is_named(tmp_path):
+    run = Run.create(tmp_path / "run", {})
+    with pytest.raises(StopHere):
+        train(Uniform(), run, [stop_after(12)])
+    file = tmp_path / "run" / "checkpoints" / "last.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match=r"last\.safetensors can't be read"):
+        train(Uniform(), run)
+
+
+KILLED = """
+import dataclasses, sys
+from pathlib import Path
+from holdfast.training import Run, fit, fitting
+from tests.training.test_resume import SETTINGS, fingerprint
+from tests.training.policies import DropHighest, FixedBatches
+from tests.training.toy import toy_model, toy_splits
+fitting._STEP_EVENTS_PER_SECOND = 1e9
+path = Path(sys.argv[1])
+run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, {})
+settings = dataclasses.replace(SETTINGS, epochs=15)
+tell = lambda event: print(event.kind, flush=True)
+result = fit(toy_model(), toy_splits(), DropHighest(count=2) >> FixedBatches(), settings, run=run, listeners=[tell])
+print(fingerprint(result.model), flush=True)
+"""
+KILLS = 20
+
+
+def start(path: Path) -> subprocess.Popen:
+    root = Path(__file__).parents[2]
+    return subprocess.Popen([sys.executable, "-c", KILLED, path], cwd=root, stdout=subprocess.PIPE, text=True)
+
+
+def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tmp_path):
+    """With a checkpoint after every step, many of the kills hit the middle of a write."""
+    *_, expected = start(tmp_path / "whole").stdout
+    assert len(expected) == 65
+    dice, moments = random.Random(), []
+    for _ in range(KILLS):
+        process = start(tmp_path / "killed")
+        for _ in range(dice.randint(1, 6)):
+            kind = process.stdout.readline()
+        time.sleep(dice.uniform(0, 0.004))
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL, "the run must still be going on when it is killed"
+        moments.append(kind)
+    *_, resumed = start(tmp_path / "killed").stdout
+    assert resumed == expected
+    results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed")]
+    assert results[0]["test"] == results[1]["test"]
