@@ -1,0 +1,20 @@
+"""Every experiment there is, by the name that users type."""
+
+from __future__ import annotations
+
+from holdfast.errors import ConfigError, nearest
+from holdfast.papers import spare
+from holdfast.papers.experiment import Experiment
+
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*spare.EXPERIMENTS,)}
+
+
+def find(name: str) -> Experiment:
+    """The experiment called `name`.
+
+    Raises:
+        ConfigError: if there is none; the message offers the nearest name.
+    """
+    if name not in EXPERIMENTS:
+        raise ConfigError(f"there is no experiment {name!r}{nearest(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]

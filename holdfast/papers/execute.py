@@ -1,0 +1,324 @@
+"""Runs cells for seeds in worker processes, and remembers what each gave.
+
+Every cell and seed is computed on one thread in a spawned process, so results are the same however many run side by
+side. An outcome is kept as a small JSON file named after everything that determined it (function, settings, seed,
+source code, version of torch); a run that was stopped, by Ctrl-C or a kill, continues where it was. A cell that fails,
+or whose process dies, is reported and the others go on. What is not part of the key: the data files.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from holdfast.errors import CheckpointError, ConfigError, HoldfastError
+from holdfast.papers.experiment import Cell, load_function
+from holdfast.papers.fingerprint import cell_sources, digest
+from holdfast.training.state import write_atomically
+
+_log = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one cell under one seed.
+
+    Attributes:
+        cell: name of the cell.
+        seed: the seed.
+        metrics: numbers by metric; None if it failed.
+        seconds: how long it took, when it was computed.
+        cached: whether it was computed earlier.
+        error: what went wrong, in a sentence; None if nothing did.
+    """
+
+    cell: str
+    seed: int
+    metrics: Mapping[str, float] | None
+    seconds: float
+    cached: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Task:
+    cell: Cell
+    seed: int
+    key: Mapping[str, Any]
+
+
+@dataclass
+class _Worker:
+    process: SpawnProcess
+    pipe: Connection
+    task: _Task
+    started: float
+
+
+def default_cache() -> Path:
+    """Where outcomes are kept: ``cells`` below the environment's HOLDFAST_CACHE, else below ``~/.cache/holdfast``."""
+    return Path(os.environ.get("HOLDFAST_CACHE") or "~/.cache/holdfast").expanduser() / "cells"
+
+
+def execute(
+    cells: Sequence[Cell],
+    seeds: Sequence[int],
+    *,
+    depends: Sequence[str] = (),
+    cache: Path | None = None,
+    jobs: int | None = None,
+    fresh: bool = False,
+    environment: Mapping[str, str] | None = None,
+    listener: Callable[[Outcome], None] | None = None,
+) -> tuple[Outcome, ...]:
+    """Run every cell under every seed.
+
+    Args:
+        cells: what to compute.
+        seeds: under which seeds.
+        depends: packages or modules of holdfast whose source is part of what determines an outcome.
+        cache: folder of the outcomes, see `default_cache`.
+        jobs: how many processes at a time; by default as many as there are cores.
+        fresh: compute everything, also what is cached.
+        environment: variables that the workers get, such as HOLDFAST_DATA; not part of the key.
+        listener: called with each outcome as it comes, cached ones first.
+
+    Returns:
+        The outcomes, by cell and then seed. Ctrl-C ends the workers and raises KeyboardInterrupt; what was finished by
+        then is in the cache.
+
+    Raises:
+        ConfigError: if a cell's function can't be imported or the cache can't be written to.
+    """
+    folder = cache or default_cache()
+    _prepare(folder)
+    tasks = [_Task(cell, seed, key) for cell in cells for seed, key in _keys(cell, seeds, depends).items()]
+    outcomes: dict[tuple[str, int], Outcome] = {}
+
+    def settle(outcome: Outcome) -> None:
+        outcomes[outcome.cell, outcome.seed] = outcome
+        if listener is not None:
+            listener(outcome)
+
+    missing = []
+    for task in tasks:
+        known = None if fresh else _recall(folder, task)
+        if known is None:
+            missing.append(task)
+        else:
+            settle(known)
+    count = min(jobs or os.cpu_count() or 1, len(missing))
+    for task, outcome in _compute(missing, count, dict(environment or {})):
+        if outcome.error is None:
+            _remember(folder, task, outcome)
+        settle(outcome)
+    return tuple(outcomes[task.cell.name, task.seed] for task in tasks)
+
+
+# ------------------------------------------------------------------------------------------------------- the cache
+
+
+def _keys(cell: Cell, seeds: Sequence[int], depends: Sequence[str]) -> dict[int, dict[str, Any]]:
+    shared = {
+        "function": cell.function,
+        "settings": dict(cell.settings),
+        "sources": cell_sources(cell, depends),
+        "torch": torch.__version__,
+    }
+    try:
+        plain = json.loads(json.dumps(shared, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"the settings of cell {cell.name!r} are not plain JSON values ({error})") from error
+    return {seed: {**plain, "seed": seed} for seed in seeds}
+
+
+def _prepare(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"the cache {folder} can't be made ({error.strerror}); set HOLDFAST_CACHE to a folder of yours"
+        ) from error
+
+
+def _file(folder: Path, task: _Task) -> Path:
+    return folder / f"{digest(task.key)}.json"
+
+
+def _recall(folder: Path, task: _Task) -> Outcome | None:
+    """What is kept of a task, or None; a file that can't be understood is as good as none."""
+    file = _file(folder, task)
+    try:
+        kept = json.loads(file.read_bytes())
+        if kept["key"] != task.key:
+            return None
+        return Outcome(task.cell.name, task.seed, _checked(kept["metrics"]), float(kept["seconds"]), cached=True)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _log.info("%s can't be read (%s) and is computed again", file, error)
+        return None
+
+
+def _remember(folder: Path, task: _Task, outcome: Outcome) -> None:
+    kept = {"key": task.key, "metrics": outcome.metrics, "seconds": outcome.seconds}
+    try:
+        write_atomically(_file(folder, task), json.dumps(kept, indent=1).encode())
+    except CheckpointError as error:
+        _log.warning("%s under seed %d will be computed again next time: %s", outcome.cell, outcome.seed, error)
+
+
+def _checked(metrics: Any) -> dict[str, float]:
+    """Finite floats by name, or an error that says what a cell's function has to return."""
+    if not isinstance(metrics, Mapping) or not metrics:
+        raise ConfigError(f"a cell's function returned {type(metrics).__name__}; it must return numbers by metric")
+    for name, value in metrics.items():
+        if not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise ConfigError(f"a cell's function returned {value!r} for {name!r}; metrics must be finite numbers")
+    return {str(name): float(value) for name, value in metrics.items()}
+
+
+# ----------------------------------------------------------------------------------------------------- the workers
+
+
+def _compute(tasks: Sequence[_Task], jobs: int, environment: dict[str, str]) -> Iterator[tuple[_Task, Outcome]]:
+    """The outcomes in the order in which they come; a worker takes the next task when it has finished one."""
+    waiting = deque(tasks)
+    workers: list[_Worker] = []
+    try:
+        while waiting or workers:
+            while waiting and len(workers) < jobs:
+                workers.append(_start(waiting.popleft(), environment))
+            ready = wait([worker.pipe for worker in workers])
+            for worker in [worker for worker in workers if worker.pipe in ready]:
+                task, outcome = worker.task, _receive(worker)
+                if outcome is None:
+                    outcome = _death(worker)
+                    workers.remove(worker)
+                elif waiting:
+                    _assign(worker, waiting.popleft())
+                else:
+                    workers.remove(worker)
+                    _stop([worker])
+                yield task, outcome
+    finally:
+        _stop(workers)
+
+
+def _start(task: _Task, environment: dict[str, str]) -> _Worker:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    # Not daemonic: a cell may have workers of its own.
+    process = context.Process(target=_work, args=(theirs, environment), name="holdfast-cell")
+    resource_tracker.ensure_running()  # or its first start would lift the mask below
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:  # a child that Ctrl-C meets before it ignores it would print a traceback
+        process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+    worker = _Worker(process, ours, task, time.perf_counter())
+    _assign(worker, task)
+    return worker
+
+
+def _assign(worker: _Worker, task: _Task) -> None:
+    worker.task, worker.started = task, time.perf_counter()
+    with suppress(BrokenPipeError):  # it died; the next `wait` finds out
+        worker.pipe.send((task.cell.function, dict(task.cell.settings), task.seed))
+
+
+def _receive(worker: _Worker) -> Outcome | None:
+    """The worker's answer, or None if it is dead."""
+    try:
+        metrics, seconds, error, trace = worker.pipe.recv()
+    except (EOFError, OSError):
+        return None
+    if trace:
+        _log.error("%s under seed %d failed:\n%s", worker.task.cell.name, worker.task.seed, trace.rstrip())
+    return Outcome(worker.task.cell.name, worker.task.seed, metrics, seconds, error=error)
+
+
+def _death(worker: _Worker) -> Outcome:
+    seconds = time.perf_counter() - worker.started
+    _stop([worker])
+    code = worker.process.exitcode or 0
+    how = f"was killed by signal {-code}, perhaps for want of memory" if code < 0 else f"ended with code {code}"
+    return Outcome(worker.task.cell.name, worker.task.seed, None, seconds, error=f"its process {how}")
+
+
+def _stop(workers: Sequence[_Worker]) -> None:
+    """End workers and whatever they started, whether they are idle, busy or dead."""
+    for worker in workers:
+        worker.pipe.close()
+        _signal(worker.process, signal.SIGTERM)
+    deadline = time.monotonic() + _GRACE_SECONDS
+    for worker in workers:
+        worker.process.join(max(0.0, deadline - time.monotonic()))
+        _signal(worker.process, signal.SIGKILL)
+        worker.process.join()
+
+
+def _signal(process: SpawnProcess, number: signal.Signals) -> None:
+    if process.pid is None or not process.is_alive():
+        return
+    try:
+        os.killpg(process.pid, number)
+    except (ProcessLookupError, PermissionError):  # it has no group of its own yet
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
+
+def _work(pipe: Connection, environment: dict[str, str]) -> None:
+    """The life of a worker, in a process group of its own so that Ctrl-C reaches only the process that leads."""
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    with suppress(EOFError):
+        while True:
+            function, settings, seed = pipe.recv()
+            pipe.send(_attempt(function, settings, seed))
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _attempt(
+    function: str, settings: Mapping[str, Any], seed: int
+) -> tuple[dict[str, float] | None, float, str | None, str | None]:
+    """Metrics, seconds, an error in a sentence, and a traceback where the error is nobody's fault but the code's."""
+    started = time.perf_counter()
+    metrics, message, trace = None, None, None
+    try:
+        metrics = _checked(load_function(function)(settings=settings, seed=seed))
+    except HoldfastError as error:
+        message = str(error)
+    except Exception as error:  # a cell runs any code, and the others must go on
+        message, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
+    return metrics, time.perf_counter() - started, message, trace

@@ -1,0 +1,114 @@
+"""Results as text: numbers as people print them, and a Markdown page made from a results file.
+
+Pages are generated, never edited: the file is the source, and the page says which command makes it anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.papers.catalog import find
+from holdfast.papers.experiment import Experiment, Printed
+from holdfast.papers.results import CellResult, Judgement, Measured, Results
+
+
+def shown(number: Measured | Printed | None, digits: int = 1) -> str:
+    """A number with its spread, such as ``82.2 ± 1.0``; a dash for none.
+
+    Example:
+        >>> shown(Printed(82.2, 1.0)), shown(Printed(0.0)), shown(None)
+        ('82.2 ± 1.0', '0.0', '-')
+    """
+    if number is None:
+        return "-"
+    mean = f"{number.mean:.{digits}f}"
+    return mean if number.spread is None else f"{mean} ± {number.spread:.{digits}f}"
+
+
+def verdict(claim: Judgement) -> str:
+    """``holds``, ``fails`` or ``not checked``."""
+    return {True: "holds", False: "fails", None: "not checked"}[claim.holds]
+
+
+def columns(experiment: Experiment, results: Results) -> dict[str, str]:
+    """Heading by metric: the experiment's choice, or every metric there is under its own name."""
+    found = {metric: metric for cell in results.cells for metric in cell.metrics}
+    return dict(experiment.columns) or found
+
+
+def rows(experiment: Experiment, results: Results) -> list[list[str]]:
+    """The table's body: name of the cell, then ours and theirs for each of `columns`, then seconds."""
+    return [_row(cell, list(columns(experiment, results)), experiment) for cell in results.cells]
+
+
+def command(results: Results) -> str:
+    """What to type to repeat the results."""
+    seeds = ",".join(map(str, results.seeds))
+    return f"holdfast reproduce {results.experiment} --scale {results.scale} --seeds {seeds}"
+
+
+def markdown(results: Results, experiment: Experiment | None = None) -> str:
+    """A page about the results.
+
+    Args:
+        results: read from a results file.
+        experiment: its declaration; looked up in the catalog where omitted.
+
+    Returns:
+        Markdown with a title of the first level: ours beside theirs, verdicts, and how to repeat it.
+    """
+    declared = experiment or find(results.experiment)
+    heading = ["cell"]
+    for label in columns(declared, results).values():
+        heading += [label, "printed"]
+    parts = [
+        f"# {declared.name}: {declared.title}",
+        f"{declared.source}, at scale `{results.scale}`. Ours are means over "
+        f"{_counted(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), ± the {declared.spread} "
+        "standard deviation, beside what the document prints.",
+        _table([*heading, "seconds"], rows(declared, results)),
+    ]
+    failed = [
+        f"- {cell.name}, seed {seed}: {_cut(error)}" for cell in results.cells for seed, error in cell.errors.items()
+    ]
+    if failed:
+        parts.append("**Incomplete.** These did not finish:\n\n" + "\n".join(failed))
+    if results.claims:
+        checked = sum(claim.holds is not None for claim in results.claims)
+        judged = [[claim.name, f"**{verdict(claim)}**", claim.evidence] for claim in results.claims]
+        parts += [
+            f"## Claims\n\n{results.held} of {_counted(checked, 'claim')} checked at this scale hold.",
+            _table(["claim", "verdict", "evidence"], judged),
+        ]
+    parts.append(f"## Repeat it\n\n```sh\n{command(results)}\n```\n\n{_origin(results)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _row(cell: CellResult, metrics: Sequence[str], experiment: Experiment) -> list[str]:
+    row = [cell.name]
+    for name in metrics:
+        metric = cell.metrics.get(name)
+        printed = experiment.printed.get(cell.name, {}).get(name) if metric is None else metric.printed
+        ours = shown(None if metric is None else metric.ours, experiment.digits)
+        row += ["failed" if cell.errors and metric is None else ours, shown(printed, experiment.digits)]
+    return [*row, f"{cell.seconds:.0f}" if cell.metrics else "-"]
+
+
+def _origin(results: Results) -> str:
+    commit = "outside a repository" if results.commit is None else f"at commit `{results.commit[:12]}`"
+    dirty = " with uncommitted changes" if results.environment.get("uncommitted_changes") else ""
+    versions = f"torch {results.environment.get('torch', '?')}, {results.environment.get('cpus', '?')} cores"
+    return f"Run {commit}{dirty} on {results.date[:10]} ({versions}). Seconds are of one seed on one thread."
+
+
+def _table(heading: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = [heading, ["---"] * len(heading), *body]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _cut(text: str) -> str:
+    return text.splitlines()[0] if text else text
