@@ -34,15 +34,11 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
         DataError: if the file is damaged, lacks or has an unknown array, or the arrays' lengths differ.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise DataError(f"{path} holds a single array; save inputs and labels with numpy.savez")
-            arrays = {name: stored[name] for name in stored.files}
+        stored = np.load(path, allow_pickle=False)
+        arrays = dict(stored) if isinstance(stored, np.lib.npyio.NpzFile) else {}
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of an npz file") from error
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        if isinstance(error, DataError):
-            raise
         raise DataError(f"{path} isn't an npz file of plain arrays: {error}") from error
     for name in arrays:
         if name not in KEYS:
@@ -50,10 +46,12 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     for name in ("inputs", "labels"):
         if name not in arrays:
             raise DataError(f"{path} has no array {name!r}; it has {', '.join(arrays) or 'none'}")
-    n = len(arrays["inputs"])
+    n = arrays["inputs"].shape[:1]
     for name, array in arrays.items():
-        if len(array) != n:
-            raise DataError(f"{path} has {len(array)} {name} for {n} inputs; give one per example")
+        if array.ndim == 0 or array.shape[:1] != n:
+            raise DataError(
+                f"{name} in {path} have shape {array.shape}, inputs {arrays['inputs'].shape}; give one per input"
+            )
     return arrays
 
 

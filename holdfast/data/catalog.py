@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from holdfast.data.download import Progress, RemoteFile, fetch
 from holdfast.data.examples import Examples, Splits
@@ -39,6 +39,15 @@ class DataSet(ABC):
     recipe: ClassVar[Mapping[str, object]] = {}
     by_hand: ClassVar[str] = ""
     augmentation: ClassVar[Transform | None] = None
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for option in fields(self):
+            allowed, value = get_args(hints[option.name]), getattr(self, option.name)
+            if get_origin(hints[option.name]) is Literal and value not in allowed:
+                raise ConfigError(
+                    f"data set {self.name!r} has no {option.name} {value!r}{nearest(str(value), allowed)}"
+                )
 
     @abstractmethod
     def load(self, root: Path) -> Splits:

@@ -157,8 +157,7 @@ def _transfer(file: RemoteFile, url: str, target: Path, progress: Progress | Non
     with response:
         resumed = response.status == http.client.PARTIAL_CONTENT
         have = have if resumed else 0
-        length = response.headers.get("Content-Length")
-        total = have + int(length) if length else file.size
+        total = file.size if response.length is None else have + response.length
         with part.open("ab" if resumed else "wb") as out:
             for block in _blocks(response, url, target):
                 out.write(block)
@@ -201,6 +200,7 @@ def _blocks(response: http.client.HTTPResponse, url: str, target: Path) -> Itera
             yield block
     except http.client.IncompleteRead as error:
         yield error.partial
+        raise DataError(f"{url} stopped too early; run again, and the transfer goes on there") from error
     except (OSError, http.client.HTTPException) as error:
         raise _unreachable(url, target, error) from error
 

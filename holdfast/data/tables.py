@@ -99,7 +99,7 @@ def split_codes(path: Path, column: str, values: NDArray[np.object_]) -> NDArray
     if len(wrong):
         at = int(wrong[0])
         raise DataError(
-            f"{path} has {values[at]!r} in column {column!r} of row {at + 1}; a split is 0, 1, 2 or train, val, test"
+            f"{path} has {str(values[at])!r} in column {column!r} of row {at + 1}; give 0, 1, 2 or train, val, test"
         )
     for code, part in enumerate(("train (0)", "val (1)", "test (2)")):
         if not (codes == code).any():

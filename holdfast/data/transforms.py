@@ -8,6 +8,7 @@ the random ones belong to training.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, Protocol
 
 import torch
@@ -52,10 +53,15 @@ class Normalise:
 
     def __call__(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Normalise uint8 pixels (scaled on the way) or floats, in one multiplication and one subtraction."""
-        white = 255 if batch.dtype == torch.uint8 else 1
-        mean = torch.tensor(self.mean, device=batch.device).view(-1, 1, 1)
-        std = torch.tensor(self.std, device=batch.device).view(-1, 1, 1)
-        return (batch * (1 / (white * std))).sub_(mean / std)
+        factor, shift = _affine(self, 255 if batch.dtype == torch.uint8 else 1, batch.device)
+        return (batch * factor).sub_(shift)
+
+
+@cache
+def _affine(transform: Normalise, white: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    mean = torch.tensor(transform.mean, device=device).view(-1, 1, 1)
+    std = torch.tensor(transform.std, device=device).view(-1, 1, 1)
+    return 1 / (white * std), mean / std
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,19 @@ def test_an_unknown_option_is_answered_with_the_nearest() -> None:
         load("coloured-digits", corelation=0.9)
 
 
+@pytest.mark.parametrize(
+    ("name", "option", "value", "message"),
+    [
+        ("cmnist5", "palette", "dissertaton", "has no palette 'dissertaton'; did you mean 'dissertation'"),
+        ("cmnist5", "colouring", "background", "has no colouring 'background'"),
+        ("civilcomments", "partition", "white", "has no partition 'white'"),
+    ],
+)
+def test_an_unknown_choice_is_answered_with_the_nearest(name: str, option: str, value: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load(name, **{option: value})
+
+
 def test_a_required_option_is_asked_for() -> None:
     with pytest.raises(ConfigError, match="data set 'folder' needs the option 'path'"):
         load("folder")

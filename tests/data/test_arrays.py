@@ -1,0 +1,74 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from holdfast.data import load
+from holdfast.errors import DataError
+
+
+def write(path: Path, **changes: Any) -> Path:
+    arrays: dict[str, Any] = {"inputs": np.arange(40.0).reshape(20, 2), "labels": np.arange(20) % 2}
+    np.savez(path, **{name: array for name, array in (arrays | changes).items() if array is not None})
+    return path
+
+
+def test_the_split_array_decides_the_parts(tmp_path: Path) -> None:
+    attributes = np.arange(20) // 5
+    for split in (np.arange(20) % 3, np.array(["train", "val", "test"])[np.arange(20) % 3]):
+        path = write(tmp_path / "a.npz", split=split, attributes=attributes)
+        splits = load("arrays", path=path)
+        assert splits.validation.ids.tolist() == list(range(1, 20, 3))
+        inputs, labels = splits.test.gather(torch.tensor([1]))
+        assert inputs.tolist() == [[10.0, 11.0]] and labels.tolist() == [1]
+        assert inputs.dtype == torch.float32
+        assert splits.train.n_groups == splits.test.n_groups == 8
+
+
+def test_without_a_split_the_parts_are_drawn(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.npz", groups=np.arange(20) % 4)
+    splits = load("arrays", path=str(path), validation=0.2, test=0.3)
+    assert [len(splits.train), len(splits.validation), len(splits.test)] == [10, 4, 6]
+    assert splits.train.n_groups == 4
+    assert torch.equal(load("arrays", path=path).train.ids, load("arrays", path=path).train.ids)
+
+
+def test_pixels_are_scaled_when_gathered(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.npz", inputs=np.full((20, 1, 2, 2), 255, np.uint8))
+    assert load("arrays", path=path).train.gather(torch.tensor([0]))[0].tolist() == [[[[1.0, 1.0], [1.0, 1.0]]]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"labels": None}, "no array 'labels'; it has inputs"),
+        ({"labels": np.zeros(19, int)}, r"labels in .* have shape \(19,\), inputs \(20, 2\)"),
+        ({"labels": np.array(1)}, r"labels in .* have shape \(\)"),
+        ({"label": np.zeros(20, int)}, "unknown array 'label'; did you mean 'labels'"),
+        ({"labels": np.full(20, -1)}, "label -1"),
+        ({"labels": np.array(["a"] * 20)}, "labels must be whole numbers"),
+        ({"labels": np.array([{}] * 20)}, "isn't an npz file of plain arrays"),
+        ({"split": np.full(20, 7)}, "'7' in column 'split' of row 1"),
+        ({"split": np.zeros(20, int)}, "no row whose 'split' is val"),
+    ],
+)
+def test_wrong_arrays_are_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load("arrays", path=write(tmp_path / "a.npz", **changes))
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"there is no file .*b\.npz"):
+        load("arrays", path=tmp_path / "b.npz")
+    path = write(tmp_path / "a.npz")
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(DataError, match="isn't an npz file"):
+        load("arrays", path=path)
+    path.write_text("nothing")
+    with pytest.raises(DataError, match="isn't an npz file"):
+        load("arrays", path=path)
+    np.save(tmp_path / "c.npy", np.zeros(3))
+    with pytest.raises(DataError, match="no array 'inputs'; it has none"):
+        load("arrays", path=tmp_path / "c.npy")
