@@ -1,4 +1,4 @@
-"""Runs side by side: a row per run, and how far each is from the first one that finished.
+"""Runs side by side: a row per run, and how far each is from the first finished one on the same data set.
 
 Two runs on the same test examples are compared pair by pair, so the difference has a bootstrap interval that leaves out
 what is easy or hard for both. Where that can't be done (other examples, overlapping groups), the difference has none.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -36,7 +37,7 @@ class Row:
         best_epoch: how many epochs were completed when the chosen model was saved, from 1.
         epochs: how many epochs were asked for, warm-up included.
         seconds: time in all.
-        worst_difference: worst accuracy minus that of the first finished run; without an interval, both ends are None.
+        worst_difference: worst accuracy minus that of the first finished run on the same data set.
         accuracy_difference: the same of the plain accuracy, in the test mix.
     """
 
@@ -62,8 +63,8 @@ class Gap:
 
     Attributes:
         value: this run minus the first.
-        low: lower end of the interval.
-        high: upper end of the interval.
+        low: lower end of the interval, or None.
+        high: upper end of the interval, or None.
     """
 
     value: float
@@ -83,10 +84,10 @@ def comparison(runs: Sequence[Run]) -> list[Row]:
         runs: finished or not.
 
     Returns:
-        The rows; differences are to the first finished run, which has none itself.
+        The rows; differences are to the first finished run on the same data set, which has none itself.
     """
     rows: list[Row] = []
-    first: tuple[Record, GroupReport] | None = None
+    first: dict[str, GroupReport] = {}
     for run in runs:
         record = Record.of(run)
         row = Row(
@@ -108,17 +109,17 @@ def comparison(runs: Sequence[Run]) -> list[Row]:
                 averages=report.averages,
                 best_epoch=record.best_epoch + 1,
             )
-            if first is None:
-                first = (record, report)
-            elif first[0].data == record.data:
-                worst, accuracy = _gaps(report, first[1])
+            if record.data in first:
+                worst, accuracy = _gaps(report, first[record.data])
                 row = replace(row, worst_difference=worst, accuracy_difference=accuracy)
+            else:
+                first[record.data] = report
         rows.append(row)
     return rows
 
 
 def comparison_table(rows: Sequence[Row]) -> Table:
-    """The rows for a terminal.
+    """The rows for a terminal; what is the same for all of them is in the title.
 
     Args:
         rows: what `comparison` gave.
@@ -127,35 +128,40 @@ def comparison_table(rows: Sequence[Row]) -> Table:
         A table to print with rich.
     """
     averages = list(dict.fromkeys(name for row in rows for name, value in row.averages.items() if value is not None))
-    table = Table(caption=_caption(rows), caption_justify="left")
-    for name in ("run", "data", "method", "model"):
+    names = {name: [_shown(getattr(row, name)) for row in rows] for name in ("data", "method", "model", "seed")}
+    shared = {name: values[0] for name, values in names.items() if len(rows) > 1 and len(set(values)) == 1}
+    title = ", ".join(f"{name} {escape(value)}" for name, value in shared.items() if value)
+    own = {name: values for name, values in names.items() if name not in shared}
+    table = Table(
+        box=box.SIMPLE_HEAD, title=title or None, title_justify="left", caption=_caption(rows), caption_justify="left"
+    )
+    for name in ("run", *own):
         table.add_column(name, overflow="fold")
-    for name in ("seed", "worst group", "", "difference", *averages, "best epoch", "time"):
+    for name in ("worst group", "difference", *averages, "best epoch", "time"):
         table.add_column(name, justify="right")
-    for row in rows:
-        epoch = "" if row.best_epoch is None else f"{row.best_epoch} of {number(row.epochs)}"
+    for place, row in enumerate(rows):
         table.add_row(
             escape(row.run),
-            escape(row.data),
-            escape(row.method),
-            escape(row.model),
-            "" if row.seed is None else str(row.seed),
-            escape(row.worst_group or "") if row.status == "finished" else f"[dim]{row.status}[/dim]",
-            "" if row.worst_accuracy is None else percent(row.worst_accuracy),
+            *(escape(values[place]) for values in own.values()),
+            row.status if row.worst_group is None else f"{escape(row.worst_group)} {percent(row.worst_accuracy)}",
             _signed(row.worst_difference),
             *("" if row.averages.get(name) is None else percent(row.averages[name]) for name in averages),
-            epoch,
+            "" if row.best_epoch is None else f"{row.best_epoch} of {number(row.epochs)}",
             "" if row.seconds is None else duration(row.seconds),
             style=None if row.status == "finished" else "dim",
         )
     return table
 
 
+def _shown(value: object) -> str:
+    return "" if value is None else str(value)
+
+
 def _with_outcomes(run: Run, stored: GroupReport) -> GroupReport:
     """The report with the outcome of each example, out of the saved predictions; as stored where groups overlap."""
     if stored.grouping == "overlapping groups" or not (run.path / "predictions.parquet").exists():
         return stored
-    columns = run.predictions()
+    columns = {name: column.copy() for name, column in run.predictions().items()}
     trained = {score.name: score.train_count for score in stored.by_group if score.train_count is not None}
     return GroupReport.of_arrays(
         columns["predicted"],
@@ -186,8 +192,7 @@ def _signed(gap: Gap | None) -> str:
 def _caption(rows: Sequence[Row]) -> str | None:
     if not any(row.worst_difference for row in rows):
         return None
-    first = next(row.run for row in rows if row.status == "finished")
     return (
-        f"difference: worst-group accuracy minus that of {escape(first)}, in points; "
+        "difference: worst-group accuracy minus that of the first finished run on the same data set, in points; "
         "in brackets its 95% interval, paired by test example"
     )

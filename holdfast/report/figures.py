@@ -89,7 +89,7 @@ def accuracy_figure(record: Record) -> Html:
     named = others if len(paths) <= _ALL_NAMED else others[: _NAMED - 1]
     kinds = {name: f"named-{place}" for place, name in enumerate(named)} | {worst: "worst"}
     lines = [
-        Line(name, paths[name], kinds.get(name, "other"), percent(at_choice[name], 0))
+        Line(name, paths[name], kinds.get(name, "other"), percent(paths[name][-1][1], 0))
         for name in [*reversed(others), worst]
         if name in paths
     ]
@@ -98,8 +98,7 @@ def accuracy_figure(record: Record) -> Html:
     caption = join(
         [
             "Accuracy of each group on the validation set after each epoch. ",
-            "The numbers are those of the chosen epoch. ",
-            f"{number(rest)} groups that fared better then are grey. " if rest > 0 else None,
+            f"The other {number(rest)} groups are grey. " if rest > 0 else None,
             _marks_said(record),
         ]
     )
@@ -238,10 +237,16 @@ def _figure(
         tag("li", _swatch(line.kind), tag("span", line.name), tag("b", line.end), class_=line.kind)
         for line in reversed(named)
     ]
+    longest = max((len(line.name) for line in named), default=0)
+    chart = (
+        tag("div", plot, class_="chart labelled", style=f"--gutter:{min(11.0, 4 + 0.42 * longest):.2f}rem")
+        if named
+        else tag("div", plot, class_="chart")
+    )
     return tag(
         "figure",
         tag("h3", title),
-        tag("div", plot, class_="chart labelled" if labelled else "chart"),
+        chart,
         tag("p", "epochs completed", class_="axis"),
         tag("ul", *legend, class_="legend") if legend else None,
         tag("figcaption", caption),
@@ -305,12 +310,13 @@ def _marks(record: Record, *, labelled: bool = True) -> list[Mark]:
     changes = [Mark(record.when(plan["step"]), "plan") for plan in record.plans[1:]]
     restarts = [Mark(float(epoch), "restart") for epoch in record.restarts]
     best = record.best_epoch
-    text = f"chosen: epoch {best + 1}" if labelled and best is not None else ""
+    said = "chosen" if record.finished else "best so far"
+    text = f"{said}: epoch {best + 1}" if labelled and best is not None else ""
     return changes + restarts + ([] if best is None else [Mark(best + 1.0, "chosen", text)])
 
 
 def _marks_said(record: Record) -> str:
-    said = "The dashed line is the chosen epoch"
+    said = f"The dashed line is the {'chosen epoch' if record.finished else 'best epoch so far'}"
     if len(record.plans) > 1:
         said += f", dotted ones the {number(len(record.plans) - 1)} changes of plan"
     if record.restarts:

@@ -63,7 +63,8 @@ def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Exampl
 
 
 def _card(picture: Image.Image, class_names: Sequence[str], row: dict[str, Any]) -> Html:
-    name, sure = row["id"], percent(float(row["confidence"]), 0)
+    name, confidence = row["id"], float(row["confidence"])
+    sure = ">99.9%" if 0.9995 <= confidence < 1 else percent(confidence)
     true, said = class_names[row["label"]], class_names[row["predicted"]]
     if row["label"] == row["predicted"]:
         alt, verdict = f"example {name}, {true}, recognised with confidence {sure}", tag("b", said)

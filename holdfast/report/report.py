@@ -17,7 +17,7 @@ from holdfast.report.images import example_sheet
 from holdfast.report.markup import Html, duration, join, number, percent, tag
 from holdfast.report.page import code, folded, note, page, section
 from holdfast.report.record import Record
-from holdfast.report.tables import confusion_table, facts_table, group_table, plan_table, timing_table
+from holdfast.report.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
 from holdfast.training.group_report import GroupReport
 from holdfast.training.run import Run
 from holdfast.training.state import write_atomically
@@ -66,7 +66,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
 def _headline(record: Record, data: str) -> Html:
     by = [
         piece
-        for label, value in (("", record.method), ("on ", record.model), ("seed ", record.seed))
+        for label, value in (("", record.method), ("with ", record.model), ("seed ", record.seed))
         if value not in ("", None)
         for piece in (", ", label, tag("b", str(value)))
     ][1:]
@@ -87,7 +87,8 @@ def _headline(record: Record, data: str) -> Html:
 
 
 def _unfinished(record: Record) -> Html:
-    done = f"{len(record.epochs)} of {number(record.epochs_asked)} epochs are done"
+    of = f" of {number(record.epochs_asked)}" if record.epochs_asked else ""
+    done = f"{len(record.epochs)}{of} epochs are done"
     shown = (
         "and the numbers are those of the best epoch so far, on the validation set"
         if record.report
@@ -168,14 +169,15 @@ def _groups(record: Record) -> Html | None:
             f"({record.last.worst.name}), test mix {percent(record.last.accuracy)}."
         )
     title = "How every class fares" if report.grouping == "classes" else "How every group fares"
-    return section(title, group_table(report, record.part), *map(note, report.notes), last, id_="groups")
+    lead = note(f"On the {record.part} set, worst first. Click a header to sort by it.")
+    return section(title, lead, group_table(report, record.part), *map(note, report.notes), last, id_="groups")
 
 
 def _over_time(record: Record) -> Html | None:
     if not record.epochs:
         return None
     figures = tag("div", accuracy_figure(record), loss_figure(record), class_="figures")
-    return section("How it came about", figures, id_="time")
+    return section("Over the epochs", figures, id_="time")
 
 
 def _confusion(run: Run, record: Record, splits: Splits | None) -> Html | None:
@@ -248,8 +250,8 @@ def _trained_on(record: Record) -> Html | None:
     policies = " + ".join(plans[-1]["policies"])
     lead = f"As {policies} decided. "
     if len(plans) == 1:
-        sets = " and ".join(slot.replace("_", " ") for slot in plans[0]["slots"])
-        said = f"{number(plans[0]['active'])} of {number(plans[0]['of'])} examples from the start on, by {sets}."
+        how = "".join(f", {said}" for slot, said in SLOTS.items() if slot in plans[0]["slots"])
+        said = f"{number(plans[0]['active'])} of {number(plans[0]['of'])} examples took part from the start on{how}."
         return section("What was trained on", tag("p", lead, said, class_="lead"), id_="trained")
     said = f"The plan changed {number(len(plans) - 1)} times; plans/ in the run's directory has each by example id."
     return section(
@@ -272,9 +274,10 @@ def _facts(run: Run, record: Record) -> Html:
     )
     environment = tag("div", tag("h3", "Environment"), facts_table(run.environment))
     return section(
-        "How to repeat it",
-        code(repeat),
+        "The run",
         tag("div", timing, environment, class_="columns"),
+        tag("h3", "Repeat it"),
+        code(repeat),
         folded("Configuration", code((run.path / "config.yaml").read_text())),
         id_="facts",
     )

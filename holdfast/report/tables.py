@@ -13,6 +13,15 @@ from holdfast.training.group_report import GroupReport, GroupScore
 _COLUMNS = ("Examples", "Correct", "Accuracy", "95% interval", "In training")
 _CELLS_WITH_TEXT = 20
 
+#: What a plan does to the examples that take part, by the name of its slot.
+SLOTS = {
+    "copies": "as often as the plan says",
+    "sample_weight": "drawn by sampling weight",
+    "loss_weight": "weighed in the loss",
+    "batches": "in chosen mini-batches",
+    "batch_weight": "weighed in each mini-batch",
+}
+
 
 def group_table(report: GroupReport, part: str) -> Html:
     """A row per group, the worst first and marked; each header sorts.
@@ -40,7 +49,7 @@ def group_table(report: GroupReport, part: str) -> Html:
         "div",
         tag(
             "table",
-            tag("caption", f"Accuracy by {what.lower()} on the {part} set; the headers sort."),
+            tag("caption", f"Accuracy by {what.lower()} on the {part} set; the headers sort.", class_="quiet"),
             tag("thead", tag("tr", *heads)),
             tag("tbody", *(_group_row(score, worst=score is report.worst) for score in order)),
             class_="groups",
@@ -108,7 +117,7 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
         "div",
         tag(
             "table",
-            tag("caption", f"What each {what.lower()} was taken for: share of the row and count."),
+            tag("caption", f"What each {what.lower()} was taken for: share of the row and count.", class_="quiet"),
             tag("thead", tag("tr", tag("th", f"{what} \N{RIGHTWARDS ARROW} predicted", scope="col"), *heads)),
             tag("tbody", *rows),
             class_="confusion compact" if compact else "confusion",
@@ -119,11 +128,12 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
 
 def _heat(count: int, of: int, title: str, *, right: bool, compact: bool) -> Html:
     share = count / of
-    kinds = [kind for kind, holds in (("right", right), ("dark", share > 0.55), ("none", count == 0)) if holds]
-    text = None if compact else join([tag("b", percent(share, 0)), tag("small", number(count))])
+    kinds = [kind for kind, holds in (("right", right), ("dark", share > 0.68), ("none", count == 0)) if holds]
+    shown = "<1%" if 0 < share < 0.005 else percent(share, 0)
+    text = join([tag("b", shown), tag("small", number(count))]) if count else tag("small", "0")
     return tag(
         "td",
-        text,
+        None if compact else text,
         class_=" ".join(kinds) or None,
         style=f"--share:{share:.3f}",
         title=f"{title}: {number(count)} of {number(of)} ({percent(share)})",
@@ -138,11 +148,11 @@ def plan_table(record: Record) -> Html:
             tag("td", f"{record.when(plan['step']):.2f}".rstrip("0").rstrip(".")),
             tag("td", number(plan["step"])),
             tag("td", number(plan["active"])),
-            tag("td", ", ".join(slot.replace("_", " ") for slot in plan["slots"]) or "whole set, evenly"),
+            tag("td", ", ".join(said for slot, said in SLOTS.items() if slot in plan["slots"]) or "evenly"),
         )
         for plan in record.plans
     ]
-    heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "What it sets")]
+    heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "How")]
     return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_="scroll")
 
 
