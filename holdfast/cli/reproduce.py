@@ -148,9 +148,8 @@ class _Bar:
 def _show(console: Console, experiment: Experiment, results: Results) -> None:
     from holdfast.papers import render
 
-    table = Table(
-        title=escape(f"{experiment.name}, {experiment.source}, at scale {results.scale}"), title_justify="left"
-    )
+    title = f"{experiment.name} at scale {results.scale}: {experiment.source}"
+    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("cell", no_wrap=True)
     for label in render.columns(experiment, results).values():
         table.add_column(escape(label), justify="right")

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import multiprocessing
 import os
 import signal
-import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -29,9 +26,10 @@ from typing import Any
 
 import torch
 
-from holdfast.errors import CheckpointError, ConfigError, HoldfastError
-from holdfast.papers.experiment import Cell, load_function
+from holdfast.errors import CheckpointError, ConfigError
+from holdfast.papers.experiment import Cell
 from holdfast.papers.fingerprint import cell_sources, digest
+from holdfast.papers.worker import checked, work
 from holdfast.training.state import write_atomically
 
 _log = logging.getLogger(__name__)
@@ -172,7 +170,7 @@ def _recall(folder: Path, task: _Task) -> Outcome | None:
         kept = json.loads(file.read_bytes())
         if kept["key"] != task.key:
             return None
-        return Outcome(task.cell.name, task.seed, _checked(kept["metrics"]), float(kept["seconds"]), cached=True)
+        return Outcome(task.cell.name, task.seed, checked(kept["metrics"]), float(kept["seconds"]), cached=True)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -186,16 +184,6 @@ def _remember(folder: Path, task: _Task, outcome: Outcome) -> None:
         write_atomically(_file(folder, task), json.dumps(kept, indent=1).encode())
     except CheckpointError as error:
         _log.warning("%s under seed %d will be computed again next time: %s", outcome.cell, outcome.seed, error)
-
-
-def _checked(metrics: Any) -> dict[str, float]:
-    """Finite floats by name, or an error that says what a cell's function has to return."""
-    if not isinstance(metrics, Mapping) or not metrics:
-        raise ConfigError(f"a cell's function returned {type(metrics).__name__}; it must return numbers by metric")
-    for name, value in metrics.items():
-        if not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise ConfigError(f"a cell's function returned {value!r} for {name!r}; metrics must be finite numbers")
-    return {str(name): float(value) for name, value in metrics.items()}
 
 
 # ----------------------------------------------------------------------------------------------------- the workers
@@ -229,7 +217,7 @@ def _start(task: _Task, environment: dict[str, str]) -> _Worker:
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     # Not daemonic: a cell may have workers of its own.
-    process = context.Process(target=_work, args=(theirs, environment), name="holdfast-cell")
+    process = context.Process(target=work, args=(theirs, environment), name="holdfast-cell")
     resource_tracker.ensure_running()  # or its first start would lift the mask below
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:  # a child that Ctrl-C meets before it ignores it would print a traceback
@@ -287,38 +275,3 @@ def _signal(process: SpawnProcess, number: signal.Signals) -> None:
     except (ProcessLookupError, PermissionError):  # it has no group of its own yet
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
-
-
-def _work(pipe: Connection, environment: dict[str, str]) -> None:
-    """The life of a worker, in a process group of its own so that Ctrl-C reaches only the process that leads."""
-    os.setpgid(0, 0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    os.environ.update(environment)
-    torch.set_num_threads(1)
-    with suppress(EOFError):
-        while True:
-            function, settings, seed = pipe.recv()
-            pipe.send(_attempt(function, settings, seed))
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os.killpg(0, signal.SIGKILL)
-
-
-def _attempt(
-    function: str, settings: Mapping[str, Any], seed: int
-) -> tuple[dict[str, float] | None, float, str | None, str | None]:
-    """Metrics, seconds, an error in a sentence, and a traceback where the error is nobody's fault but the code's."""
-    started = time.perf_counter()
-    metrics, message, trace = None, None, None
-    try:
-        metrics = _checked(load_function(function)(settings=settings, seed=seed))
-    except HoldfastError as error:
-        message = str(error)
-    except Exception as error:  # a cell runs any code, and the others must go on
-        message, trace = f"{type(error).__name__}: {error}", traceback.format_exc()
-    return metrics, time.perf_counter() - started, message, trace

@@ -1,0 +1,98 @@
+"""Cells of pure Python for the tests; each leaves a file behind, so that executions can be counted."""
+
+import os
+import time
+from pathlib import Path
+
+from holdfast.errors import DataError
+from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Verdict
+
+
+def add(settings, seed):
+    mark(settings, seed)
+    return {"score": settings["base"] + seed, "cost": 2.0}
+
+
+def slow(settings, seed):
+    mark(settings, seed)
+    if seed in settings["quick"]:
+        return {"score": float(seed)}
+    time.sleep(600)
+    raise AssertionError("nobody stopped this cell")
+
+
+def broken(settings, seed):
+    mark(settings, seed)
+    if seed == settings.get("fails_at", seed):
+        raise DataError("the data set isn't there; fetch it")
+    return {"score": 1.0}
+
+
+def buggy(settings, seed):
+    return {"score": {}["nothing"]}
+
+
+def suicidal(settings, seed):
+    os.kill(os.getpid(), 9)
+
+
+def undefined(settings, seed):
+    return {"score": float("nan")}
+
+
+def uneven(settings, seed):
+    return {"score": 1.0} if seed == 0 else {"score": 1.0, "extra": 2.0}
+
+
+def environment(settings, seed):
+    import torch
+
+    return {"threads": torch.get_num_threads(), "root": len(os.environ["HOLDFAST_DATA"]), "pid": os.getpid()}
+
+
+def mark(settings, seed):
+    """Leave a file that says which process ran what."""
+    folder = Path(settings["marks"])
+    (folder / f"{settings['base']}-{seed}-{os.getpid()}-{time.monotonic_ns()}").touch()
+
+
+def reference(function):
+    return f"{function.__module__}:{function.__name__}"
+
+
+def toy_experiment(marks, functions=(add, add), **changes):
+    """Two cells, ``toy/a`` and ``toy/b``, of which the second scores ten more."""
+
+    def cells(scale):
+        return tuple(
+            Cell(f"toy/{name}", reference(function), {"marks": str(marks), "base": 10 * place, "quick": [0]})
+            for place, (name, function) in enumerate(zip("abcdef", functions, strict=False))
+        )
+
+    declared = {
+        "name": "toys/table1",
+        "title": "Toys",
+        "source": "A book of toys, Table 1",
+        "cells": cells,
+        "depends": ("errors",),
+        "printed": {"toy/a": {"score": Printed(1.5, 0.5)}},
+        "columns": {"score": "score"},
+        "claims": (
+            Claim("b beats a", b_beats_a),
+            Claim("a beats b", a_beats_b),
+            Claim("a is large", a_beats_b, scales=("paper",)),
+        ),
+        "smoke_seeds": (0, 1),
+    }
+    return Experiment(**{**declared, **changes})
+
+
+def b_beats_a(results):
+    gap = results.mean("toy/b", "score") - results.mean("toy/a", "score")
+    return Verdict(gap > 0, f"by {gap:.1f}")
+
+
+def a_beats_b(results):
+    pairs = list(zip(results.values("toy/a", "score"), results.values("toy/b", "score"), strict=True))
+    wins = sum(a > b for a, b in pairs)
+    return Verdict(wins == len(pairs), f"in {wins} of {len(pairs)} seeds")
