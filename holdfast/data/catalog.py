@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 
 from holdfast.data.download import Progress, RemoteFile, fetch
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.transforms import Transform
 from holdfast.errors import ConfigError, DataError, nearest
 
 
@@ -27,10 +26,8 @@ class DataSet(ABC):
         name: what users type.
         summary: one line for the list of data sets.
         files: what must be under the data root, and where it comes from.
-        recipe: the published training settings: model, epochs, batch_size, learning_rate, weight_decay, momentum,
-            optimizer.
+        recipe: the published training settings: model, weights, and fields of `holdfast.training.Training`.
         by_hand: how to get the files where they can't be fetched automatically.
-        augmentation: what the published runs do to a training batch, given a generator.
     """
 
     name: ClassVar[str]
@@ -38,7 +35,6 @@ class DataSet(ABC):
     files: ClassVar[tuple[RemoteFile, ...]] = ()
     recipe: ClassVar[Mapping[str, object]] = {}
     by_hand: ClassVar[str] = ""
-    augmentation: ClassVar[Transform | None] = None
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

@@ -15,7 +15,6 @@ from holdfast.data.examples import Splits
 from holdfast.data.folder import check_group_counts, lazy_splits
 from holdfast.data.images import ImageReader
 from holdfast.data.tables import read_columns, split_codes
-from holdfast.data.transforms import RandomFlip
 from holdfast.errors import DataError, nearest
 
 CELEBA_COUNTS = {
@@ -85,8 +84,9 @@ class CelebA(DataSet):
         "weight_decay": 1.0,
         "momentum": 0.9,
         "optimizer": "sgd",
+        "augment": "flip",
+        "weights": "imagenet",
     }
-    augmentation = RandomFlip()
 
     size: int = 224
     check_counts: bool = True

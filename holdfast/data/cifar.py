@@ -21,7 +21,7 @@ from holdfast.data.catalog import DataSet, register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.idx import split_validation
-from holdfast.data.transforms import Compose, Normalise, RandomCrop, RandomFlip
+from holdfast.data.transforms import Normalise
 from holdfast.errors import DataError, nearest
 
 CIFAR10_MEAN = (0.4914, 0.4822, 0.4465)
@@ -131,8 +131,11 @@ class Cifar10(DataSet):
         "weight_decay": 1e-4,
         "momentum": 0.9,
         "optimizer": "sgd",
+        "schedule": "steps",
+        "milestones": (0.6, 0.85),
+        "warmup": 0.1,
+        "augment": "crop-flip",
     }
-    augmentation = Compose((RandomCrop(padding=4), RandomFlip()))
     class_names: ClassVar = (
         "airplane",
         "automobile",

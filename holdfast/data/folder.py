@@ -20,7 +20,6 @@ from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.images import ImageReader
 from holdfast.data.tables import read_columns, split_codes, whole_numbers
-from holdfast.data.transforms import RandomFlip
 from holdfast.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -179,8 +178,7 @@ class Folder(DataSet):
 
     name = "folder"
     summary = "your own images: a folder with metadata.csv (img_filename, y, split, place)"
-    recipe: ClassVar = {"model": "resnet18"}
-    augmentation = RandomFlip()
+    recipe: ClassVar = {"model": "resnet18", "augment": "flip"}
 
     path: Path
     columns: Columns = field(default_factory=Columns)
@@ -238,8 +236,9 @@ class Waterbirds(DataSet):
         "weight_decay": 1e-1,
         "momentum": 0.9,
         "optimizer": "sgd",
+        "augment": "flip",
+        "weights": "imagenet",
     }
-    augmentation = RandomFlip()
 
     size: int = 224
     check_counts: bool = True

@@ -181,7 +181,7 @@ class _Fit:
             now = time.monotonic()
             if now >= self.next_tick:
                 self.next_tick = now + 1 / _STEP_EVENTS_PER_SECOND
-                self._tell("step", {"steps_left": curator.steps_left})
+                self._tell("step", {"steps_done": curator.clock.step_in_epoch, "steps_left": curator.steps_left})
             if now >= self.next_save:
                 self._save()
 

@@ -78,7 +78,7 @@ class Run:
             ) from error
         run = cls(path)
         run._write("environment.json", json.dumps(_environment(), indent=2))
-        run._write("config.yaml", yaml.safe_dump(_plain(config), sort_keys=False))
+        run._write("config.yaml", yaml.safe_dump(plain_values(config), sort_keys=False))
         return run
 
     @classmethod
@@ -216,7 +216,7 @@ class Run:
 
     def save_results(self, results: Mapping[str, Any]) -> None:
         """Write the final scores, which marks the run as finished."""
-        self._write("results.json", json.dumps(_plain(results), indent=2))
+        self._write("results.json", json.dumps(plain_values(results), indent=2))
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
         buffer = io.BytesIO()
@@ -227,12 +227,12 @@ class Run:
         write_atomically(self.path / name, text.encode())
 
 
-def _plain(value: Any) -> Any:
-    """Plain JSON and YAML values out of what dataclasses hold."""
+def plain_values(value: Any) -> Any:
+    """Plain JSON and YAML values out of what dataclasses hold: paths as text, tuples as lists, string keys."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain_values(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
+        return [plain_values(item) for item in value]
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, Tensor):

@@ -1,0 +1,99 @@
+"""`holdfast data`: which data sets there are, what is in one, and how to get its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.table import Table
+
+from holdfast.data import DATASETS, data_root, describe, find, get, status
+from holdfast.data.catalog import DataSet
+from holdfast.errors import HoldfastError
+
+
+def list_(root: Path | None = None) -> None:
+    """List all data sets and whether their files are here.
+
+    Args:
+        root: the data root; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
+    """
+    table = Table(box=None, header_style="bold")
+    for column in ("name", "here", "what"):
+        table.add_column(column)
+    for name, cls in sorted(DATASETS.items()):
+        table.add_row(name, _presence(cls, data_root(root)), cls.summary)
+    console = Console()
+    console.print(table)
+    console.print(f"\nData root: {data_root(root)}", highlight=False, soft_wrap=True)
+
+
+def info(name: tyro.conf.Positional[str], root: Path | None = None) -> None:
+    """Describe a data set: files, published training settings, and how many examples each group has.
+
+    Args:
+        name: the data set.
+        root: the data root.
+    """
+    cls, place, console = find(name), data_root(root), Console()
+    console.print(f"[bold]{name}[/]: {cls.summary}", highlight=False)
+    for wanted, found in status(cls, place).items():
+        mark = "[green]here[/]   " if found else "[red]missing[/]"
+        console.print(f"  {mark} {found or place / wanted}", highlight=False, soft_wrap=True)
+    if cls.by_hand:
+        console.print(f"  {cls.by_hand}", highlight=False)
+    if cls.recipe:
+        console.print("recipe: " + ", ".join(f"{key} {value}" for key, value in cls.recipe.items()), highlight=False)
+    try:
+        counts = describe(cls().load(place))
+    except (HoldfastError, TypeError) as error:
+        console.print(f"The examples can't be counted: {error}", highlight=False)
+        return
+    table = Table()
+    table.add_column("group")
+    for part in counts:
+        table.add_column(part, justify="right")
+    for group in counts["train"]:
+        table.add_row(group, *(f"{counts[part].get(group, 0):,}" for part in counts))
+    console.print(table)
+
+
+def get_(name: tyro.conf.Positional[str], root: Path | None = None) -> None:
+    """Fetch a data set's files that are missing; an interrupted transfer is continued.
+
+    Args:
+        name: the data set.
+        root: the data root.
+    """
+    cls, place, console = find(name), data_root(root), Console()
+    if not cls.files and not cls.by_hand:
+        console.print(f"{name} needs no files.", highlight=False)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console) as progress:
+        bars: dict[str, int] = {}
+
+        def tell(file: str, done: int, total: int | None) -> None:
+            if file not in bars:
+                bars[file] = progress.add_task(Path(file).name, total=total)
+            progress.update(bars[file], completed=done, total=total)  # type: ignore[arg-type]
+
+        for path in get(cls, place, tell):
+            console.print(f"[green]here[/] {path}", highlight=False, soft_wrap=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    tyro.extras.subcommand_cli_from_dict(
+        {"list": list_, "info": info, "get": get_}, args=arguments, prog="holdfast data"
+    )
+    return 0
+
+
+def _presence(cls: type[DataSet], root: Path) -> str:
+    if not cls.files:
+        return "given by path" if cls.name in ("folder", "arrays") else "built in"
+    found = [path is not None for path in status(cls, root).values()]
+    return "[green]yes[/]" if all(found) else "[yellow]partly[/]" if any(found) else "no"

@@ -1,0 +1,120 @@
+"""`holdfast fit`: train, report by group, leave a run directory behind."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import yaml
+from rich.console import Console
+
+from holdfast.cli.options import FitOptions, parse
+from holdfast.cli.progress import TrainingProgress
+from holdfast.data import Splits, data_root
+from holdfast.errors import ConfigError
+from holdfast.integrations.trackers import trackers
+from holdfast.models import build
+from holdfast.report import write_report
+from holdfast.training import FitResult, Run, fit
+from holdfast.training.group_report import criterion_uses_groups
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    options = parse(arguments)
+    console = Console()
+    if options.choices.print_config:
+        console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
+        return 0
+    if options.choices.resume is not None:
+        train(*_resumed(options, arguments), console)
+        return 0
+    run = Run.create(options.choices.out or _free_place(options), options.config())
+    train(options, run, console)
+    return 0
+
+
+def train(options: FitOptions, run: Run, console: Console) -> FitResult:
+    """Train as `options` say, in `run`, and show what came out.
+
+    Args:
+        options: everything that was asked for.
+        run: where to write; continued from its checkpoint if it has one.
+        console: where to show.
+
+    Returns:
+        The result.
+    """
+    choices, settings = options.choices, options.training
+    splits = options.data.load(data_root(choices.data_root))
+    model = build(
+        choices.model,
+        _input_shape(splits),
+        splits.train.n_classes,
+        seed=settings.seed,
+        weights=choices.weights,
+        root=data_root(choices.data_root),
+    )
+    listeners = trackers(choices.track, run)
+    try:
+        with TrainingProgress(f"{Path(choices.data).name}, {choices.method}", console) as progress:
+            if run.has_checkpoint():
+                done = [record for record in run.metrics() if record["event"] == "epoch"]
+                progress.resume(settings.epochs + options.policy.warmup_epochs, len(done))
+            result = fit(model, splits, options.policy, settings, run=run, listeners=[progress, *listeners])
+    except KeyboardInterrupt:
+        console.print(f"stopped; continue with: [bold]holdfast fit --resume {shlex.quote(str(run.path))}[/]")
+        raise
+    page = write_report(run, splits)
+    _show(result, options, page, console)
+    return result
+
+
+def _show(result: FitResult, options: FitOptions, page: Path, console: Console) -> None:
+    console.print(result.test.table(f"{options.choices.data}, {options.choices.method}: test set"))
+    used = ", which uses validation group labels" if criterion_uses_groups(options.training.select_by) else ""
+    console.print(
+        f"Weights of epoch {result.best_epoch} of {len(result.history)}, chosen by "
+        f"{options.training.select_by} on the validation set{used}.",
+        highlight=False,
+    )
+    console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
+
+
+def _input_shape(splits: Splits) -> tuple[int, ...]:
+    inputs = splits.train.inputs.gather(torch.tensor([0]))
+    if isinstance(inputs, dict):
+        raise ConfigError(
+            f"{splits.name} holds text, and no text model can be built by name yet; train one with the library: "
+            "holdfast.training.fit(model, splits, method)"
+        )
+    return tuple(inputs.shape[1:])
+
+
+def _free_place(options: FitOptions) -> Path:
+    """A run directory named after what is run, numbered where that name is taken."""
+    data = Path(options.choices.data).name
+    stem = f"{data}-{options.choices.method}-s{options.training.seed}"
+    place, number = Path("runs") / stem, 1
+    while place.exists():
+        number += 1
+        place = Path("runs") / f"{stem}-{number}"
+    return place
+
+
+def _resumed(options: FitOptions, arguments: list[str]) -> tuple[FitOptions, Run]:
+    assert options.choices.resume is not None
+    run = Run.open(options.choices.resume)
+    if run.status == "finished":
+        raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
+    stored = parse(["--config", str(run.path / "config.yaml")])
+    asked = parse([*arguments, "--config", str(run.path / "config.yaml")])
+    if asked.config() != stored.config():
+        changed = [key for key, value in asked.config().items() if value != stored.config().get(key)]
+        raise ConfigError(
+            f"a run is continued with the options it was started with, and {', '.join(changed)} would change; "
+            "leave that out, or start a new run"
+        )
+    return replace(stored, choices=replace(stored.choices, track=options.choices.track)), run

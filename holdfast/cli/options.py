@@ -1,0 +1,215 @@
+"""The options of `fit`, read off the library's own signatures: nothing is declared twice.
+
+What can be set depends on what is chosen: ``--data cmnist5 --method group-subsampled`` adds ``--cmnist5.correlation``
+and ``--group-subsampled.cap``, the fields of those classes. The data set's recipe gives the defaults of the training
+settings. A configuration file holds the same options under the same names, and options on the command line win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+import yaml
+
+from holdfast.data import DATASETS, DataSet
+from holdfast.data.catalog import find
+from holdfast.errors import ConfigError, nearest
+from holdfast.methods import METHODS, method_names
+from holdfast.models import MODELS
+from holdfast.training.policy import Chain, Policy
+from holdfast.training.run import plain_values
+from holdfast.training.settings import Training
+
+DEFAULT_DATA = "coloured-digits"
+DEFAULT_METHOD = "erm"
+_PREAMBLE = """Train a model and report how every group fares.
+
+Methods: {methods}.
+Data sets: {data}, or a folder with images and a metadata.csv.
+Models: {models}.
+Join methods with + to chain them. Options of the chosen data set and method are shown below; defaults are the
+data set's published recipe."""
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What to train on, with what, and where to write.
+
+    Attributes:
+        data: a data set's name, or a folder with images and a metadata.csv.
+        method: a method's name, or several joined by +.
+        model: a model's name; the data set's recipe names one.
+        weights: a file with the model's weights to start from, or `imagenet` for the published ones.
+        data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
+        out: the run directory; runs/DATA-METHOD-sSEED by default.
+        track: also log to these trackers: tensorboard, mlflow.
+        resume: continue the run in this directory, with the options it was started with.
+        config: read options from this file first.
+        print_config: print all options as a configuration file, and stop.
+    """
+
+    data: str = DEFAULT_DATA
+    method: str = DEFAULT_METHOD
+    model: str = "mlp"
+    weights: str | None = None
+    data_root: Path | None = None
+    out: Path | None = None
+    track: tuple[str, ...] = ()
+    resume: Path | None = None
+    config: Path | None = None
+    print_config: bool = False
+
+
+#: Options that say where and how to run, not what: they are no part of a run's configuration.
+_NOT_CONFIGURATION = ("out", "track", "resume", "config", "print_config")
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """Everything `fit` was asked for.
+
+    Attributes:
+        choices: what, with what, where to.
+        training: how long and how fast.
+        data: the data set with its options.
+        methods: the policies with their options, in order.
+    """
+
+    choices: Choices
+    training: Training
+    data: DataSet
+    methods: tuple[Policy, ...]
+
+    @property
+    def policy(self) -> Policy:
+        """The chosen methods, chained where there are several."""
+        return self.methods[0] if len(self.methods) == 1 else Chain(self.methods)
+
+    def config(self) -> dict[str, Any]:
+        """What determines the run, as a configuration file holds it."""
+        choices = {key: value for key, value in asdict(self.choices).items() if key not in _NOT_CONFIGURATION}
+        sections = {self.data.name: asdict(self.data)}
+        names = method_names(self.choices.method)
+        sections |= {name: _fields_of(policy) for name, policy in zip(names, self.methods, strict=True)}
+        merged = {**choices, **asdict(self.training), **{name: part for name, part in sections.items() if part}}
+        return dict(plain_values(merged))
+
+
+def parse(arguments: Sequence[str]) -> FitOptions:
+    """Options of `fit` from the command line and the configuration files it names.
+
+    Args:
+        arguments: as typed.
+
+    Returns:
+        The options, checked.
+
+    Raises:
+        ConfigError: if a file, a key of it, a data set or a method is unknown.
+    """
+    typed = list(arguments)
+    file = _value_of("config", typed)
+    settings = read_config(Path(file)) if file is not None else {}
+    if settings:
+        typed = [*_as_arguments(settings), *typed]
+    data = _value_of("data", typed) or DEFAULT_DATA
+    method = _value_of("method", typed) or DEFAULT_METHOD
+    return parse_for(data, method, typed, settings, file)
+
+
+def parse_for(
+    data: str, method: str, typed: Sequence[str], settings: Mapping[str, Any] | None = None, file: str | None = None
+) -> FitOptions:
+    """Options for a given data set and method; their fields become options too."""
+    folder = Path(data) if data not in DATASETS and Path(data).is_dir() else None
+    data_class = find("folder" if folder is not None else data)
+    names = method_names(method)
+    recipe = dict(data_class.recipe)
+    model, weights = str(recipe.pop("model", Choices.model)), recipe.pop("weights", None)
+    chosen = Choices(model=model, weights=None if weights is None else str(weights))
+    training = Training(**recipe)  # type: ignore[arg-type]
+    parts: list[tuple[str, Any, Any]] = [
+        ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=chosen)),
+        ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
+    ]
+    parts.append(("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], _default(data_class, folder)))
+    for place, name in enumerate(names):
+        policy = METHODS[name]
+        parts.append((f"method{place}", Annotated[policy, tyro.conf.arg(name=name)], field(default_factory=policy)))
+    parts.sort(key=lambda part: part[2].default is not MISSING or part[2].default_factory is not MISSING)
+    if settings:
+        _check_keys(settings, {data_class.name: data_class} | {name: METHODS[name] for name in names}, file)
+    description = _PREAMBLE.format(
+        methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS))
+    )
+    parsed: Any = tyro.cli(
+        make_dataclass("FitArguments", parts), args=list(typed), prog="holdfast fit", description=description
+    )
+    policies = tuple(getattr(parsed, f"method{place}") for place in range(len(names)))
+    return FitOptions(parsed.choices, parsed.training, parsed.data, policies)
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A configuration file as nested plain values."""
+    try:
+        loaded = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"the configuration file {path} can't be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the configuration file {path} is not valid YAML: {error}") from error
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"the configuration file {path} must hold options as `name: value` lines")
+    return loaded
+
+
+def _default(data_class: type[DataSet], folder: Path | None) -> Any:
+    if folder is not None:
+        return field(default=data_class(path=folder))  # type: ignore[call-arg]
+    required = [f for f in fields(data_class) if f.default is MISSING and f.default_factory is MISSING]
+    return field() if required else field(default_factory=data_class)
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str | None:
+    """The last value given to ``--option``, before the real parsing knows which options there are."""
+    found = None
+    for place, word in enumerate(arguments):
+        if word == f"--{option}" and place + 1 < len(arguments):
+            found = arguments[place + 1]
+        elif word.startswith(f"--{option}="):
+            found = word.split("=", 1)[1]
+    return found
+
+
+def _as_arguments(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """A configuration as the options that say the same."""
+    words: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            words += _as_arguments(value, f"{prefix}{key}.")
+        elif isinstance(value, bool):
+            words.append(f"--{prefix}{'' if value else 'no-'}{key}")
+        elif isinstance(value, list):
+            words += [f"--{prefix}{key}", *(str(item) for item in value)]
+        else:
+            words += [f"--{prefix}{key}", str(value)]
+    return words
+
+
+def _check_keys(settings: Mapping[str, Any], sections: Mapping[str, type], file: str | None) -> None:
+    known = {f.name for part in (Choices, Training) for f in fields(part)} - set(_NOT_CONFIGURATION)
+    for key, value in settings.items():
+        if key in sections and isinstance(value, Mapping):
+            options = {f.name for f in fields(sections[key])}
+            for option in value:
+                if option not in options:
+                    raise ConfigError(f"{file} has an unknown key {key}.{option}{nearest(option, options)}")
+        elif key not in known:
+            raise ConfigError(f"{file} has an unknown key {key!r}{nearest(str(key), known | set(sections))}")
+
+
+def _fields_of(policy: Policy) -> dict[str, Any]:
+    return {f.name: getattr(policy, f.name) for f in fields(policy) if f.init and not f.name.startswith("_")}  # type: ignore[arg-type]
