@@ -220,7 +220,8 @@ def test_a_stopped_run_leaves_no_process_and_continues_where_it_was(marks, cache
         assert said.strip() == "stopped"
     until(lambda: not any(is_running(pid) for pid in workers(marks)))
     assert count(marks) == 4
-    slow_cells = [cell(marks, base, toy.slow) for base in (0, 1)]
-    resumed = execute(slow_cells, (0,), cache=cache)
-    assert count(marks) == 4
-    assert all(outcome.cached for outcome in resumed)
+    (tmp_path / "go").touch()
+    resumed = execute([cell(marks, base, toy.slow) for base in (0, 1)], (0, 1), cache=cache)
+    assert [outcome.cached for outcome in resumed] == [True, False, True, False]
+    assert [outcome.metrics["score"] for outcome in resumed] == [0, 1, 0, 1]
+    assert count(marks) == 6

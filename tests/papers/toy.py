@@ -14,18 +14,18 @@ def add(settings, seed):
 
 
 def slow(settings, seed):
+    """Takes forever for most seeds, until there is a file named go beside the marks."""
     mark(settings, seed)
-    if seed in settings["quick"]:
-        return {"score": float(seed)}
-    time.sleep(600)
+    for _ in range(6000):
+        if seed in settings["quick"] or Path(settings["marks"]).with_name("go").exists():
+            return {"score": float(seed)}
+        time.sleep(0.1)
     raise AssertionError("nobody stopped this cell")
 
 
 def broken(settings, seed):
     mark(settings, seed)
-    if seed == settings.get("fails_at", seed):
-        raise DataError("the data set isn't there; fetch it")
-    return {"score": 1.0}
+    raise DataError("the data set isn't there; fetch it")
 
 
 def buggy(settings, seed):
@@ -38,10 +38,6 @@ def suicidal(settings, seed):
 
 def undefined(settings, seed):
     return {"score": float("nan")}
-
-
-def uneven(settings, seed):
-    return {"score": 1.0} if seed == 0 else {"score": 1.0, "extra": 2.0}
 
 
 def environment(settings, seed):
