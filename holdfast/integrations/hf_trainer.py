@@ -1,0 +1,235 @@
+"""A curator inside transformers' Trainer.
+
+::
+
+    curator = Curator(train, policy, batch_size=32, epoch_size=len(train), seed=0)
+    trainer = curated_trainer(Trainer, curator)(model=model, args=TrainingArguments("out", num_train_epochs=3))
+    trainer.train()                                         # or trainer.train(resume_from_checkpoint=True)
+
+Without a ``train_dataset`` the curator's examples are trained on, whose inputs must then be named tensors; a dataset
+given must have the same examples in the same order, and goes through the Trainer's own collator. The Trainer plans all
+its steps before the first one, so the curator needs an ``epoch_size``. ``num_train_epochs`` is the budget plus the
+warm-up epochs of policies that train again from the start (SPARE, JTT); the learning-rate schedule spans the budget and
+begins anew with it.
+
+Loss weights are applied to the cross-entropy of each example; for another loss override ``example_losses``. Policies
+run when an epoch begins, not when one ends, so an epoch is evaluated and saved with the model it was trained to, and a
+checkpoint says the same whether it was saved by the epoch or by the step. On several processes batches are dealt out by
+Accelerate, which fills up the last ones with the epoch's first examples.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from holdfast.data.examples import Examples
+from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
+from holdfast.integrations.checkpoints import read_curator, write_curator
+from holdfast.integrations.sampler import (
+    CuratedSampler,
+    refuse_between_steps,
+    require_epoch_size,
+    require_step_size,
+)
+from holdfast.integrations.schedules import follow, snapshot
+from holdfast.training.curator import Curator
+
+#: The column that says which example an item is.
+POSITION = "holdfast_position"
+
+
+def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
+    """A Trainer class that trains on what the curator decides.
+
+    Args:
+        trainer_class: ``transformers.Trainer`` or a class derived from it.
+        curator: what decides. Its ``batch_size`` is what an optimizer step sees, over all processes and accumulated
+            batches.
+
+    Returns:
+        A class to be used like `trainer_class`.
+
+    Raises:
+        ConfigError: if the curator has no ``epoch_size``, or a policy acts between steps.
+    """
+    try:
+        from transformers import TrainerCallback  # noqa: PLC0415
+        from transformers.trainer_utils import get_last_checkpoint  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError(
+            "transformers' Trainer is not installed; pip install 'holdfast[transformers]'"
+        ) from error
+    require_epoch_size(curator, "the Trainer plans all its steps before the first one")
+    refuse_between_steps(curator, "the Trainer fetches batches ahead")
+
+    class Callback(TrainerCallback):  # type: ignore[misc]
+        """Runs the policies between epochs and writes the curator beside each checkpoint."""
+
+        def __init__(self) -> None:
+            self.served = False
+            self.schedule: list[dict[str, Any]] = []
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            warmup = curator.chain.warmup_epochs
+            if state.num_train_epochs <= warmup:
+                raise ConfigError(
+                    f"num_train_epochs is {state.num_train_epochs} and the policies' warm-up alone takes {warmup}; "
+                    f"give the budget plus {warmup}"
+                )
+            if warmup and not self.schedule:
+                self.schedule = snapshot([parts["lr_scheduler"]])
+            curator.start(parts["model"], parts["optimizer"])
+
+        def on_epoch_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            if self.served:
+                requests = curator.end_epoch(parts["model"], parts["optimizer"])
+                follow(requests, [parts["lr_scheduler"]], self.schedule)
+            self.served = False
+
+        def on_epoch_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            self.served = True
+
+        def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            if not state.is_world_process_zero:
+                return
+            steps = -(-len(parts["train_dataloader"]) // args.gradient_accumulation_steps)
+            remembered = {
+                "curator": curator.state_dict(),
+                "served": self.served or state.global_step % steps == 0,
+                "schedule": self.schedule,
+            }
+            write_curator(Path(args.output_dir) / f"checkpoint-{state.global_step}", remembered)
+
+    class CuratedTrainer(trainer_class):  # type: ignore[misc]
+        """The Trainer with the curator's sampler, weights and checkpoints."""
+
+        def __init__(self, *args: Any, train_dataset: Any = None, **options: Any) -> None:
+            dataset = _ExamplesByName(curator.examples) if train_dataset is None else train_dataset
+            super().__init__(*args, train_dataset=_WithPositions(dataset, len(curator.examples)), **options)
+            self._curated = Callback()
+            self.add_callback(self._curated)
+
+        def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+            require_step_size(
+                curator,
+                self.args.train_batch_size,
+                self.args.world_size,
+                self.args.gradient_accumulation_steps,
+                "per_device_train_batch_size",
+            )
+            if resume_from_checkpoint is True:
+                resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
+                if resume_from_checkpoint is None:
+                    raise CheckpointError(f"there is no checkpoint in {self.args.output_dir}; train without resuming")
+            if resume_from_checkpoint:
+                state = read_curator(Path(resume_from_checkpoint))
+                curator.load_state_dict(state["curator"])
+                self._curated.served, self._curated.schedule = state["served"], state["schedule"]
+            return super().train(resume_from_checkpoint, *args, **options)
+
+        def create_scheduler(self, num_training_steps: int, *args: Any, **options: Any) -> Any:
+            warmup = curator.chain.warmup_epochs * len(curator)
+            return super().create_scheduler(max(num_training_steps - warmup, 1), *args, **options)
+
+        def compute_loss(
+            self,
+            model: Any,
+            inputs: dict[str, Any],
+            return_outputs: bool = False,
+            num_items_in_batch: Tensor | int | None = None,
+        ) -> Any:
+            inputs = dict(inputs)
+            positions = inputs.pop(POSITION, None)
+            if not model.training or curator.plan.loss_weight is None:
+                return super().compute_loss(
+                    model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
+                )
+            if positions is None:
+                raise ConfigError(
+                    f"the plan weighs examples and the data collator dropped the column {POSITION}; keep it"
+                )
+            if self.compute_loss_func is not None:
+                raise ConfigError(
+                    "the plan weighs examples and compute_loss_func gives one number per batch; override "
+                    "example_losses(outputs, labels) of the curated trainer instead"
+                )
+            outputs = model(**inputs)
+            losses = self.example_losses(outputs, inputs["labels"])
+            weighed = curator.weights(positions.cpu()).to(losses) * losses
+            if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
+                # The Trainer leaves the division by the accumulated batches to a loss that is told their size.
+                loss = weighed.sum() / num_items_in_batch
+                if self.args.average_tokens_across_devices:
+                    loss = loss * self.accelerator.num_processes
+            else:
+                loss = weighed.mean()
+            return (loss, outputs) if return_outputs else loss
+
+        def example_losses(self, outputs: Any, labels: Tensor) -> Tensor:
+            """The loss of each example, shape (b,): cross-entropy of the logits, smoothed as the arguments say."""
+            logits = outputs["logits"] if isinstance(outputs, dict) else outputs[1]
+            if logits.ndim != 2 or labels.ndim != 1:
+                raise ConfigError(
+                    f"the plan weighs examples and the model gives logits of shape {tuple(logits.shape)} for labels "
+                    f"of shape {tuple(labels.shape)}; override example_losses(outputs, labels), one number per example"
+                )
+            return F.cross_entropy(
+                logits, labels, reduction="none", label_smoothing=self.args.label_smoothing_factor
+            )
+
+        def _get_train_sampler(self, *args: Any, **options: Any) -> CuratedSampler:
+            return CuratedSampler(curator, num_replicas=1, rank=0)
+
+        def _set_signature_columns_if_needed(self) -> None:
+            super()._set_signature_columns_if_needed()
+            if POSITION not in self._signature_columns:
+                self._signature_columns.append(POSITION)
+
+    CuratedTrainer.__name__ = CuratedTrainer.__qualname__ = f"Curated{trainer_class.__name__}"
+    return CuratedTrainer
+
+
+class _ExamplesByName(Dataset[Any]):
+    """The curator's examples as the dictionaries that a Trainer's collator takes."""
+
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        inputs, labels = self._examples.gather(torch.tensor([position]))
+        if isinstance(inputs, Tensor):
+            raise ConfigError(
+                "a Trainer passes inputs by name and the curator's examples are one unnamed tensor; "
+                "build them with Examples.of({'pixel_values': ...}, labels), or give a train_dataset"
+            )
+        return {**{name: part[0] for name, part in inputs.items()}, "labels": int(labels[0])}
+
+
+class _WithPositions(Dataset[Any]):
+    """A dataset whose items say which example they are."""
+
+    def __init__(self, dataset: Any, n: int) -> None:
+        if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+            raise ConfigError(
+                f"a train_dataset of type {type(dataset).__name__} has no order to draw from; give a map-style one"
+            )
+        if len(dataset) != n:
+            raise ConfigError(
+                f"train_dataset has {len(dataset)} examples and the curator {n}; give the same ones in the same order"
+            )
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, position: int) -> dict[str, Any]:
+        return {**self._dataset[position], POSITION: position}
