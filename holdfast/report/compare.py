@@ -16,7 +16,8 @@ from rich.table import Table
 from holdfast.errors import DataError
 from holdfast.report.markup import duration, number, percent
 from holdfast.report.record import Record
-from holdfast.training.group_report import Difference, GroupReport
+from holdfast.training.group_report import GroupReport
+from holdfast.training.paired import Difference
 from holdfast.training.run import Run
 
 

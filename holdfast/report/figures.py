@@ -237,17 +237,14 @@ def _figure(
         tag("li", _swatch(line.kind), tag("span", line.name), tag("b", line.end), class_=line.kind)
         for line in reversed(named)
     ]
-    longest = max((len(line.name) for line in named), default=0)
-    chart = (
-        tag("div", plot, class_="chart labelled", style=f"--gutter:{min(11.0, 4 + 0.42 * longest):.2f}rem")
-        if named
-        else tag("div", plot, class_="chart")
-    )
+    left = 1.0 + 0.45 * max(len(text) for _, text in y.ticks)
+    right = min(11.0, 4 + 0.42 * max(len(line.name) for line in named)) if named else 0.5
+    room = f"--left:{left:.2f}rem;--right:{right:.2f}rem"
     return tag(
         "figure",
         tag("h3", title),
-        chart,
-        tag("p", "epochs completed", class_="axis"),
+        tag("div", plot, class_="chart", style=room),
+        tag("p", "epochs completed", class_="axis", style=room),
         tag("ul", *legend, class_="legend") if legend else None,
         tag("figcaption", caption),
     )

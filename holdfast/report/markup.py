@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
+#: What stands where there is nothing to say.
+DASH = "\N{EN DASH}"
+
 _VOID = frozenset({"img", "link", "meta"})
 
 
@@ -51,12 +54,12 @@ def _attribute(key: str, value: object) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as people read it; a dash where there is none."""
-    return "–" if share is None else f"{share:.{digits}%}"  # noqa: RUF001
+    return DASH if share is None else f"{share:.{digits}%}"
 
 
 def number(count: float | None, digits: int = 0) -> str:
     """A count with its thousands set apart; a dash where there is none."""
-    return "–" if count is None else f"{count:,.{digits}f}"  # noqa: RUF001
+    return DASH if count is None else f"{count:,.{digits}f}"
 
 
 def duration(seconds: float) -> str:

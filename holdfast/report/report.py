@@ -44,7 +44,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
         CheckpointError: if the page can't be written; an earlier one is left alone.
     """
     record = Record.of(run)
-    data = record.data or (splits.name if splits else "") or "unnamed data"
+    data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
     parts = [
         _headline(record, data),
         _groups(record),
@@ -96,7 +96,7 @@ def _unfinished(record: Record) -> Html:
     )
     if record.status == "running":
         return tag("p", f"This run is still going on: {done}, {shown}.", class_="banner")
-    resume = f"holdfast fit --config {_config_file(record)} --out {shlex.quote(str(record.path.resolve()))} --resume"
+    resume = f"holdfast fit --resume {shlex.quote(str(record.path.resolve()))}"
     return tag(
         "p",
         f"This run was interrupted: {done}, {shown}. Continue it with ",
@@ -226,19 +226,14 @@ def _examples(run: Run, record: Record, splits: Splits | None) -> Html:
 def _sheet(run: Run, report: GroupReport, test: Examples | None) -> Html:
     if test is not None:
         return example_sheet(report, run.predictions(), test)
-    again = (
-        "from pathlib import Path\n"
-        "from holdfast.report import write_report\n"
-        "from holdfast.training import Run\n\n"
-        f"write_report(Run.open(Path({str(run.path.resolve())!r})), splits)"
-    )
     return join(
         [
             note(
                 "The data set was not at hand when this page was written, so its images can't be shown. "
-                "Load it as config.yaml says and write the page again:"
+                "Where it is, write the page again:"
             ),
-            code(again),
+            code(f"holdfast report {shlex.quote(str(run.path.resolve()))} --data-root DIR"),
+            note("For data of your own, in Python: ", tag("code", "holdfast.report.write_report(run, splits)"), "."),
         ]
     )
 
@@ -265,7 +260,8 @@ def _trained_on(record: Record) -> Html | None:
 
 def _facts(run: Run, record: Record) -> Html:
     again = record.path.resolve().with_name(record.path.resolve().name + "-again")
-    repeat = f"holdfast fit --config {_config_file(record)} --out {shlex.quote(str(again))}"
+    config = shlex.quote(str(record.path.resolve() / "config.yaml"))
+    repeat = f"holdfast fit --config {config} --out {shlex.quote(str(again))}"
     total = sum(record.seconds.values())
     timing = tag(
         "div",
@@ -281,7 +277,3 @@ def _facts(run: Run, record: Record) -> Html:
         folded("Configuration", code((run.path / "config.yaml").read_text())),
         id_="facts",
     )
-
-
-def _config_file(record: Record) -> str:
-    return shlex.quote(str(record.path.resolve() / "config.yaml"))

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.report.figures import interval_bar
-from holdfast.report.markup import Html, duration, join, number, percent, tag
+from holdfast.report.markup import DASH, Html, duration, join, number, percent, tag
 from holdfast.report.record import Record
-from holdfast.training.group_report import GroupReport, GroupScore
+from holdfast.training.group_report import GroupReport
+from holdfast.training.scores import GroupScore
 
 _COLUMNS = ("Examples", "Correct", "Accuracy", "95% interval", "In training")
 _CELLS_WITH_TEXT = 20
@@ -61,7 +62,7 @@ def group_table(report: GroupReport, part: str) -> Html:
 
 def _group_row(score: GroupScore, *, worst: bool) -> Html:
     if score.accuracy is None or score.low is None or score.high is None:
-        interval = tag("td", "–", data_value="")  # noqa: RUF001
+        interval = tag("td", DASH, data_value="")
     else:
         interval = tag(
             "td",
@@ -184,6 +185,6 @@ def facts_table(facts: Mapping[str, Any]) -> Html:
     """Names and values, one per row."""
     rows = []
     for name, value in facts.items():
-        text = " ".join(map(str, value)) if isinstance(value, list) else "–" if value is None else str(value)  # noqa: RUF001
+        text = " ".join(map(str, value)) if isinstance(value, list) else DASH if value is None else str(value)
         rows.append(tag("tr", tag("th", name, scope="row"), tag("td", text)))
     return tag("table", tag("tbody", *rows), class_="facts")
