@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.report.markup import Html, join, number, percent, tag
+from holdfast.report.markup import Html, counted, join, number, percent, tag
 from holdfast.report.record import Record
 from holdfast.training.group_report import GroupReport
 
@@ -315,9 +315,9 @@ def _marks(record: Record, *, labelled: bool = True) -> list[Mark]:
 def _marks_said(record: Record) -> str:
     said = f"The dashed line is the {'chosen epoch' if record.finished else 'best epoch so far'}"
     if len(record.plans) > 1:
-        said += f", dotted ones the {number(len(record.plans) - 1)} changes of plan"
+        said += f"; dotted: {counted(len(record.plans) - 1, 'change')} of plan"
     if record.restarts:
-        said += ", the solid one where training began again from the start"
+        said += "; solid: training began again from the start"
     return said + "."
 
 

@@ -62,6 +62,11 @@ def number(count: float | None, digits: int = 0) -> str:
     return DASH if count is None else f"{count:,.{digits}f}"
 
 
+def counted(count: int, what: str) -> str:
+    """A count of things, one of them in the singular: ``"1 change"``, ``"3 changes"``."""
+    return f"{number(count)} {what}" + ("" if count == 1 else "s")
+
+
 def duration(seconds: float) -> str:
     """Seconds as people read them."""
     if seconds < 10:

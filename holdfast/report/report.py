@@ -14,7 +14,7 @@ import numpy as np
 from holdfast.data.examples import Examples, Splits
 from holdfast.report.figures import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.images import example_sheet
-from holdfast.report.markup import Html, duration, join, number, percent, tag
+from holdfast.report.markup import Html, counted, duration, join, number, percent, tag
 from holdfast.report.page import code, folded, note, page, section
 from holdfast.report.record import Record
 from holdfast.report.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
@@ -88,7 +88,7 @@ def _headline(record: Record, data: str) -> Html:
 
 def _unfinished(record: Record) -> Html:
     of = f" of {number(record.epochs_asked)}" if record.epochs_asked else ""
-    done = f"{len(record.epochs)}{of} epochs are done"
+    done = f"{len(record.epochs)}{of} epochs done"
     shown = (
         "and the numbers are those of the best epoch so far, on the validation set"
         if record.report
@@ -248,7 +248,8 @@ def _trained_on(record: Record) -> Html | None:
         how = "".join(f", {said}" for slot, said in SLOTS.items() if slot in plans[0]["slots"])
         said = f"{number(plans[0]['active'])} of {number(plans[0]['of'])} examples took part from the start on{how}."
         return section("What was trained on", tag("p", lead, said, class_="lead"), id_="trained")
-    said = f"The plan changed {number(len(plans) - 1)} times; plans/ in the run's directory has each by example id."
+    changes = counted(len(plans) - 1, "change")
+    said = f"{changes} of plan after the start; plans/ in the run's directory has each by example id."
     return section(
         "What was trained on",
         tag("p", lead, said, class_="lead"),

@@ -56,7 +56,7 @@ def group_table(report: GroupReport, part: str) -> Html:
             class_="groups",
             data_sortable=True,
         ),
-        class_="scroll",
+        **_scrolling(f"Accuracy by {what.lower()}"),
     )
 
 
@@ -123,7 +123,7 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
             tag("tbody", *rows),
             class_="confusion compact" if compact else "confusion",
         ),
-        class_="scroll",
+        **_scrolling("Confusion"),
     )
 
 
@@ -154,7 +154,14 @@ def plan_table(record: Record) -> Html:
         for plan in record.plans
     ]
     heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "How")]
-    return tag("div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), class_="scroll")
+    return tag(
+        "div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), **_scrolling("Changes of plan")
+    )
+
+
+def _scrolling(label: str) -> dict[str, object]:
+    """What makes the box around a wide table scroll, by keyboard too."""
+    return {"class_": "scroll", "role": "region", "aria_label": label, "tabindex": 0}
 
 
 def timing_table(record: Record) -> Html:

@@ -1,6 +1,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -72,6 +73,14 @@ def test_changes_of_plan_are_marked_and_counted(shrinking):
     figure = read_page(accuracy_figure(Record.of(shrinking)))
     assert len(figure.all("line", class_="plan")) == 3
     assert "3 changes of plan" in figure.one("figcaption").text
+
+
+def test_a_restart_is_marked_and_explained(finished):
+    record = Record.of(finished)
+    epochs = tuple({**event, "stage": int(event["epoch"] >= 2)} for event in record.epochs)
+    figure = read_page(accuracy_figure(replace(record, epochs=epochs)))
+    assert float(figure.one("line", class_="restart").attributes["x1"]) == pytest.approx(500)
+    assert "began again from the start" in figure.one("figcaption").text
 
 
 def test_the_active_examples_go_down_in_steps(shrinking):

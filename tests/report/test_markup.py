@@ -1,6 +1,6 @@
 import pytest
 
-from holdfast.report.markup import DASH, Html, duration, join, number, percent, tag
+from holdfast.report.markup import DASH, Html, counted, duration, join, number, percent, tag
 
 
 def test_text_is_escaped_and_markup_is_not():
@@ -39,3 +39,7 @@ def test_durations_read_as_people_say_them(seconds, said):
 def test_missing_numbers_are_a_dash():
     assert percent(None) == number(None) == DASH
     assert (percent(0.1234), number(12345)) == ("12.3%", "12,345")
+
+
+def test_one_thing_is_in_the_singular():
+    assert [counted(count, "change") for count in (0, 1, 1200)] == ["0 changes", "1 change", "1,200 changes"]
