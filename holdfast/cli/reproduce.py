@@ -80,6 +80,11 @@ def reproduce(
     return 0 if results.complete else FAILED
 
 
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    return tyro.cli(reproduce, args=arguments, prog="holdfast reproduce", config=(tyro.conf.FlagCreatePairsOff,))
+
+
 def parse_seeds(text: str) -> tuple[int, ...]:
     """The seeds of ``"0,1,2"``.
 

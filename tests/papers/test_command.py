@@ -6,9 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import tyro
 
-from holdfast.cli.reproduce import default_results_dir, parse_seeds, reproduce
+from holdfast.cli.reproduce import default_results_dir, main, parse_seeds
 from holdfast.errors import ConfigError
 from holdfast.papers.catalog import EXPERIMENTS
 from holdfast.papers.results import read_results
@@ -29,7 +28,7 @@ def use(marks, cache, tmp_path, monkeypatch):
 
 def run(tmp_path, *arguments):
     """What the command line does, to its exit code."""
-    return tyro.cli(reproduce, args=[*arguments, "--results-dir", str(tmp_path / "results")])
+    return main([*arguments, "--results-dir", str(tmp_path / "results")])
 
 
 def test_it_shows_ours_beside_theirs_and_verdicts_and_writes_the_results(use, tmp_path, capsys):
