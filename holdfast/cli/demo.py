@@ -11,7 +11,7 @@ from rich.table import Table
 
 from holdfast.cli.fit import train
 from holdfast.cli.options import parse
-from holdfast.training import FitResult, Run
+from holdfast.training import FitResult
 
 
 def demo(out: Path = Path("runs/demo"), seed: int = 0) -> None:
@@ -31,8 +31,8 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> None:
         place = out / method
         if (place / "config.yaml").exists():
             shutil.rmtree(place)
-        options = parse(["--data", "coloured-digits", "--method", method, "--seed", str(seed)])
-        results[method] = train(options, Run.create(place, options.config()), console)
+        chosen = ["--data", "coloured-digits", "--method", method, "--seed", str(seed), "--out", str(place)]
+        results[method] = train(parse(chosen), console)
         console.print()
     console.print(_comparison(results))
     console.print(

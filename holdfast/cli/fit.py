@@ -18,7 +18,7 @@ from holdfast.integrations.trackers import trackers
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.training import FitResult, Run, fit
-from holdfast.training.group_report import criterion_uses_groups
+from holdfast.training.criteria import criterion_uses_groups
 
 
 def main(arguments: list[str]) -> int:
@@ -28,35 +28,31 @@ def main(arguments: list[str]) -> int:
     if options.choices.print_config:
         console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
         return 0
-    if options.choices.resume is not None:
-        train(*_resumed(options, arguments), console)
-        return 0
-    run = Run.create(options.choices.out or _free_place(options), options.config())
-    train(options, run, console)
+    if options.choices.resume is None:
+        train(options, console)
+    else:
+        train(*_resumed(options, arguments, console))
     return 0
 
 
-def train(options: FitOptions, run: Run, console: Console) -> FitResult:
-    """Train as `options` say, in `run`, and show what came out.
+def train(options: FitOptions, console: Console, run: Run | None = None) -> FitResult:
+    """Train as `options` say and show what came out.
 
     Args:
         options: everything that was asked for.
-        run: where to write; continued from its checkpoint if it has one.
         console: where to show.
+        run: a run to continue; by default a new one is made, once data and model are known to be good.
 
     Returns:
         The result.
     """
     choices, settings = options.choices, options.training
-    splits = options.data.load(data_root(choices.data_root))
-    model = build(
-        choices.model,
-        _input_shape(splits),
-        splits.train.n_classes,
-        seed=settings.seed,
-        weights=choices.weights,
-        root=data_root(choices.data_root),
-    )
+    root = data_root(choices.data_root)
+    splits = options.data.load(root)
+    shape, classes = _input_shape(splits), splits.train.n_classes
+    model = build(choices.model, shape, classes, seed=settings.seed, weights=choices.weights, root=root)
+    if run is None:
+        run = Run.create(choices.out or _free_place(options), options.config())
     listeners = trackers(choices.track, run)
     try:
         with TrainingProgress(f"{Path(choices.data).name}, {choices.method}", console) as progress:
@@ -104,7 +100,7 @@ def _free_place(options: FitOptions) -> Path:
     return place
 
 
-def _resumed(options: FitOptions, arguments: list[str]) -> tuple[FitOptions, Run]:
+def _resumed(options: FitOptions, arguments: list[str], console: Console) -> tuple[FitOptions, Console, Run]:
     assert options.choices.resume is not None
     run = Run.open(options.choices.resume)
     if run.status == "finished":
@@ -117,4 +113,4 @@ def _resumed(options: FitOptions, arguments: list[str]) -> tuple[FitOptions, Run
             f"a run is continued with the options it was started with, and {', '.join(changed)} would change; "
             "leave that out, or start a new run"
         )
-    return replace(stored, choices=replace(stored.choices, track=options.choices.track)), run
+    return replace(stored, choices=replace(stored.choices, track=options.choices.track)), console, run

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Clock:
 
     def after_step(self) -> Clock:
         """The clock one optimizer step later."""
-        return replace(self, step=self.step + 1, step_in_epoch=self.step_in_epoch + 1)
+        return Clock(self.epoch, self.step + 1, self.step_in_epoch + 1)
 
     def after_epoch(self, unreported_steps: int = 0) -> Clock:
         """The clock at the start of the next epoch.

@@ -235,6 +235,11 @@ class Curator:
         """Mini-batches left in the current epoch."""
         return self._steps(self._epoch_left)
 
+    @property
+    def weighted(self) -> bool:
+        """Whether the plan weighs examples in the loss; if not, all weights are one."""
+        return self.plan.loss_weight is not None or self.plan.batch_weight is not None
+
     def epoch_draws(self) -> Tensor:
         """Positions drawn in the current epoch, in order, int64: what a sampler of another framework hands out."""
         if self.plan.batches is not None:

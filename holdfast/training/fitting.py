@@ -19,10 +19,11 @@ from holdfast.data.examples import Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.primitives.streams import derive_seed
+from holdfast.training.criteria import criterion
 from holdfast.training.curator import Augmentation, Curator
 from holdfast.training.evaluation import evaluate, predict
 from holdfast.training.events import Event, EventKind, Listener
-from holdfast.training.group_report import GroupReport, criterion
+from holdfast.training.group_report import GroupReport
 from holdfast.training.method import Method, as_method
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.policy import Policy
@@ -137,8 +138,7 @@ class _Fit:
         self.best_epoch = -1
         self.best_full_epochs = 0.0
         self.best_weights: dict[str, Tensor] = {}
-        self.loss_sum = torch.zeros((), dtype=torch.float64)
-        self.loss_count = 0
+        self.losses = _RunningMean()
         self.next_tick = 0.0
         self.next_save = 0.0
 
@@ -168,14 +168,13 @@ class _Fit:
         self.model.train()
         curator, model, optimizer, objective = self.curator, self.model, self.optimizer, self.objective
         for batch in curator:
-            loss = objective(Forward(model, batch, self.head))
+            loss = objective(Forward(model, batch, self.head, weighted=curator.weighted))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             since = curator.plan
             curator.end_step(model, optimizer)
-            self.loss_sum += loss.detach() * len(batch.labels)
-            self.loss_count += len(batch.labels)
+            self.losses.add(loss, len(batch.labels))
             if curator.plan is not since:
                 self._plan_changed()
             now = time.monotonic()
@@ -193,7 +192,7 @@ class _Fit:
 
     def _end_epoch(self) -> None:
         curator, epoch = self.curator, self.curator.clock.epoch
-        loss = float(self.loss_sum) / max(self.loss_count, 1)
+        loss = self.losses.mean()
         if not math.isfinite(loss):
             raise HoldfastError(
                 f"the training loss became {loss} in epoch {epoch}; lower the learning rate "
@@ -208,7 +207,7 @@ class _Fit:
             self.best_weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
         record = {
             "loss": loss,
-            "examples": self.loss_count,
+            "examples": self.losses.count,
             "full_epochs": full_epochs,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "stage": curator.stage,
@@ -217,7 +216,7 @@ class _Fit:
             "best": self.best_epoch == epoch,
         }
         self.history.append({"epoch": epoch, **record})
-        self.loss_sum, self.loss_count = torch.zeros((), dtype=torch.float64), 0
+        self.losses = _RunningMean()
         stage, plan = curator.stage, curator.plan
         with self._timed("policy"):
             curator.end_epoch(self.model, self.optimizer, last=epoch + 1 == self.epochs)
@@ -297,8 +296,7 @@ class _Fit:
                     "objective": self.objective.state_dict(),
                     "curator": self.curator.state_dict(),
                     "generator": torch.get_rng_state(),
-                    "loss_sum": self.loss_sum,
-                    "loss_count": self.loss_count,
+                    "losses": self.losses.state_dict(),
                     "best": {
                         "score": self.best_score,
                         "epoch": self.best_epoch,
@@ -323,7 +321,7 @@ class _Fit:
         self.objective.load_state_dict(state["objective"])
         self.curator.load_state_dict(state["curator"])
         torch.set_rng_state(state["generator"])
-        self.loss_sum, self.loss_count = state["loss_sum"], state["loss_count"]
+        self.losses = _RunningMean(**state["losses"])
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]
@@ -343,6 +341,39 @@ class _Fit:
             yield
         finally:
             self.seconds[activity] += time.perf_counter() - started
+
+
+class _RunningMean:
+    """Mean of losses weighted by batch size; kept on the device and added up rarely, so that no step waits for it."""
+
+    def __init__(self, total: float = 0.0, count: int = 0) -> None:
+        self.total = total
+        self.count = count
+        self._pending: list[Tensor] = []
+        self._sizes: list[int] = []
+
+    def add(self, loss: Tensor, size: int) -> None:
+        self._pending.append(loss.detach())
+        self._sizes.append(size)
+        self.count += size
+        if len(self._pending) == 256:
+            self._settle()
+
+    def mean(self) -> float:
+        self._settle()
+        return self.total / max(self.count, 1)
+
+    def state_dict(self) -> dict[str, Any]:
+        self._settle()
+        return {"total": self.total, "count": self.count}
+
+    def _settle(self) -> None:
+        if self._pending:
+            values = torch.stack(self._pending).to("cpu", torch.float64)
+            for value, size in zip(values.tolist(), self._sizes, strict=True):
+                self.total += value * size
+            self._pending.clear()
+            self._sizes.clear()
 
 
 @contextmanager

@@ -8,12 +8,9 @@ them and the report says so. Two reports on the same examples can be compared by
 
 from __future__ import annotations
 
-import base64
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from math import sqrt
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -24,180 +21,16 @@ from rich.table import Table
 from torch import Tensor
 
 from holdfast.data.examples import Examples, IntVector
-from holdfast.errors import ConfigError, DataError, nearest
-from holdfast.primitives.streams import numpy_stream
+from holdfast.errors import DataError
+from holdfast.training.paired import Comparison, Outcomes, paired_comparison
+from holdfast.training.scores import GroupScore, accuracy_of, lowest
 
 Grouping = Literal["groups", "overlapping groups", "classes"]
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
-_Floats = npt.NDArray[np.float64]
 
-_Z95 = 1.959963984540054
 _FEW = 10
-
-
-def wilson(correct: int, count: int, z: float = _Z95) -> tuple[float, float]:
-    """Wilson's interval of a proportion, which stays inside [0, 1] and is honest for small groups.
-
-    Args:
-        correct: how many succeeded.
-        count: of how many, at least 1.
-        z: normal quantile; 1.96 for 95%.
-
-    Returns:
-        Its lower and upper end.
-    """
-    share = correct / count
-    centre = share + z * z / (2 * count)
-    spread = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
-
-
-@dataclass(frozen=True)
-class GroupScore:
-    """How one group fares.
-
-    Attributes:
-        name: the group.
-        count: examples of it that were judged.
-        correct: how many of them were right.
-        train_count: examples of it in the training set, where that is known.
-    """
-
-    name: str
-    count: int
-    correct: int
-    train_count: int | None = None
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share that was right; None for a group without examples."""
-        return self.correct / self.count if self.count else None
-
-    @property
-    def low(self) -> float | None:
-        """Lower end of Wilson's 95% interval."""
-        return wilson(self.correct, self.count)[0] if self.count else None
-
-    @property
-    def high(self) -> float | None:
-        """Upper end of Wilson's 95% interval."""
-        return wilson(self.correct, self.count)[1] if self.count else None
-
-    def to_json(self) -> dict[str, Any]:
-        """The score as plain values, the derived ones included."""
-        return {
-            "name": self.name,
-            "count": self.count,
-            "correct": self.correct,
-            "accuracy": self.accuracy,
-            "low": self.low,
-            "high": self.high,
-            "train_count": self.train_count,
-        }
-
-
-@dataclass(frozen=True)
-class Outcomes:
-    """What happened to every example, packed: enough to compare two reports pair by pair.
-
-    Attributes:
-        n: how many examples.
-        correct: a bit per example.
-        memberships: for each example in turn, how many groups it is in.
-        groups: the groups of each example, one after the other.
-        digest: fingerprint of the examples' ids and labels, in order.
-    """
-
-    n: int
-    correct: bytes
-    memberships: bytes
-    groups: bytes
-    digest: str
-
-    @classmethod
-    def pack(cls, correct: _Bools, rows: _Ints, groups: _Ints, digest: str) -> Outcomes:
-        """Pack a bool vector (n,) and the pairs (example, group), ordered by example."""
-        return cls(
-            n=len(correct),
-            correct=np.packbits(correct).tobytes(),
-            memberships=np.bincount(rows, minlength=len(correct)).astype("<u2").tobytes(),
-            groups=groups.astype("<u4").tobytes(),
-            digest=digest,
-        )
-
-    def unpack(self, n_groups: int) -> tuple[_Bools, _Bools]:
-        """Whether each example was right, (n,), and which groups it is in, (n, groups)."""
-        correct = np.unpackbits(np.frombuffer(self.correct, np.uint8), count=self.n).astype(np.bool_)
-        member = np.zeros((self.n, n_groups), np.bool_)
-        rows = np.repeat(np.arange(self.n), np.frombuffer(self.memberships, "<u2"))
-        member[rows, np.frombuffer(self.groups, "<u4")] = True
-        return correct, member
-
-    def to_json(self) -> dict[str, Any]:
-        """The outcomes as plain values; bytes as base64."""
-        parts = {name: getattr(self, name) for name in ("correct", "memberships", "groups")}
-        return {
-            "n": self.n,
-            "digest": self.digest,
-            **{name: base64.b64encode(part).decode() for name, part in parts.items()},
-        }
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Outcomes:
-        """What `to_json` gave."""
-        parts = {name: base64.b64decode(stored[name]) for name in ("correct", "memberships", "groups")}
-        return cls(n=stored["n"], digest=stored["digest"], **parts)
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One number of two reports, and how sure their difference is.
-
-    Attributes:
-        name: which number.
-        ours: its value in the report that was asked.
-        theirs: its value in the other report.
-        low: lower end of the bootstrap interval of ours - theirs.
-        high: its upper end.
-    """
-
-    name: str
-    ours: float
-    theirs: float
-    low: float
-    high: float
-
-    @property
-    def value(self) -> float:
-        """Ours minus theirs."""
-        return self.ours - self.theirs
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval leaves out zero."""
-        return self.low > 0 or self.high < 0
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Two reports on the same examples, compared pair by pair.
-
-    Attributes:
-        accuracy: difference of the plain accuracies.
-        worst: difference of the worst groups' accuracies, each report having its own worst group.
-        by_group: difference per group that has examples.
-        level: probability that an interval is meant to cover.
-        draws: how many bootstrap draws the intervals stand on.
-    """
-
-    accuracy: Difference
-    worst: Difference
-    by_group: tuple[Difference, ...]
-    level: float
-    draws: int
 
 
 @dataclass(frozen=True)
@@ -334,17 +167,17 @@ class GroupReport:
     @property
     def worst(self) -> GroupScore:
         """The group with the lowest accuracy, the first of equals; groups without examples don't count."""
-        return _lowest(self.by_group)
+        return lowest(self.by_group)
 
     @property
     def worst_accuracy(self) -> float:
         """Accuracy of the worst group."""
-        return _accuracy(self.worst)
+        return accuracy_of(self.worst)
 
     @property
     def worst_class(self) -> GroupScore:
         """The class with the lowest accuracy, the first of equals."""
-        return _lowest(self.by_class)
+        return lowest(self.by_class)
 
     @property
     def accuracy(self) -> float:
@@ -354,7 +187,7 @@ class GroupReport:
     @property
     def group_mean(self) -> float:
         """Mean of the groups' accuracies, every group alike."""
-        known = [_accuracy(score) for score in self.by_group if score.count]
+        known = [accuracy_of(score) for score in self.by_group if score.count]
         return sum(known) / len(known)
 
     @property
@@ -365,7 +198,7 @@ class GroupReport:
         """
         if self.grouping == "overlapping groups":
             return None
-        weighted = [(score.train_count, _accuracy(score)) for score in self.by_group if score.count]
+        weighted = [(score.train_count, accuracy_of(score)) for score in self.by_group if score.count]
         known = [(weight, accuracy) for weight, accuracy in weighted if weight is not None]
         total = sum(weight for weight, _ in known)
         if len(known) < len(weighted) or total == 0:
@@ -400,8 +233,7 @@ class GroupReport:
         """How this report differs from another on the same examples, with paired bootstrap intervals.
 
         Examples are drawn with replacement, and both reports are judged on the same draw, so what is easy for both
-        cancels. Drawing n examples is drawing the counts of the few kinds of examples there are (by groups, right here,
-        right there) from one multinomial, which is exact and independent of n.
+        cancels; see `holdfast.training.paired`.
 
         Args:
             other: a report on the same examples.
@@ -416,38 +248,9 @@ class GroupReport:
             DataError: if either report kept no outcomes, or they are on other examples or groups.
         """
         ours, theirs, member = self._paired_with(other)
-        table = np.packbits(np.column_stack([ours, theirs, member]), axis=1)
-        packed, counts = np.unique(table, axis=0, return_counts=True)
-        kinds = np.unpackbits(packed, axis=1, count=2 + member.shape[1]).astype(np.bool_)
-        stream = numpy_stream(seed, "paired bootstrap")
-        drawn = np.ascontiguousarray(stream.multinomial(len(ours), counts / len(ours), size=draws).T)
-
-        def shares(inside: _Bools) -> _Floats:
-            """Our and their accuracy on the kinds `inside` in every draw, (2, draws); nan where a draw has none."""
-            right = np.stack([drawn[inside & kinds[:, side]].sum(0) for side in (0, 1)])
-            with np.errstate(invalid="ignore"):
-                return np.asarray(right / drawn[inside].sum(0), dtype=np.float64)
-
-        def difference(name: str, here: float, there: float, of_draws: _Floats) -> Difference:
-            tail = (1 - level) / 2
-            low, high = np.nanquantile(of_draws[0] - of_draws[1], [tail, 1 - tail])
-            return Difference(name, here, there, float(low), float(high))
-
         filled = [g for g, score in enumerate(self.by_group) if score.count]
-        by_group = [shares(kinds[:, 2 + g]) for g in filled]
-        pairs = [(self.by_group[g], other.by_group[g]) for g in filled]
-        return Comparison(
-            accuracy=difference("accuracy", self.accuracy, other.accuracy, shares(np.ones(len(kinds), np.bool_))),
-            worst=difference(
-                "worst group", self.worst_accuracy, other.worst_accuracy, np.fmin.reduce(np.stack(by_group))
-            ),
-            by_group=tuple(
-                difference(mine.name, _accuracy(mine), _accuracy(their), of_draws)
-                for (mine, their), of_draws in zip(pairs, by_group, strict=True)
-            ),
-            level=level,
-            draws=draws,
-        )
+        names = [self.by_group[g].name for g in filled]
+        return paired_comparison(ours, theirs, member[:, filled], names, seed=seed, draws=draws, level=level)
 
     def to_json(self, *, outcomes: bool = False) -> dict[str, Any]:
         """The report as plain values.
@@ -563,73 +366,6 @@ class GroupReport:
         return right, their.unpack(len(self.by_group))[0], member
 
 
-def _worst_of_both(report: GroupReport) -> float:
-    return min(report.worst_accuracy, _accuracy(report.worst_class))
-
-
-def _train_mix(report: GroupReport) -> float:
-    if report.train_mix is None:
-        raise ConfigError(
-            "the criterion 'train_mix' needs training counts of disjoint groups and this report has none; "
-            "give the training set's groups or choose by 'group_mean'"
-        )
-    return report.train_mix
-
-
-def _class_difference(report: GroupReport) -> float:
-    known = [_accuracy(score) for score in report.by_class if score.count]
-    gaps = [abs(one - another) for one, another in combinations(known, 2)]
-    return -sum(gaps) / len(gaps) if gaps else 0.0
-
-
-#: What a model can be chosen by: how it is computed, larger being better, and whether it reads group labels.
-_CRITERIA: Mapping[str, tuple[Callable[[GroupReport], float], bool]] = {
-    "worst_group": (lambda report: report.worst_accuracy, True),
-    "worst_class": (lambda report: _accuracy(report.worst_class), False),
-    "worst_group_or_class": (_worst_of_both, True),
-    "accuracy": (lambda report: report.accuracy, False),
-    "group_mean": (lambda report: report.group_mean, True),
-    "train_mix": (_train_mix, True),
-    "min_class_difference": (_class_difference, False),
-}
-
-#: The names of the criteria.
-CRITERIA: tuple[str, ...] = tuple(_CRITERIA)
-
-
-def criterion(report: GroupReport, name: str) -> float:
-    """The number by which a model is chosen; larger is better.
-
-    Args:
-        report: on the validation set.
-        name: ``worst_group``, ``worst_class``, ``worst_group_or_class`` (PDE's minimum over CivilComments' 16 groups
-            and 2 classes), ``accuracy``, ``group_mean``, ``train_mix``, or ``min_class_difference`` (minus the mean
-            gap between two classes' accuracies). On a report without groups, groups are the classes.
-
-    Returns:
-        The number.
-
-    Raises:
-        ConfigError: if the name is unknown or the report lacks what it needs.
-    """
-    return _known(name)[0](report)
-
-
-def criterion_uses_groups(name: str) -> bool:
-    """Whether a criterion reads group labels of the validation set, which some methods must do without.
-
-    Args:
-        name: as for `criterion`.
-    """
-    return _known(name)[1]
-
-
-def _known(name: str) -> tuple[Callable[[GroupReport], float], bool]:
-    if name not in _CRITERIA:
-        raise ConfigError(f"there is no criterion {name!r} to choose a model by" + nearest(name, _CRITERIA))
-    return _CRITERIA[name]
-
-
 def _vector(what: str, values: IntVector, n: int | None = None) -> _Ints:
     vector = np.asarray(torch.as_tensor(values).cpu())
     if vector.ndim != 1 or (n is not None and len(vector) != n):
@@ -695,15 +431,6 @@ def _with_train(
 
 def _digest(ids: _Ints, labels: _Ints) -> str:
     return hashlib.blake2b(ids.tobytes() + labels.tobytes(), digest_size=16).hexdigest()
-
-
-def _lowest(scores: Sequence[GroupScore]) -> GroupScore:
-    return min((score for score in scores if score.count), key=_accuracy)
-
-
-def _accuracy(score: GroupScore) -> float:
-    assert score.accuracy is not None, f"group {score.name} has no examples"
-    return score.accuracy
 
 
 def _percent(share: float | None) -> str:

@@ -25,11 +25,13 @@ class Forward:
         model: the model, in the mode in which it trains.
         batch: the mini-batch.
         head: name of the head where it can't be found.
+        weighted: whether the batch's weights can be other than one; saying no lets losses skip the multiplication.
     """
 
-    def __init__(self, model: nn.Module, batch: Batch, head: str | None = None) -> None:
+    def __init__(self, model: nn.Module, batch: Batch, head: str | None = None, *, weighted: bool = True) -> None:
         self.model = model
         self.batch = batch
+        self.weighted = weighted
         self._head = head
 
     @cached_property
@@ -78,6 +80,8 @@ class CrossEntropy(Objective):
 
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""
+        if not forward.weighted:
+            return F.cross_entropy(forward.logits, forward.batch.labels)
         return (forward.batch.weights * forward.losses).mean()
 
 

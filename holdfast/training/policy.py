@@ -148,6 +148,11 @@ class Chain(Policy):
 
     Args:
         members: the policies, in order.
+
+    Attributes:
+        members: the policies, in order.
+        features_needed: whether any member reads features.
+        between_steps: whether any member can be due after any step.
     """
 
     name: ClassVar[str] = "chain"
@@ -158,22 +163,14 @@ class Chain(Policy):
         if repeated:
             raise ConfigError(f"the chain has {', '.join(sorted(repeated))} more than once; keep one of each policy")
         self.members = tuple(members)
+        self.features_needed = any(member.needs_features for member in self.members)
+        self.between_steps = any(member.acts_between_steps for member in self.members)
         self._parts: list[Plan | None] = [None] * len(self.members)
 
     @property
     def warmup_epochs(self) -> int:
         """Warm-up epochs of all members together."""
         return sum(member.warmup_epochs for member in self.members)
-
-    @property
-    def features_needed(self) -> bool:
-        """Whether any member reads features."""
-        return any(member.needs_features for member in self.members)
-
-    @property
-    def between_steps(self) -> bool:
-        """Whether any member can be due after any step."""
-        return any(member.acts_between_steps for member in self.members)
 
     def due(self, clock: Clock) -> bool:
         """Whether any member is due, or has not had its say yet."""

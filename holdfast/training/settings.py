@@ -26,7 +26,8 @@ class Training:
         schedule: how the learning rate moves. `steps` divides it by 10 at each milestone.
         milestones: where `steps` cuts the learning rate, as fractions of the epochs.
         warmup: fraction of the epochs over which the learning rate rises linearly from near 0.
-        select_by: which validation score chooses the checkpoint. Criteria with `group` use validation group labels.
+        select_by: which validation score chooses the checkpoint; `worst_class`, `accuracy` and `min_class_difference`
+            do without validation group labels.
         augment: random changes of the training images: `flip` left-right, `crop` pads by 4 and crops back.
         epoch_size: draws per epoch; by default one pass over what the method keeps.
         seed: names every random stream.
@@ -44,7 +45,15 @@ class Training:
     schedule: Literal["constant", "steps", "cosine", "linear"] = "constant"
     milestones: tuple[float, ...] = (0.6, 0.85)
     warmup: float = 0.0
-    select_by: Literal["worst_group", "group_mean", "worst_class", "accuracy"] = "worst_group"
+    select_by: Literal[
+        "worst_group",
+        "group_mean",
+        "train_mix",
+        "worst_class",
+        "worst_group_or_class",
+        "accuracy",
+        "min_class_difference",
+    ] = "worst_group"
     augment: Literal["none", "flip", "crop-flip"] = "none"
     epoch_size: int | None = None
     seed: int = 0

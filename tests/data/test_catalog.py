@@ -1,6 +1,7 @@
 import dataclasses
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import holdfast.data
 from holdfast.data import DATASETS, DataSet, Examples, RemoteFile, Splits, data_root, describe, find, get, load, status
 from holdfast.data.catalog import register
 from holdfast.errors import ConfigError, DataError
+from holdfast.training import Training
 
 NEEDS_PATH = {"folder", "arrays"}
-RECIPE_KEYS = {"model", "epochs", "batch_size", "learning_rate", "weight_decay", "momentum", "optimizer"}
+RECIPE_KEYS = {"model", "weights"} | {field.name for field in fields(Training)}
 
 
 @dataclasses.dataclass(frozen=True)

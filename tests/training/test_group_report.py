@@ -8,7 +8,9 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from holdfast.data import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.training.group_report import CRITERIA, GroupReport, GroupScore, criterion, criterion_uses_groups, wilson
+from holdfast.training.criteria import CRITERIA, criterion, criterion_uses_groups
+from holdfast.training.group_report import GroupReport
+from holdfast.training.scores import GroupScore, wilson
 
 WATERBIRDS = ("landbird/land", "landbird/water", "waterbird/land", "waterbird/water")
 WATERBIRDS_TRAIN = (3498, 184, 56, 1057)

@@ -1,0 +1,83 @@
+"""How one group fares, with an interval that is honest for small groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from typing import Any
+
+_Z95 = 1.959963984540054
+
+
+def wilson(correct: int, count: int, z: float = _Z95) -> tuple[float, float]:
+    """Wilson's interval of a proportion, which stays inside [0, 1] and is honest for small groups.
+
+    Args:
+        correct: how many succeeded.
+        count: of how many, at least 1.
+        z: normal quantile; 1.96 for 95%.
+
+    Returns:
+        Its lower and upper end.
+    """
+    share = correct / count
+    centre = share + z * z / (2 * count)
+    spread = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    scale = 1 + z * z / count
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+@dataclass(frozen=True)
+class GroupScore:
+    """How one group fares.
+
+    Attributes:
+        name: the group.
+        count: examples of it that were judged.
+        correct: how many of them were right.
+        train_count: examples of it in the training set, where that is known.
+    """
+
+    name: str
+    count: int
+    correct: int
+    train_count: int | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share that was right; None for a group without examples."""
+        return self.correct / self.count if self.count else None
+
+    @property
+    def low(self) -> float | None:
+        """Lower end of Wilson's 95% interval."""
+        return wilson(self.correct, self.count)[0] if self.count else None
+
+    @property
+    def high(self) -> float | None:
+        """Upper end of Wilson's 95% interval."""
+        return wilson(self.correct, self.count)[1] if self.count else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The score as plain values, the derived ones included."""
+        return {
+            "name": self.name,
+            "count": self.count,
+            "correct": self.correct,
+            "accuracy": self.accuracy,
+            "low": self.low,
+            "high": self.high,
+            "train_count": self.train_count,
+        }
+
+
+def lowest(scores: Sequence[GroupScore]) -> GroupScore:
+    """The score with the lowest accuracy, the first of equals; groups without examples don't count."""
+    return min((score for score in scores if score.count), key=accuracy_of)
+
+
+def accuracy_of(score: GroupScore) -> float:
+    """Accuracy of a group that is known to have examples."""
+    assert score.accuracy is not None, f"group {score.name} has no examples"
+    return score.accuracy
