@@ -50,15 +50,11 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
     try:
         from accelerate.data_loader import prepare_data_loader  # noqa: PLC0415
     except ImportError as error:
-        raise MissingDependencyError(
-            "accelerate is not installed; pip install 'holdfast[accelerate]'"
-        ) from error
+        raise MissingDependencyError("accelerate is not installed; pip install 'holdfast[accelerate]'") from error
     processes, accumulated = accelerator.num_processes, accelerator.gradient_accumulation_steps
     size = options.pop("batch_size", None) or max(curator.batch_size // (processes * accumulated), 1)
     require_step_size(curator, size, processes, accumulated, "the accelerator's gradient_accumulation_steps")
-    loader = curated_loader(
-        curator, batch_size=size, num_replicas=processes, rank=accelerator.process_index, **options
-    )
+    loader = curated_loader(curator, batch_size=size, num_replicas=processes, rank=accelerator.process_index, **options)
     prepared = prepare_data_loader(
         loader, accelerator.device, num_processes=1, process_index=0, put_on_device=accelerator.device_placement
     )

@@ -20,6 +20,7 @@ Accelerate, which fills up the last ones with the epoch's first examples.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
         def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             if not state.is_world_process_zero:
                 return
-            steps = -(-len(parts["train_dataloader"]) // args.gradient_accumulation_steps)
+            steps = math.ceil(len(parts["train_dataloader"]) / args.gradient_accumulation_steps)
             remembered = {
                 "curator": curator.state_dict(),
                 "served": self.served or state.global_step % steps == 0,
@@ -123,15 +124,21 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
                 self.args.gradient_accumulation_steps,
                 "per_device_train_batch_size",
             )
-            if resume_from_checkpoint is True:
-                resume_from_checkpoint = get_last_checkpoint(self.args.output_dir)
-                if resume_from_checkpoint is None:
+            if curator.epoch_length > curator.batch_size and curator.epoch_length % curator.batch_size == 1:
+                raise ConfigError(
+                    f"epochs of {curator.epoch_length} draws leave a single one for the Trainer's last step of "
+                    f"{curator.batch_size}; choose an epoch_size that is a multiple of the batch size"
+                )
+            folder = resume_from_checkpoint or None
+            if folder is True:
+                folder = get_last_checkpoint(self.args.output_dir)
+                if folder is None:
                     raise CheckpointError(f"there is no checkpoint in {self.args.output_dir}; train without resuming")
-            if resume_from_checkpoint:
-                state = read_curator(Path(resume_from_checkpoint))
+            if folder is not None:
+                state = read_curator(Path(folder))
                 curator.load_state_dict(state["curator"])
                 self._curated.served, self._curated.schedule = state["served"], state["schedule"]
-            return super().train(resume_from_checkpoint, *args, **options)
+            return super().train(folder, *args, **options)
 
         def create_scheduler(self, num_training_steps: int, *args: Any, **options: Any) -> Any:
             warmup = curator.chain.warmup_epochs * len(curator)
@@ -146,7 +153,7 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
         ) -> Any:
             inputs = dict(inputs)
             positions = inputs.pop(POSITION, None)
-            if not model.training or curator.plan.loss_weight is None:
+            if not model.training or not curator.weighted:
                 return super().compute_loss(
                     model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
                 )
@@ -179,9 +186,7 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
                     f"the plan weighs examples and the model gives logits of shape {tuple(logits.shape)} for labels "
                     f"of shape {tuple(labels.shape)}; override example_losses(outputs, labels), one number per example"
                 )
-            return F.cross_entropy(
-                logits, labels, reduction="none", label_smoothing=self.args.label_smoothing_factor
-            )
+            return F.cross_entropy(logits, labels, reduction="none", label_smoothing=self.args.label_smoothing_factor)
 
         def _get_train_sampler(self, *args: Any, **options: Any) -> CuratedSampler:
             return CuratedSampler(curator, num_replicas=1, rank=0)

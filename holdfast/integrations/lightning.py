@@ -19,6 +19,7 @@ checkpoint of it can be continued with a larger ``max_epochs``.
 
 from __future__ import annotations
 
+import importlib
 import sys
 import warnings
 from typing import Any
@@ -35,21 +36,23 @@ from holdfast.integrations.sampler import (
 from holdfast.integrations.schedules import follow, snapshot
 from holdfast.training.curator import Curator
 
-try:
-    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
-        from pytorch_lightning.callbacks import Callback
-    else:
+
+def _callback_class() -> Any:
+    """Lightning's, of the package that the caller has imported already where there are two."""
+    for name in sorted(("lightning.pytorch", "pytorch_lightning"), key=lambda name: name not in sys.modules):
         try:
-            from lightning.pytorch.callbacks import Callback
+            return importlib.import_module(f"{name}.callbacks").Callback
         except ImportError:
-            from pytorch_lightning.callbacks import Callback
-except ImportError as error:
+            continue
     raise MissingDependencyError(
         "CuratorCallback needs Lightning, which is not installed; pip install 'holdfast[lightning]'"
-    ) from error
+    )
 
 
-class CuratorCallback(Callback):  # type: ignore[misc]
+_Callback: Any = _callback_class()
+
+
+class CuratorCallback(_Callback):  # type: ignore[misc]
     """Runs the curator's policies between Lightning's epochs and keeps its state in Lightning's checkpoints.
 
     Args:

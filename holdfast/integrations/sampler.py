@@ -1,6 +1,6 @@
 """A curator behind a torch DataLoader, for loops that insist on one.
 
-`CuratedSampler` hands out positions and `curated_loader` whole `Batch`es. Neither decides anything: the curator does, at
+`CuratedSampler` hands out positions and `curated_loader` whole `Batch`es. Neither decides anything: the curator does at
 `start` and `end_epoch`, and the sampler reads what it decided. What is drawn is what is left of the curator's epoch,
 the same as by iterating the curator under the same seed, so a curator that was restored in mid-epoch continues there.
 
@@ -11,14 +11,17 @@ ranks together trains on what the curator alone would have put into one batch.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import BatchSampler, DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from holdfast.data.examples import Examples
@@ -52,7 +55,7 @@ class CuratedSampler(DistributedSampler[Any]):
         """Draws of one rank in a whole epoch, also while a restored curator has only a part of one left."""
         batches = self.curator.plan.batches
         total = self.curator.epoch_length if batches is None else len(self.curator) * batches.shape[1]
-        return -(-total // self._share()[0])
+        return math.ceil(total / self.share[0])
 
     def __iter__(self) -> Iterator[Any]:
         """This rank's share of what is left of the epoch; looking at it changes nothing."""
@@ -83,7 +86,9 @@ class CuratedSampler(DistributedSampler[Any]):
         """Continue where `state` was taken."""
         self.curator.load_state_dict(state)
 
-    def _share(self) -> tuple[int, int]:
+    @property
+    def share(self) -> tuple[int, int]:
+        """How many processes share the epoch, and which of them this is."""
         if self._given is not None:
             return self._given
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -91,17 +96,17 @@ class CuratedSampler(DistributedSampler[Any]):
         return 1, 0
 
     def _draws(self) -> tuple[Tensor, Tensor]:
-        """Which of the draws left are this rank's, int64, and the positions they draw, int64."""
+        """The numbers of this rank's among the draws left, and their positions; numbers past the end fill up."""
         if not self.curator._started:
             raise ConfigError(
                 "the curator was not started, so there is nothing to draw; call curator.start(model, optimizer), loop "
                 "over curator.epochs(...), or add the framework's callback"
             )
         positions = self.curator.epoch_draws()
-        replicas, rank = self._share()
-        even = -(-len(positions) // replicas) * replicas
-        mine = torch.arange(rank, even, replicas) % max(len(positions), 1)
-        return mine, positions[mine]
+        replicas, rank = self.share
+        even = math.ceil(len(positions) / replicas) * replicas
+        mine = torch.arange(rank, even, replicas)
+        return mine, positions[mine % max(len(positions), 1)]
 
 
 class Draw(NamedTuple):
@@ -132,9 +137,40 @@ class _DrawSampler(CuratedSampler):
                 f"give Curator(batch_size={batches.shape[1]})"
             )
         mine, positions = self._draws()
-        weights = curator.weights(positions)
-        steps, places = curator.clock.step + mine // size, mine % size
+        steps = (mine // size).clamp_(max=curator.steps_left - 1)
+        weights, places = curator.weights(positions), mine - steps * size
+        steps += curator.clock.step
         yield from map(Draw, positions.tolist(), weights.tolist(), steps.tolist(), places.tolist())
+
+
+class _StepSampler(BatchSampler):
+    """The curator's steps as batches of one rank, whole or in the parts that are accumulated.
+
+    As in the curator's own loop a lone last example joins the batch before it, because batch norm can't train on one.
+    """
+
+    sampler: _DrawSampler
+
+    def __init__(self, sampler: _DrawSampler, batch_size: int) -> None:
+        super().__init__(sampler, batch_size, drop_last=False)
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        parts = self._parts()
+        for _, draws in groupby(self.sampler, key=attrgetter("step")):
+            step = list(draws)
+            for part in range(min(parts, math.ceil(len(step) / self.batch_size))):
+                start = part * self.batch_size
+                yield step[start:] if part == parts - 1 else step[start : start + self.batch_size]
+
+    def __len__(self) -> int:
+        curator, parts = self.sampler.curator, self._parts()
+        before = len(curator) - 1
+        last = len(self.sampler) - before * parts * self.batch_size
+        return before * parts + min(parts, math.ceil(last / self.batch_size))
+
+    def _parts(self) -> int:
+        """Batches of this rank in a full step."""
+        return max(self.sampler.curator.batch_size // (self.batch_size * self.sampler.share[0]), 1)
 
 
 class _DrawnExamples(Dataset[Any]):
@@ -148,7 +184,7 @@ class _DrawnExamples(Dataset[Any]):
     def __len__(self) -> int:
         return len(self._examples)
 
-    def __getitems__(self, draws: list[Draw]) -> Batch:  # noqa: PLW3201 (DataLoader's protocol for batched reads)
+    def __getitems__(self, draws: list[Draw]) -> Batch:
         positions = torch.tensor([draw.position for draw in draws])
         inputs, labels = self._examples.gather(positions)
         if self._augment is not None and isinstance(inputs, Tensor):
@@ -159,7 +195,19 @@ class _DrawnExamples(Dataset[Any]):
 
 
 class CuratedLoader(DataLoader[Any]):
-    """The DataLoader that `curated_loader` makes; it tells Lightning that it can be resumed in mid-epoch."""
+    """The DataLoader that `curated_loader` makes; it tells Lightning that it can be resumed in mid-epoch.
+
+    Args:
+        dataset: what gathers.
+        sampler: what draws.
+        batch_size: examples per batch.
+        options: of the DataLoader.
+    """
+
+    def __init__(self, dataset: Dataset[Any], sampler: _DrawSampler, batch_size: int, **options: Any) -> None:
+        super().__init__(dataset, batch_size=batch_size, sampler=sampler, collate_fn=_as_it_is, **options)
+        # A DataLoader takes a sampler or a batch sampler, and frameworks look at both.
+        self.__dict__["batch_sampler"] = _StepSampler(sampler, batch_size)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The epoch's batches; workers start with the first one, because Lightning calls this before it is ready."""
@@ -222,7 +270,7 @@ def curated_loader(
         )
     # The curator's augmentation is its own business everywhere else, so it has no public name.
     dataset = _DrawnExamples(curator.examples, curator._augment, curator.seed)
-    return CuratedLoader(dataset, batch_size=size, sampler=sampler, collate_fn=_as_it_is, **options)
+    return CuratedLoader(dataset, sampler, size, **options)
 
 
 def refuse_between_steps(curator: Curator, why: str) -> None:
@@ -272,5 +320,5 @@ def require_step_size(curator: Curator, batch_size: int, processes: int, accumul
         )
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _as_it_is(batch: Any) -> Any:
     return batch

@@ -2,8 +2,9 @@
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import ClassVar
 
 import pytest
@@ -124,6 +125,10 @@ def trained_by_curator(policy: Policy | None, epochs: int = EPOCHS, rate: float 
             weighted_loss(model, x, y, weight).backward()
             optimizer.step()
     return model.state_dict()
+
+
+def joined(parts: Iterable[list]) -> list:
+    return list(chain.from_iterable(parts))
 
 
 def same_weights(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:

@@ -13,6 +13,7 @@ from tests.integrations.conftest import (
     Resize,
     RestartAfterOne,
     TenthOfTheRate,
+    joined,
     make_curator,
     make_examples,
     make_model,
@@ -27,7 +28,7 @@ from holdfast.integrations.hf_trainer import POSITION, curated_trainer  # noqa: 
 
 
 class Model(nn.Module):
-    """The shared linear model under transformers' conventions; it writes down its rates and takes loss kwargs or not."""
+    """The shared linear model under transformers' conventions."""
 
     def __init__(self):
         super().__init__()
@@ -143,14 +144,20 @@ def test_the_weights_reach_the_loss(tmp_path):
     torch.testing.assert_close(trainer.model.net.weight, model.weight - 0.1 * gradient.T @ inputs["x"])
 
 
-@pytest.mark.parametrize("options", [{"save_strategy": "steps", "save_steps": 0.35}, {"save_strategy": "epoch"},
-                                     {"save_strategy": "steps", "save_steps": 10}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"save_strategy": "steps", "save_steps": 0.35},
+        {"save_strategy": "epoch"},
+        {"save_strategy": "steps", "save_steps": 10},
+    ],
+)
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, options):
     policy = Resize(weigh=True)
     whole = train(tmp_path, named_curator(policy), save_only_model=False, **options)
     step = {0.35: 7, 10: 10}.get(options.get("save_steps"), 5)
     again = train(tmp_path, named_curator(policy), resume=str(tmp_path / f"checkpoint-{step}"), **options)
-    assert sum(again.seen.values(), []) == sum(whole.seen.values(), [])[step:]
+    assert joined(again.seen.values()) == joined(whole.seen.values())[step:]
     assert same_weights(again.model.state_dict(), whole.model.state_dict())
 
 
@@ -195,7 +202,9 @@ def test_a_scaled_rate_survives_the_scheduler(tmp_path):
 
 def test_a_dataset_of_the_users_goes_through_its_collator(tmp_path):
     examples = make_examples()
-    rows = [{"x": x, "label": int(y), "text": "unused"} for x, y in zip(*examples.gather(torch.arange(64)), strict=True)]
+    rows = [
+        {"x": x, "label": int(y), "text": "unused"} for x, y in zip(*examples.gather(torch.arange(64)), strict=True)
+    ]
     curator = make_curator(Resize(weigh=True), epoch_size=40)
     trainer = train(tmp_path, curator, dataset=rows)
     assert list(trainer.seen.values()) == seen_by_curator(Resize(), epoch_size=40)
@@ -221,6 +230,8 @@ def test_mistakes_are_named_before_training(tmp_path):
         make_trainer(tmp_path, named_curator(), dataset=iter([]))
     with pytest.raises(ConfigError, match=r"= 4 examples and the curator counts 8"):
         train(tmp_path, named_curator(), per_device_train_batch_size=4)
+    with pytest.raises(ConfigError, match=r"epochs of 41 draws leave a single one.*multiple of the batch size"):
+        train(tmp_path, named_curator(epoch_size=41))
     with pytest.raises(ConfigError, match="one unnamed tensor"):
         train(tmp_path, make_curator(epoch_size=40))
     with pytest.raises(ConfigError, match=r"num_train_epochs is 1 and the policies' warm-up alone takes 1"):

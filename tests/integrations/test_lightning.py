@@ -15,6 +15,7 @@ from tests.integrations.conftest import (
     Resize,
     RestartAfterOne,
     TenthOfTheRate,
+    joined,
     make_curator,
     make_model,
     same_weights,
@@ -92,6 +93,12 @@ def test_epochs_of_fixed_length_see_what_the_curator_draws(tmp_path, sizes, work
     assert module.epochs_seen == seen_by_curator(Resize(sizes), epoch_size=40)
 
 
+def test_a_lone_last_example_joins_the_batch_before_it(tmp_path):
+    module = fit(tmp_path, make_curator(Resize(), epoch_size=41))
+    assert [len(batch) for batch in module.epochs_seen[0]] == [8, 8, 8, 8, 9]
+    assert module.epochs_seen == seen_by_curator(Resize(), epoch_size=41)
+
+
 @pytest.mark.parametrize("sizes", [GROWING, SHRINKING])
 def test_epochs_that_follow_the_active_set_work_when_loaders_are_reloaded(tmp_path, sizes):
     module = fit(tmp_path, make_curator(Resize(sizes)), reload_dataloaders_every_n_epochs=1)
@@ -126,16 +133,14 @@ def test_the_weights_reach_the_loss(tmp_path):
 def test_a_resumed_run_is_the_uninterrupted_one(tmp_path, options):
     checkpoint = L.callbacks.ModelCheckpoint(tmp_path, save_top_k=-1, filename="{step}", **options)
     policy = Resize(weigh=True)
-    whole = fit(
-        tmp_path, make_curator(policy, epoch_size=40), callbacks=[checkpoint], enable_checkpointing=True
-    )
+    whole = fit(tmp_path, make_curator(policy, epoch_size=40), callbacks=[checkpoint], enable_checkpointing=True)
     paths = sorted(tmp_path.glob("*.ckpt"), key=lambda path: int(path.stem.split("=")[1]))
     for path in paths[:2]:
         step = int(path.stem.split("=")[1])
         curator = make_curator(policy, epoch_size=40)
         loader = curated_loader(curator, num_workers=int(step == 10))
         again = fit(tmp_path, curator, resume=path, loader=loader)
-        assert sum(again.seen, []) == sum(whole.seen, [])[step:], path
+        assert joined(again.seen) == joined(whole.seen)[step:], path
         assert same_weights(again.state_dict(), whole.state_dict()), path
     assert len(paths) > 1
 

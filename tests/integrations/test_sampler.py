@@ -14,6 +14,7 @@ from tests.integrations.conftest import (
     SHRINKING,
     EveryStep,
     Resize,
+    joined,
     make_curator,
     seen_by_curator,
 )
@@ -77,13 +78,21 @@ def test_ranks_take_turns_and_the_first_draws_fill_up(draws, replicas):
     assert filled == (whole * replicas)[: len(filled)]
 
 
-def test_a_step_of_all_ranks_is_a_batch_of_the_curator():
-    expected = seen_by_curator(Resize(weigh=True), epoch_size=40)
-    curator = make_curator(Resize(weigh=True), epoch_size=40)
-    loaders = [curated_loader(curator, num_replicas=2, rank=rank) for rank in range(2)]
-    for epoch in curator.epochs(EPOCHS):
-        for batches, whole in zip(zip(*loaders, strict=True), expected[epoch], strict=True):
-            assert sorted(torch.cat([batch.positions for batch in batches]).tolist()) == sorted(whole)
+@pytest.mark.parametrize("draws", [5, 9, 40, 41, 42, 43])
+@pytest.mark.parametrize(("replicas", "parts"), [(1, 2), (2, 1), (2, 2), (4, 1)])
+def test_a_step_of_all_ranks_and_parts_is_a_batch_of_the_curator(draws, replicas, parts):
+    size = 8 // replicas // parts
+    (expected, *_) = seen_by_curator(Resize(), epoch_size=draws, epochs=1)
+    curator = make_curator(Resize(), epoch_size=draws)
+    curator.start()
+    loaders = [curated_loader(curator, batch_size=size, num_replicas=replicas, rank=rank) for rank in range(replicas)]
+    batches = [[batch.positions.tolist() for batch in loader] for loader in loaders]
+    assert {len(loader) for loader in loaders} == {len(part) for part in batches}
+    in_turn = [joined(turn) for turn in zip(*batches, strict=True)]
+    steps = [joined(in_turn[start : start + parts]) for start in range(0, len(in_turn), parts)]
+    fill = -draws % replicas
+    expected[-1] += (expected[0] * replicas)[:fill]
+    assert [sorted(step) for step in steps] == [sorted(step) for step in expected]
 
 
 def test_the_share_is_asked_for_when_iteration_starts(monkeypatch):
@@ -102,12 +111,13 @@ def noisy(inputs, generator):
 
 
 @pytest.mark.parametrize("options", [{}, {"num_workers": 2}, {"num_workers": 2, "persistent_workers": True}])
-@pytest.mark.parametrize("epoch_size", [None, 40])
+@pytest.mark.parametrize("epoch_size", [None, 40, 41])
 def test_the_loader_yields_the_curators_own_batches(options, epoch_size):
     ours = make_curator(Resize(weigh=True), augment=noisy, epoch_size=epoch_size)
     theirs = make_curator(Resize(weigh=True), augment=noisy, epoch_size=epoch_size)
     loader = curated_loader(ours, **options)
     for _ in zip(ours.epochs(EPOCHS), theirs.epochs(EPOCHS), strict=True):
+        assert len(loader) == len(theirs)
         for batch, expected in zip(loader, theirs, strict=True):
             for part, wanted in zip(batch, expected, strict=True):
                 assert torch.equal(part, wanted)
