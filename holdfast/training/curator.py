@@ -139,6 +139,28 @@ class Curator:
             yield self.clock.epoch
             self.end_epoch(model, optimizer, last=self.clock.epoch + 1 == n + self.chain.warmup_epochs)
 
+    def steps(
+        self, n: int, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
+    ) -> Iterator[Batch]:
+        """The next `n` mini-batches, across the ends of epochs: a budget of steps, or a client's part of a round.
+
+        Steps and epochs are reported on the way, so the loop only trains.
+
+        Args:
+            n: how many.
+            model: what policies look at.
+            optimizer: what policies may act on.
+
+        Yields:
+            The mini-batches.
+        """
+        self.start(model, optimizer)
+        for _ in range(n):
+            yield next(iter(self))
+            self.end_step(model, optimizer)
+            if self._epoch_left == 0:
+                self.end_epoch(model, optimizer)
+
     def start(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> list[Request]:
         """Make the first plan; a second call does nothing, so that every adapter may make it."""
         if self._device is None and model is not None:

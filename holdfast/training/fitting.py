@@ -120,6 +120,7 @@ class _Fit:
         self.listeners = [*([run.log] if run is not None else []), *listeners]
         self.optimizer = build_optimizer(model, settings)
         self.objective = method.objective
+        self.objective.prepare(splits.train)
         self.initial_objective = method.objective.state_dict()
         self.curator = Curator(
             splits.train,

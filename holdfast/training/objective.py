@@ -13,6 +13,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holdfast.data.examples import Examples
 from holdfast.models.heads import features_and_logits
 from holdfast.training.curator import Batch
 from holdfast.training.sweep import call
@@ -63,6 +64,9 @@ class Objective:
         """The loss of a batch, a scalar that can be differentiated."""
         raise NotImplementedError
 
+    def prepare(self, examples: Examples) -> None:
+        """Look at the training set before training starts, for instance at its groups."""
+
     def state_dict(self) -> dict[str, Any]:
         """What must be remembered, for checkpoints."""
         return {}
@@ -101,6 +105,11 @@ class Total(Objective):
         for term in self.terms[1:]:
             total = total + term(forward)
         return total
+
+    def prepare(self, examples: Examples) -> None:
+        """Let every term look at the training set."""
+        for term in self.terms:
+            term.prepare(examples)
 
     def state_dict(self) -> dict[str, Any]:
         """The terms' states by their place."""

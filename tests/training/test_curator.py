@@ -271,6 +271,53 @@ def test_sizes_below_one_are_refused(options):
         Curator(numbered(3), **options)
 
 
+def test_steps_cross_epochs_and_equal_the_epochs_batches():
+    by_epoch, by_step = (Curator(toy_examples(), GroupBalanced(), batch_size=16, seed=5) for _ in range(2))
+    expected = [batch.positions.tolist() for _ in by_epoch.epochs(3) for batch in by_epoch]
+    rounds = [[batch.positions.tolist() for batch in by_step.steps(n)] for n in (1, 5, 0, 6)]
+    assert [positions for part in rounds for positions in part] == expected
+    assert by_step.clock.epoch == 3
+
+
+def test_a_client_of_a_federation_keeps_its_policy_over_rounds():
+    """Three clients, each with a policy of its own on its own data, under plain averaging; one client is restarted."""
+
+    def clients():
+        parts = [toy_examples(24, seed) for seed in range(3)]
+        return [Curator(part, DropHighest(count=2), batch_size=6, seed=i) for i, part in enumerate(parts)]
+
+    def play(curators, model, rounds):
+        for _ in range(rounds):
+            updates = []
+            for curator in curators:
+                local = copy.deepcopy(model)
+                optimizer = torch.optim.SGD(local.parameters(), lr=0.05)
+                for x, y, _, weight in curator.steps(3, local, optimizer):
+                    optimizer.zero_grad()
+                    (weight * F.cross_entropy(local(x), y, reduction="none")).mean().backward()
+                    optimizer.step()
+                updates.append(local.state_dict())
+            mean = {k: torch.stack([u[k].double() for u in updates]).mean(0) for k in updates[0]}
+            model.load_state_dict({k: v.to(updates[0][k].dtype) for k, v in mean.items()})
+        return model
+
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        straight = clients()
+        expected = play(straight, toy_model(), 5)
+        torch.manual_seed(0)
+        first = clients()
+        model = play(first, toy_model(), 2)
+        second = clients()
+        for old, new in zip(first, second, strict=True):
+            new.load_state_dict(old.state_dict())
+        model = play(second, model, 3)
+    assert [int(curator.plan.active.sum()) for curator in straight] == [16, 16, 16]
+    assert all(
+        torch.equal(a, b) for a, b in zip(expected.state_dict().values(), model.state_dict().values(), strict=True)
+    )
+
+
 def test_the_global_generator_is_left_alone():
     before = torch.get_rng_state()
     curator = Curator(toy_examples(), GroupBalanced(), batch_size=8)

@@ -78,6 +78,47 @@ def test_objectives_add_up_and_share_a_forward_pass():
     assert sum(passes) == 6
 
 
+def test_an_objective_sees_the_groups_of_the_training_set_and_its_state_is_resumed(tmp_path):
+    """The shape of GroupDRO: weights per group that grow with the group's loss."""
+
+    class WorseGroupsCount(Objective):
+        def prepare(self, examples):
+            self.groups = examples.require_groups("this objective")
+            self.q = torch.ones(examples.n_groups) / examples.n_groups
+
+        def __call__(self, forward):
+            groups = self.groups[forward.batch.positions]
+            member = torch.nn.functional.one_hot(groups, len(self.q)).float()
+            by_group = (member.T @ forward.losses) / member.sum(0).clamp(min=1)
+            self.q = self.q * (0.1 * by_group.detach()).exp()
+            self.q /= self.q.sum()
+            return (self.q * by_group).sum()
+
+        def state_dict(self):
+            return {"q": self.q}
+
+        def load_state_dict(self, state):
+            self.q = state["q"]
+
+    straight = WorseGroupsCount()
+    whole = fit(toy_model(), toy_splits(), straight, Training(epochs=4, batch_size=8, checkpoint_seconds=0))
+    run = Run.create(tmp_path / "run", {})
+
+    def stop(event):
+        if event.kind == "plan":
+            return
+        if event.step >= 13:
+            raise KeyboardInterrupt
+
+    settings = Training(epochs=4, batch_size=8, checkpoint_seconds=0)
+    with pytest.raises(KeyboardInterrupt):
+        fit(toy_model(), toy_splits(), WorseGroupsCount(), settings, run=run, listeners=[stop])
+    resumed = WorseGroupsCount()
+    again = fit(toy_model(), toy_splits(), resumed, settings, run=run)
+    assert torch.equal(straight.q, resumed.q)
+    assert whole.history == again.history
+
+
 def test_an_exploding_loss_is_reported_before_the_checkpoint_is_overwritten(tmp_path):
     run = Run.create(tmp_path / "run", {})
 
