@@ -129,33 +129,44 @@ def comparison_table(rows: Sequence[Row]) -> Table:
         A table to print with rich.
     """
     averages = list(dict.fromkeys(name for row in rows for name, value in row.averages.items() if value is not None))
-    names = {name: [_shown(getattr(row, name)) for row in rows] for name in ("data", "method", "model", "seed")}
-    shared = {name: values[0] for name, values in names.items() if len(rows) > 1 and len(set(values)) == 1}
-    title = ", ".join(f"{name} {escape(value)}" for name, value in shared.items() if value)
-    own = {name: values for name, values in names.items() if name not in shared}
+    told = [_told(row) for row in rows]
+    shared = {key for key in told[0] if len(rows) > 1 and len({facts[key] for facts in told}) == 1} if told else set()
     table = Table(
-        box=box.SIMPLE_HEAD, title=title or None, title_justify="left", caption=_caption(rows), caption_justify="left"
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=", ".join(text for key, text in told[0].items() if key in shared and text) if told else None,
+        title_justify="left",
+        caption=_caption(rows),
+        caption_justify="left",
     )
-    for name in ("run", *own):
-        table.add_column(name, overflow="fold")
-    for name in ("worst group", "difference", *averages, "best epoch", "time"):
-        table.add_column(name, justify="right")
-    for place, row in enumerate(rows):
+    table.add_column("run", overflow="fold")
+    table.add_column("worst\ngroup", justify="right", overflow="fold", min_width=len("interrupted"))
+    for name in ("difference", *(name.replace(" ", "\n") for name in averages), "best epoch\ntime"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row, facts in zip(rows, told, strict=True):
+        own = [text for key, text in facts.items() if key not in shared and text]
+        time = "" if row.seconds is None else duration(row.seconds)
         table.add_row(
-            escape(row.run),
-            *(escape(values[place]) for values in own.values()),
-            row.status if row.worst_group is None else f"{escape(row.worst_group)} {percent(row.worst_accuracy)}",
+            _lines(escape(row.run), *own),
+            row.status if row.worst_group is None else _lines(percent(row.worst_accuracy), escape(row.worst_group)),
             _signed(row.worst_difference),
             *("" if row.averages.get(name) is None else percent(row.averages[name]) for name in averages),
-            "" if row.best_epoch is None else f"{row.best_epoch} of {number(row.epochs)}",
-            "" if row.seconds is None else duration(row.seconds),
+            _lines("" if row.best_epoch is None else f"{row.best_epoch} of {number(row.epochs)}", time),
             style=None if row.status == "finished" else "dim",
         )
     return table
 
 
-def _shown(value: object) -> str:
-    return "" if value is None else str(value)
+def _told(row: Row) -> dict[str, str]:
+    """What a run was of, ready to show."""
+    seed = "" if row.seed is None else f"seed {row.seed}"
+    return {"data": escape(row.data), "method": escape(row.method), "model": escape(row.model), "seed": seed}
+
+
+def _lines(first: str, *below: str) -> str:
+    return "\n".join([first, *(f"[dim]{line}[/dim]" for line in below if line)])
 
 
 def _with_outcomes(run: Run, stored: GroupReport) -> GroupReport:
@@ -186,8 +197,8 @@ def _gaps(ours: GroupReport, theirs: GroupReport) -> tuple[Gap, Gap]:
 def _signed(gap: Gap | None) -> str:
     if gap is None:
         return ""
-    text = f"{100 * gap.value:+.1f}"
-    return text if gap.low is None or gap.high is None else f"{text} ({100 * gap.low:+.1f} to {100 * gap.high:+.1f})"
+    interval = "" if gap.low is None or gap.high is None else f"{100 * gap.low:+.1f} to {100 * gap.high:+.1f}"
+    return _lines(f"{100 * gap.value:+.1f}", interval)
 
 
 def _caption(rows: Sequence[Row]) -> str | None:
@@ -195,5 +206,5 @@ def _caption(rows: Sequence[Row]) -> str | None:
         return None
     return (
         "difference: worst-group accuracy minus that of the first finished run on the same data set, in points; "
-        "in brackets its 95% interval, paired by test example"
+        "below it the 95% interval, paired by test example"
     )

@@ -24,8 +24,8 @@ def interrupted(tmp_path_factory):
     return Run.open(path)
 
 
-def printed(rows):
-    console = Console(file=io.StringIO(), width=200)
+def printed(rows, width=200):
+    console = Console(file=io.StringIO(), width=width)
     console.print(comparison_table(rows))
     return console.file.getvalue()
 
@@ -77,7 +77,7 @@ def test_a_run_without_results_is_shown_as_interrupted(finished, interrupted):
 def test_the_table_shows_names_as_they_are_and_what_is_shared_in_its_title(finished, balanced):
     text = printed(comparison([finished, balanced]))
     title, body = text.split("run", 1)
-    assert "data toy, model linear, seed 0" in title
+    assert "toy, linear, seed 0" in title
     assert "group-balanced" in body
     assert "<script>" in text or "onerror" in text
 
@@ -86,5 +86,16 @@ def test_what_differs_between_runs_has_a_column(tmp_path):
     rows = comparison([toy_run(tmp_path / str(seed), settings=Training(epochs=1, seed=seed)) for seed in (0, 1)])
     assert [row.seed for row in rows] == [0, 1]
     title, body = printed(rows).split("run", 1)
-    assert "seed" in body
+    assert "seed 1" in body
     assert "seed" not in title
+
+
+def test_the_table_fits_an_ordinary_terminal_without_cutting_anything_off(finished, balanced, interrupted):
+    text = printed(comparison([finished, balanced, interrupted]), width=80)
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert "difference" in text
+    assert "interrupted" in text
+
+
+def test_no_runs_make_an_empty_table():
+    assert comparison_table(comparison([])).row_count == 0
