@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,8 @@ def reproduce(
         listener: called with the outcome of every cell and seed.
 
     Returns:
-        The results, whose `complete` says whether every cell finished. Their fingerprint is of the code at the start.
+        The results, whose `complete` says whether every cell finished. Fingerprint, commit and date are those of the
+        start.
     """
     chosen = tuple(experiment.default_seeds(scale) if seeds is None else seeds)
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0:
@@ -53,8 +55,18 @@ def reproduce(
     if jobs is not None and jobs < 1:
         raise ConfigError(f"jobs is {jobs}; give at least 1")
     cells = experiment.cells_at(scale)
-    mark = fingerprint(experiment, scale)
-    environment = {} if data_root is None else {"HOLDFAST_DATA": str(data_root.expanduser().resolve())}
+    before = Results(
+        experiment=experiment.name,
+        scale=scale,
+        commit=git_commit(),
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        seeds=chosen,
+        cells=(),
+        claims=(),
+        fingerprint=fingerprint(experiment, scale),
+        environment=_environment(),
+    )
+    variables = {} if data_root is None else {"HOLDFAST_DATA": str(data_root.expanduser().resolve())}
     outcomes = execute(
         cells,
         chosen,
@@ -62,21 +74,10 @@ def reproduce(
         cache=cache,
         jobs=jobs,
         fresh=fresh,
-        environment=environment,
+        environment=variables,
         listener=listener,
     )
-    measured = Results(
-        experiment=experiment.name,
-        scale=scale,
-        commit=git_commit(),
-        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        seeds=chosen,
-        cells=collect(experiment, cells, outcomes),
-        claims=(),
-        fingerprint=mark,
-        environment=_environment(),
-    )
-    return judge(experiment, measured)
+    return judge(experiment, replace(before, cells=collect(experiment, cells, outcomes)))
 
 
 def _environment() -> Mapping[str, Any]:
