@@ -1,0 +1,194 @@
+"""Every code block of the documentation runs.
+
+- ``python`` blocks of a page share a namespace and an empty folder, and run in the order of the page.
+- ``console`` blocks: each line ``$ holdfast ...`` runs in that folder and must succeed; the lines below it are part of
+  what it prints. Numbers may differ from machine to machine, so only the words between them are compared.
+- ``text`` blocks right behind a ``python`` block are what it prints, compared in the same way.
+- ``sh`` blocks hold what takes minutes, real data or another shell: their ``holdfast ...`` lines are parsed, not run.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import shlex
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+import torch
+
+from holdfast.cli import options
+from holdfast.cli.main import COMMANDS, main
+from holdfast.data import DATASETS
+from holdfast.errors import ConfigError
+from holdfast.papers.catalog import find
+from tests.docs.pages import PAGES, Block, blocks, name_of
+
+LANGUAGES = {"python", "console", "sh", "text", "yaml", "csv", "toml"}
+OPTIONAL = {"lightning", "transformers", "accelerate", "tensorboard", "mlflow"}
+
+#: The functions that a command's options are read off.
+FUNCTIONS = {
+    "demo": ("demo",),
+    "data": ("list_", "info", "get_"),
+    "runs": ("list_", "compare"),
+    "report": ("report",),
+    "reproduce": ("reproduce",),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread_in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with patch.dict(DATASETS):
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_code_block_runs(page, capsys, monkeypatch):
+    namespace = {"__name__": "__main__"}
+    printed = ""
+    for block in blocks(page):
+        where = f"{name_of(page)}:{block.line}"
+        if block.language == "python":
+            run_python(block, page, namespace)
+            printed = capsys.readouterr().out
+        elif block.language == "console":
+            run_console(block, where, capsys)
+        elif block.language == "sh":
+            for words in commands(block.body, prefix=""):
+                parses(words, where, monkeypatch)
+        elif block.language == "text" and block.follows == "python":
+            expect_lines(block.body, printed, where)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_says_its_language(page):
+    assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "agree"),
+    [
+        ("worst: 11.2%", "first\n worst:   9.0% \nlast", True),
+        ("worst: 11.2%", "best: 11.2%", False),
+        ("one\ntwo", "two\none", False),
+        ("one\n...\ntwo", "one\nmore\ntwo", True),
+        ("│ a │ 1 │", "│ a       │   1234 │", True),
+    ],
+)
+def test_shown_output_is_compared_by_its_words_in_order(shown, printed, agree):
+    if agree:
+        expect_lines(shown, printed, "here")
+    else:
+        with pytest.raises(AssertionError, match="here"):
+            expect_lines(shown, printed, "here")
+
+
+@pytest.mark.parametrize(
+    "line", ["fitt --epochs 2", "fit --epoch 2", "fit --method earm", "runs lst", "reproduce spare/table9", "data info"]
+)
+def test_a_command_that_does_not_parse_is_noticed(line, monkeypatch, capsys):
+    with pytest.raises((AssertionError, ConfigError)):
+        parses(shlex.split(line), "here", monkeypatch)
+
+
+def run_python(block: Block, page: Path, namespace: dict) -> None:
+    code = "\n" * (block.line - 1) + block.body
+    try:
+        exec(compile(code, str(page), "exec", dont_inherit=True), namespace)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in OPTIONAL:
+            pytest.skip(f"{error.name} is not installed")
+        raise
+
+
+def run_console(block: Block, where: str, capsys) -> None:
+    parts = re.split(r"^\$ ", block.body, flags=re.MULTILINE)
+    assert not parts[0].strip() and len(parts) > 1, f"{where} must begin with a `$ holdfast` line"
+    for part in parts[1:]:
+        (words,), shown = commands(part, prefix="", first_only=True), _below_command(part)
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code
+        captured = capsys.readouterr()
+        assert code in {0, None}, f"{where}: holdfast {shlex.join(words)} ended with {code}: {captured.err}"
+        expect_lines(shown, captured.out, where)
+
+
+def commands(text: str, prefix: str, *, first_only: bool = False) -> list[list[str]]:
+    """The arguments of each ``holdfast ...`` line; a backslash continues a line, a # begins a comment."""
+    joined = text.replace("\\\n", " ")
+    lines = joined.splitlines()[:1] if first_only else joined.splitlines()
+    found = []
+    for line in lines:
+        words = shlex.split(line.removeprefix(prefix), comments=True)
+        while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
+            words = words[1:]
+        if words and Path(words[0]).name == "holdfast":
+            found.append(words[1:])
+        else:
+            assert not first_only, f"only holdfast commands run here, not {line!r}; use an sh block"
+    return found
+
+
+def _below_command(part: str) -> str:
+    lines = part.splitlines()
+    while lines and lines[0].endswith("\\"):
+        lines = lines[1:]
+    return "\n".join(lines[1:])
+
+
+def expect_lines(shown: str, printed: str, where: str) -> None:
+    """Every line of `shown` is a line of `printed`, in this order, numbers and spaces aside; ``...`` is skipped."""
+    actual = iter([_words(line) for line in printed.splitlines()])
+    for line in shown.splitlines():
+        wanted = _words(line)
+        if wanted in {"", "..."}:
+            continue
+        assert any(wanted == line_ for line_ in actual), f"{where}: the output has no line {line!r}, it is:\n{printed}"
+
+
+def _words(line: str) -> str:
+    line = re.sub(r"[-+]?\d+(,\d{3})*(\.\d+)?", "#", line)
+    return re.sub(r"([─━])\1*", r"\1", re.sub(r"\s+", " ", line)).strip()
+
+
+def parses(words: list[str], where: str, monkeypatch) -> None:
+    """Check the options of a command without running it."""
+    command, arguments = words[0], words[1:]
+    assert command in COMMANDS, f"{where}: there is no command {command!r}"
+    if "--help" in arguments:
+        return
+    try:
+        if command == "fit":
+            options.parse(arguments)
+            return
+        module = importlib.import_module(f"holdfast.cli.{COMMANDS[command][1]}")
+        called = []
+        with monkeypatch.context() as recorded:
+            for name in FUNCTIONS[command]:
+                recorded.setattr(module, name, _recorder(getattr(module, name), called))
+            module.main(arguments)
+    except SystemExit as end:
+        raise AssertionError(f"{where}: holdfast {shlex.join(words)} doesn't parse") from end
+    assert called, f"{where}: holdfast {shlex.join(words)} calls nothing"
+    if command == "reproduce" and called[0].get("name"):
+        find(called[0]["name"])
+
+
+def _recorder(function, called):
+    @functools.wraps(function)
+    def record(*args, **options):
+        names = function.__code__.co_varnames
+        called.append(dict(zip(names, args, strict=False)) | options)
+        return 0
+
+    return record
