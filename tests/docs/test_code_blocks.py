@@ -62,7 +62,7 @@ def test_every_code_block_runs(page, capsys, monkeypatch):
         elif block.language == "console":
             run_console(block, where, capsys)
         elif block.language == "sh":
-            for words in commands(block.body, prefix=""):
+            for words in commands(block.body):
                 parses(words, where, monkeypatch)
         elif block.language == "text" and block.follows == "python":
             expect_lines(block.body, printed, where)
@@ -113,7 +113,7 @@ def run_console(block: Block, where: str, capsys) -> None:
     parts = re.split(r"^\$ ", block.body, flags=re.MULTILINE)
     assert not parts[0].strip() and len(parts) > 1, f"{where} must begin with a `$ holdfast` line"
     for part in parts[1:]:
-        (words,), shown = commands(part, prefix="", first_only=True), _below_command(part)
+        (words,), shown = commands(part, first_only=True), _below_command(part)
         try:
             code = main(words)
         except SystemExit as end:
@@ -123,13 +123,13 @@ def run_console(block: Block, where: str, capsys) -> None:
         expect_lines(shown, captured.out, where)
 
 
-def commands(text: str, prefix: str, *, first_only: bool = False) -> list[list[str]]:
+def commands(text: str, *, first_only: bool = False) -> list[list[str]]:
     """The arguments of each ``holdfast ...`` line; a backslash continues a line, a # begins a comment."""
     joined = text.replace("\\\n", " ")
     lines = joined.splitlines()[:1] if first_only else joined.splitlines()
     found = []
     for line in lines:
-        words = shlex.split(line.removeprefix(prefix), comments=True)
+        words = shlex.split(line, comments=True)
         while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
         if words and Path(words[0]).name == "holdfast":
