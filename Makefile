@@ -30,5 +30,8 @@ $(INSTALLED)-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	touch $@ $(INSTALLED)
 
+docs: $(INSTALLED)-dev
+	$(BIN)/python docs/generate.py
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -6,13 +6,12 @@ import shlex
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 import yaml
 from rich.console import Console
 
 from holdfast.cli.options import FitOptions, parse
 from holdfast.cli.progress import TrainingProgress
-from holdfast.data import Splits, data_root
+from holdfast.data import data_root
 from holdfast.errors import ConfigError
 from holdfast.integrations.trackers import trackers
 from holdfast.models import build
@@ -49,8 +48,15 @@ def train(options: FitOptions, console: Console, run: Run | None = None) -> FitR
     choices, settings = options.choices, options.training
     root = data_root(choices.data_root)
     splits = options.data.load(root)
-    shape, classes = _input_shape(splits), splits.train.n_classes
-    model = build(choices.model, shape, classes, seed=settings.seed, weights=choices.weights, root=root)
+    train_set = splits.train
+    model = build(
+        choices.model,
+        train_set.input_shape,
+        train_set.n_classes,
+        seed=settings.seed,
+        weights=choices.weights,
+        root=root,
+    )
     if run is None:
         run = Run.create(choices.out or _free_place(options), options.config())
     listeners = trackers(choices.track, run)
@@ -70,23 +76,14 @@ def train(options: FitOptions, console: Console, run: Run | None = None) -> FitR
 
 def _show(result: FitResult, options: FitOptions, page: Path, console: Console) -> None:
     console.print(result.test.table(f"{options.choices.data}, {options.choices.method}: test set"))
-    used = ", which uses validation group labels" if criterion_uses_groups(options.training.select_by) else ""
+    reads_groups = criterion_uses_groups(options.training.select_by) and result.validation.grouping != "classes"
+    used = ", which uses validation group labels" if reads_groups else ""
     console.print(
-        f"Weights of epoch {result.best_epoch} of {len(result.history)}, chosen by "
+        f"Weights after epoch {result.best_epoch + 1} of {len(result.history)}, chosen by "
         f"{options.training.select_by} on the validation set{used}.",
         highlight=False,
     )
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
-
-
-def _input_shape(splits: Splits) -> tuple[int, ...]:
-    inputs = splits.train.inputs.gather(torch.tensor([0]))
-    if isinstance(inputs, dict):
-        raise ConfigError(
-            f"{splits.name} holds text, and no text model can be built by name yet; train one with the library: "
-            "holdfast.training.fit(model, splits, method)"
-        )
-    return tuple(inputs.shape[1:])
 
 
 def _free_place(options: FitOptions) -> Path:

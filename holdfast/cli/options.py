@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 import yaml
@@ -58,7 +58,7 @@ class Choices:
     weights: str | None = None
     data_root: Path | None = None
     out: Path | None = None
-    track: tuple[str, ...] = ()
+    track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
     resume: Path | None = None
     config: Path | None = None
     print_config: bool = False
@@ -125,7 +125,9 @@ def parse_for(
     data: str, method: str, typed: Sequence[str], settings: Mapping[str, Any] | None = None, file: str | None = None
 ) -> FitOptions:
     """Options for a given data set and method; their fields become options too."""
-    folder = Path(data) if data not in DATASETS and Path(data).is_dir() else None
+    folder = Path(data).resolve() if data not in DATASETS and Path(data).is_dir() else None
+    if folder is None and data not in DATASETS:
+        raise ConfigError(f"there is no data set and no folder {data!r}{nearest(data, DATASETS)}")
     data_class = find("folder" if folder is not None else data)
     names = method_names(method)
     recipe = dict(data_class.recipe)

@@ -133,7 +133,7 @@ class Cifar10(DataSet):
         "optimizer": "sgd",
         "schedule": "steps",
         "milestones": (0.6, 0.85),
-        "warmup": 0.1,
+        "rate_warmup": 0.1,
         "augment": "crop-flip",
     }
     class_names: ClassVar = (

@@ -243,6 +243,7 @@ class CMnist5(DataSet):
         "weight_decay": 1e-3,
         "momentum": 0.9,
         "optimizer": "sgd",
+        "threads": 1,
     }
 
     correlation: float = 0.995
@@ -306,6 +307,7 @@ class ColouredDigits(DataSet):
         "weight_decay": 1e-3,
         "momentum": 0.9,
         "optimizer": "sgd",
+        "threads": 1,
     }
 
     correlation: float = 0.95

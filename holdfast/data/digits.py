@@ -41,7 +41,7 @@ class Digits(DataSet):
 
     name = "digits"
     summary = "1,797 handwritten digits, 8x8 grey, 10 classes; bundled, no download"
-    recipe: ClassVar = {"model": "mlp"}
+    recipe: ClassVar = {"model": "mlp", "threads": 1}
 
     seed: int = 0
 

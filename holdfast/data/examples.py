@@ -141,6 +141,14 @@ class Examples:
         """How many groups there are, also those that this part of the data lacks; 0 where groups are unknown."""
         return len(self.group_names)
 
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one input as a model gets it; an error for named inputs such as tokens, which have none."""
+        inputs = self.inputs.gather(torch.tensor([0]))
+        if isinstance(inputs, dict):
+            raise DataError(f"inputs are named tensors ({', '.join(inputs)}), as text has; they have no single shape")
+        return tuple(inputs.shape[1:])
+
     def require_groups(self, wanted_by: str) -> Tensor:
         """The groups, or an error that says who needs them and how to give them.
 

@@ -33,6 +33,10 @@ def read_columns(path: Path, columns: Sequence[str]) -> dict[str, NDArray[np.obj
     import pyarrow as pa  # noqa: PLC0415 - takes a while, and only data sets in csv files need it
     import pyarrow.csv as pa_csv  # noqa: PLC0415
 
+    if not path.is_file():
+        raise DataError(
+            f"there is no file {path}; it must say what each example is, with the columns {', '.join(columns)}"
+        )
     try:
         with path.open(newline="", encoding="utf-8-sig") as stream:
             header = next(csv.reader(stream), [])

@@ -48,6 +48,7 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
         ConfigError: if a policy acts between steps, or the batch sizes don't divide.
     """
     try:
+        from accelerate import PartialState  # noqa: PLC0415
         from accelerate.data_loader import prepare_data_loader  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("accelerate is not installed; pip install 'holdfast[accelerate]'") from error
@@ -61,7 +62,7 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
     prepared._is_accelerate_prepared = True
 
     def save(models: Any, weights: Any, folder: str) -> None:
-        if accelerator.is_main_process:
+        if PartialState().is_main_process:  # not the accelerator's: it holds this function, and a cycle delays workers
             write_curator(Path(folder), {"curator": curator.state_dict()})
 
     def load(models: Any, folder: str) -> None:

@@ -8,7 +8,7 @@ slot                  meaning                                                mer
 ``copies``            how often an epoch visits each example, 0 = dropped    product (of masks: and)
 ``sample_weight``     draw with replacement in proportion                    product
 ``batches``           explicit mini-batches, with a weight per element       the last one wins
-``loss_weight``       weight of each example in the loss                     product, scaled to mean one
+``loss_weight``       weight of each example in the loss                     product, mean one over visits
 ====================  =====================================================  ==========================
 
 An empty slot means "no opinion".
@@ -89,7 +89,7 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
         parts: (name of the policy, its part) in order.
 
     Returns:
-        The merged plan; loss weights have mean one over the examples that take part.
+        The merged plan; loss weights have mean one over what an epoch visits.
 
     Raises:
         ConfigError: if a combination makes no sense: nothing is left to train on, sampling weights come after explicit
@@ -129,8 +129,10 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     if batches is not None and copies is not None and not bool(copies[batches].all()):
         raise ConfigError(f"the mini-batches of {batches_by} contain dropped examples; it must run again after a drop")
     if loss_weight is not None:
-        taking_part = loss_weight if copies is None else loss_weight[copies > 0]
-        mean = float(taking_part.mean())
+        visits = torch.ones(len(loss_weight), dtype=torch.float64)
+        for share in (copies, sample_weight):
+            visits = visits if share is None else visits * share
+        mean = float((loss_weight * visits).sum() / visits.sum())
         if mean == 0:
             raise ConfigError("every remaining example has loss weight 0, so nothing would be learned")
         loss_weight = loss_weight / mean

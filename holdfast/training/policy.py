@@ -113,7 +113,11 @@ class Policy:
         return 0
 
     def due(self, clock: Clock) -> bool:
-        """Whether to update now; asked at the start of every epoch, and after steps if it `acts_between_steps`."""
+        """Whether to update now; by default once, before the first epoch.
+
+        Asked at the start of every epoch, and after every step if the policy `acts_between_steps`. Until a policy is
+        first due it has no opinion.
+        """
         return clock.starts_run
 
     def update(self, context: Context) -> Plan:
@@ -165,7 +169,7 @@ class Chain(Policy):
         self.members = tuple(members)
         self.features_needed = any(member.needs_features for member in self.members)
         self.between_steps = any(member.acts_between_steps for member in self.members)
-        self._parts: list[Plan | None] = [None] * len(self.members)
+        self._parts = [Plan()] * len(self.members)
 
     @property
     def warmup_epochs(self) -> int:
@@ -173,8 +177,8 @@ class Chain(Policy):
         return sum(member.warmup_epochs for member in self.members)
 
     def due(self, clock: Clock) -> bool:
-        """Whether any member is due, or has not had its say yet."""
-        return any(part is None or member.due(clock) for member, part in zip(self.members, self._parts, strict=True))
+        """Whether any member is due."""
+        return any(member.due(clock) for member in self.members)
 
     def update(self, context: Context) -> Plan:
         """Update the members that are due, in order, and merge all parts.
@@ -186,7 +190,7 @@ class Chain(Policy):
             context.plan = merge(parts)
             context.policy = member.name
             part = self._parts[number]
-            if part is None or member.due(context.clock) or _outdated(part, context.plan):
+            if member.due(context.clock) or _outdated(part, context.plan):
                 part = member.update(context)
                 _check_length(member.name, part, len(context.examples))
                 self._parts[number] = part
@@ -196,7 +200,7 @@ class Chain(Policy):
     def state_dict(self) -> dict[str, Any]:
         """Each member's part and state under its name."""
         return {
-            member.name: {"part": None if part is None else part.tensors(), "state": member.state_dict()}
+            member.name: {"part": part.tensors(), "state": member.state_dict()}
             for member, part in zip(self.members, self._parts, strict=True)
         }
 
@@ -208,15 +212,12 @@ class Chain(Policy):
                 f"{' >> '.join(member.name for member in self.members)}; resume with the same ones"
             )
         for number, member in enumerate(self.members):
-            part = state[member.name]["part"]
-            self._parts[number] = None if part is None else Plan(**part)
+            self._parts[number] = Plan(**state[member.name]["part"])
             member.load_state_dict(state[member.name]["state"])
 
     def merged(self) -> Plan:
         """The plan that the parts make together."""
-        return merge(
-            (member.name, part) for member, part in zip(self.members, self._parts, strict=True) if part is not None
-        )
+        return merge((member.name, part) for member, part in zip(self.members, self._parts, strict=True))
 
 
 def as_chain(policy: Policy) -> Chain:

@@ -25,7 +25,7 @@ class Training:
         optimizer: the update rule.
         schedule: how the learning rate moves. `steps` divides it by 10 at each milestone.
         milestones: where `steps` cuts the learning rate, as fractions of the epochs.
-        warmup: fraction of the epochs over which the learning rate rises linearly from near 0.
+        rate_warmup: fraction of the epochs over which the learning rate rises linearly from near 0.
         select_by: which validation score chooses the checkpoint; `worst_class`, `accuracy` and `min_class_difference`
             do without validation group labels.
         augment: random changes of the training images: `flip` left-right, `crop` pads by 4 and crops back.
@@ -44,7 +44,7 @@ class Training:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     schedule: Literal["constant", "steps", "cosine", "linear"] = "constant"
     milestones: tuple[float, ...] = (0.6, 0.85)
-    warmup: float = 0.0
+    rate_warmup: float = 0.0
     select_by: Literal[
         "worst_group",
         "group_mean",
@@ -69,8 +69,8 @@ class Training:
             raise ConfigError(f"learning_rate is {self.learning_rate}; give a positive number")
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"momentum is {self.momentum}; give a number from 0 to below 1")
-        if not 0 <= self.warmup < 1:
-            raise ConfigError(f"warmup is {self.warmup}; give a fraction of the epochs, from 0 to below 1")
+        if not 0 <= self.rate_warmup < 1:
+            raise ConfigError(f"rate_warmup is {self.rate_warmup}; give a fraction of the epochs, from 0 to below 1")
         if any(not 0 < point < 1 for point in self.milestones):
             raise ConfigError(f"milestones are {self.milestones}; give fractions of the epochs between 0 and 1")
 
@@ -102,11 +102,11 @@ def learning_rate_factor(settings: Training, progress: float) -> float:
         >>> learning_rate_factor(Training(schedule="steps"), 0.7)
         0.1
     """
-    if progress < settings.warmup:
-        return (progress + 1 / settings.epochs) / (settings.warmup + 1 / settings.epochs)
+    if progress < settings.rate_warmup:
+        return (progress + 1 / settings.epochs) / (settings.rate_warmup + 1 / settings.epochs)
     if settings.schedule == "steps":
         return float(0.1 ** sum(progress >= point for point in settings.milestones))
-    after = (progress - settings.warmup) / (1 - settings.warmup)
+    after = (progress - settings.rate_warmup) / (1 - settings.rate_warmup)
     if settings.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * after))
     if settings.schedule == "linear":

@@ -18,9 +18,9 @@ def test_defaults_are_the_data_sets_recipe():
 
 def test_options_of_the_chosen_data_set_and_method_are_named_after_them():
     options = parse(["--data", "cmnist5", "--cmnist5.correlation", "0.9", "--method", "group-subsampled",
-                     "--group-subsampled.cap", "7"])  # fmt: skip
+                     "--group-subsampled.at-least", "7"])  # fmt: skip
     assert options.data.correlation == 0.9
-    assert options.policy == GroupSubsampled(cap=7)
+    assert options.policy == GroupSubsampled(at_least=7)
 
 
 def test_methods_joined_by_plus_are_chained():
@@ -58,7 +58,7 @@ def test_what_is_typed_wins_over_the_file(tmp_path):
     [
         ("epoch: 3", r"unknown key 'epoch'; did you mean 'epochs'\?"),
         ("data: cmnist5\ncmnist5: {corelation: 0.9}", r"unknown key cmnist5\.corelation; did you mean 'correlation'\?"),
-        ("data: cmnist", r"no data set 'cmnist'; did you mean 'cmnist5'\?"),
+        ("data: cmnist", r"no data set and no folder 'cmnist'; did you mean 'cmnist5'\?"),
         ("method: group-balance", r"no method 'group-balance'; did you mean 'group-balanced'\?"),
         ("- a\n- b", "must hold options as"),
         ("a: [", "not valid YAML"),

@@ -96,7 +96,7 @@ def test_an_empty_training_group_is_allowed_and_reported(tmp_path: Path, caplog:
 
 
 def test_a_file_that_is_no_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"metadata\.csv can't be read"):
+    with pytest.raises(DataError, match=r"no file .*metadata\.csv; it must say"):
         load("folder", path=tmp_path)
     write_folder(tmp_path, [])
     with pytest.raises(DataError, match=r"metadata\.csv has no rows"):

@@ -25,10 +25,9 @@ class DropHighest(Policy):
 
     def update(self, context: Context) -> Plan:
         kept = torch.ones(len(context.examples), dtype=torch.bool)
-        if context.clock.epoch >= self.start:
-            norms = context.outputs.residuals().norm(dim=1)
-            norms[self._dropped] = -1
-            self._dropped += norms.topk(self.count).indices.tolist()
+        norms = context.outputs.residuals().norm(dim=1)
+        norms[self._dropped] = -1
+        self._dropped += norms.topk(self.count).indices.tolist()
         kept[self._dropped] = False
         return Plan(copies=kept)
 
@@ -79,8 +78,6 @@ class TwoStages(Policy):
         return clock.starts_epoch and clock.epoch == self.first
 
     def update(self, context: Context) -> Plan:
-        if context.clock.epoch < self.first:
-            return Plan()
         wrong = context.outputs.predictions() != context.examples.labels
         context.request(Restart())
         return Plan(copies=torch.where(wrong, self.times, 1))

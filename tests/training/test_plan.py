@@ -23,6 +23,16 @@ def test_loss_weights_have_mean_one_over_the_active_examples():
     assert merged.loss_weight[1] / merged.loss_weight[0] == 2
 
 
+def test_loss_weights_have_mean_one_over_what_an_epoch_visits():
+    weights = Plan(loss_weight=torch.tensor([1.0, 5.0, 1.0, 1.0]))
+    copies = torch.tensor([1, 9, 1, 1])
+    repeated = merge([("a", Plan(copies=copies)), ("b", weights)]).loss_weight
+    assert (repeated * copies).sum() / copies.sum() == pytest.approx(1)
+    drawn = torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64)
+    sampled = merge([("a", Plan(sample_weight=drawn)), ("b", weights)]).loss_weight
+    assert (sampled * drawn).sum() == pytest.approx(1)
+
+
 def test_the_last_explicit_batches_win_and_keep_their_weights():
     one = Plan(batches=torch.tensor([[0, 1]]), batch_weight=torch.tensor([[1.0, 1.0]]))
     two = Plan(batches=torch.tensor([[1, 2]]), batch_weight=torch.tensor([[0.5, 1.5]]))
