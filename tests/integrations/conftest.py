@@ -1,6 +1,8 @@
 """A small problem whose active set grows or shrinks, and what iterating the curator itself gives for it."""
 
+import gc
 import logging
+import multiprocessing
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -158,3 +160,6 @@ def quiet() -> Iterator[None]:
         yield
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
+    if multiprocessing.active_children():
+        # torch waits seconds for the workers of a loader that is collected while another one's are alive.
+        gc.collect()
