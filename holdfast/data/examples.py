@@ -177,7 +177,7 @@ class Examples:
 
     def gather(self, positions: Tensor) -> tuple[InputBatch, Tensor]:
         """Inputs and labels at `positions`, int64, in that order."""
-        return self.inputs.gather(positions), self.labels[positions]
+        return self.inputs.gather(positions), self.labels.index_select(0, positions)
 
     def subset(self, positions: IntVector) -> Examples:
         """The examples at `positions`, which keep their ids."""

@@ -6,6 +6,7 @@ contiguous tensor is several times faster than collating examples one by one (`b
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -79,7 +80,7 @@ class LazyInputs:
     read: Callable[[int], Tensor]
     length: int
     workers: int = 0
-    _pool: list[ThreadPoolExecutor] = field(default_factory=list, repr=False, compare=False)
+    _pools: dict[int, ThreadPoolExecutor] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
         return self.length
@@ -89,9 +90,10 @@ class LazyInputs:
         wanted = positions.tolist()
         if self.workers == 0:
             return torch.stack([self.read(i) for i in wanted])
-        if not self._pool:
-            self._pool.append(ThreadPoolExecutor(self.workers, thread_name_prefix="holdfast-inputs"))
-        return torch.stack(list(self._pool[0].map(self.read, wanted)))
+        process = os.getpid()  # a forked process inherits the pool without its threads
+        if process not in self._pools:
+            self._pools[process] = ThreadPoolExecutor(self.workers, thread_name_prefix="holdfast-inputs")
+        return torch.stack(list(self._pools[process].map(self.read, wanted)))
 
 
 @dataclass(frozen=True)

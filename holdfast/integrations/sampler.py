@@ -97,7 +97,7 @@ class CuratedSampler(DistributedSampler[Any]):
 
     def _draws(self) -> tuple[Tensor, Tensor]:
         """The numbers of this rank's among the draws left, and their positions; numbers past the end fill up."""
-        if not self.curator._started:
+        if not self.curator.started:
             raise ConfigError(
                 "the curator was not started, so there is nothing to draw; call curator.start(model, optimizer), loop "
                 "over curator.epochs(...), or add the framework's callback"
@@ -269,7 +269,7 @@ def curated_loader(
             f"{curator.batch_size} examples; choose Curator(batch_size=...) as a multiple"
         )
     # The curator's augmentation is its own business everywhere else, so it has no public name.
-    dataset = _DrawnExamples(curator.examples, curator._augment, curator.seed)
+    dataset = _DrawnExamples(curator.examples, curator.augment, curator.seed)
     return CuratedLoader(dataset, sampler, size, **options)
 
 
@@ -295,7 +295,7 @@ def require_epoch_size(curator: Curator, why: str) -> None:
         curator: the curator.
         why: what the loop does, for the message.
     """
-    if curator._epoch_size is None:
+    if curator.epoch_size is None:
         raise ConfigError(
             f"the curator's epochs are as long as the active set, but {why}; fix the draws per epoch, for instance "
             f"Curator(epoch_size={len(curator.examples)}): a smaller set is then cycled, a larger one continued"

@@ -106,17 +106,18 @@ class Curator:
         self.stage = 0
         self.stage_started = 0
         self.examples_seen = 0
-        self._augment = augment
-        self._epoch_size = epoch_size
+        self.augment = augment
+        self.epoch_size = epoch_size
         self._drop_last = drop_last
         self._device = device
         self._head = head
-        self._started = False
+        self.started = False
+        self._asked = False
         self._since = 0
         self._drawn = 0
         self._epoch_left = 0
         self._draws: Draws | None = None
-        self._ones = torch.ones(batch_size)
+        self._unit_weights: dict[int, Tensor] = {}
         self._initial: dict[str, Any] | None = None
 
     # ------------------------------------------------------------------------------------------------ the loop
@@ -162,36 +163,34 @@ class Curator:
                 self.end_epoch(model, optimizer)
 
     def start(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> list[Request]:
-        """Make the first plan; a second call does nothing, so that every adapter may make it."""
+        """Make the first plan, or the next one where the last epoch was thought to be the last; else do nothing."""
         if self._device is None and model is not None:
             self._device = device_of(model)
-        if self._started:
+        if self.started and self._asked:
             return []
-        if self.chain.warmup_epochs and model is not None and optimizer is not None:
+        if not self.started and self.chain.warmup_epochs and model is not None and optimizer is not None:
             self._initial = {
                 "model": {name: tensor.detach().clone() for name, tensor in model.state_dict().items()},
                 "rates": [group["lr"] for group in optimizer.param_groups],
             }
-        self._started = True
+        self.started = self._asked = True
         requests = self._update(model, optimizer)
         self._epoch_left = self.epoch_length
         return requests
 
     def __iter__(self) -> Iterator[Batch]:
         """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way."""
-        if not self._started:
-            raise ConfigError("the curator was not started; loop over curator.epochs(n, model, optimizer)")
+        self._check_started()
         drawn, left = self._drawn, self._epoch_left
         since, step, epoch = self._since, self.clock.step, self.clock.epoch
         while left > 0:
             if self._since != since:
                 since, drawn = self._since, self._drawn
             size = self._next_size(left)
-            count = 1 if self.plan.batches is not None else size
-            yield self._batch(drawn, count, step)
+            yield self._batch(drawn, size, step)
             if self.clock.epoch != epoch:
                 return
-            drawn, left, step = drawn + count, left - size, step + 1
+            drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
 
     def end_step(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Tell that an optimizer step was made; runs policies that act between steps."""
@@ -215,7 +214,7 @@ class Curator:
         Args:
             model: what policies look at.
             optimizer: what policies may act on.
-            last: no epoch follows, so no policy is asked.
+            last: no epoch follows, so no policy is asked; `start` asks them if one follows after all.
 
         Returns:
             What policies asked for; already done to `model` and `optimizer` where these were given.
@@ -232,9 +231,10 @@ class Curator:
             self.clock = self.clock.after_epoch(steps)
         else:
             self.clock = self.clock.after_epoch()
-        if self._drop_last and self._epoch_size is None and self.plan.batches is None:
+        if self._drop_last and self.epoch_size is None and self.plan.batches is None:
             self._drawn += -self._drawn % self._stream().pass_length
-        requests = [] if last else self._update(model, optimizer)
+        self._asked = not last
+        requests = self._update(model, optimizer) if self._asked else []
         self._epoch_left = self.epoch_length
         return requests
 
@@ -243,7 +243,7 @@ class Curator:
     @property
     def epoch_length(self) -> int:
         """Draws in an epoch under the current plan."""
-        length = self._epoch_size
+        length = self.epoch_size
         if length is None:
             length = len(self.examples) if self.plan.copies is None else int(self.plan.copies.sum())
         return length - length % self._step_size if self._drop_last and length > self._step_size else length
@@ -264,6 +264,7 @@ class Curator:
 
     def epoch_draws(self) -> Tensor:
         """Positions drawn in the current epoch, in order, int64: what a sampler of another framework hands out."""
+        self._check_started()
         if self.plan.batches is not None:
             rows = self._stream().take(self._drawn, self.steps_left)
             return self.plan.batches[rows].flatten()
@@ -288,6 +289,7 @@ class Curator:
             "clock": {"epoch": self.clock.epoch, "step": self.clock.step, "step_in_epoch": self.clock.step_in_epoch},
             "chain": self.chain.state_dict(),
             "seed": self.seed,
+            "asked": self._asked,
             "since": self._since,
             "drawn": self._drawn,
             "epoch_left": self._epoch_left,
@@ -310,9 +312,13 @@ class Curator:
         self.stage, self.stage_started = state["stage"], state["stage_started"]
         self.examples_seen = state["examples_seen"]
         self._draws = None
-        self._started = True
+        self.started, self._asked = True, state["asked"]
 
     # ---------------------------------------------------------------------------------------------- internals
+
+    def _check_started(self) -> None:
+        if not self.started:
+            raise ConfigError("the curator was not started; loop over curator.epochs(n, model, optimizer)")
 
     @property
     def _step_size(self) -> int:
@@ -331,28 +337,30 @@ class Curator:
             self._draws = Draws(self.plan, len(self.examples), self.seed, self._since)
         return self._draws
 
-    def _batch(self, drawn: int, count: int, step: int) -> Batch:
-        positions = self._stream().take(drawn, count)
-        if self.plan.batches is not None:
-            row = positions[0]
-            positions = self.plan.batches[row]
-            weights = None if self.plan.batch_weight is None else self.plan.batch_weight[row]
+    def _batch(self, drawn: int, size: int, step: int) -> Batch:
+        plan, weights = self.plan, None
+        if plan.batches is not None:
+            row = self._stream().take(drawn, 1)[0]
+            positions = plan.batches[row]
+            weights = None if plan.batch_weight is None else plan.batch_weight[row]
         else:
-            weights = None
-        if self.plan.loss_weight is not None:
-            weighed = self.plan.loss_weight[positions]
+            positions = self._stream().take(drawn, size)
+        if plan.loss_weight is not None:
+            weighed = plan.loss_weight[positions]
             weights = weighed if weights is None else weights * weighed
-        if weights is None:
-            if len(positions) > len(self._ones):
-                self._ones = torch.ones(len(positions))
-            weights = self._ones[: len(positions)]
         inputs, labels = self.examples.gather(positions)
-        if self._augment is not None and isinstance(inputs, Tensor):
-            inputs = self._augment(inputs, torch_stream(self.seed, "augment", step))
+        weights = self._ones(len(positions)) if weights is None else weights
+        if self.augment is not None and isinstance(inputs, Tensor):
+            inputs = self.augment(inputs, torch_stream(self.seed, "augment", step))
         if self._device is not None and self._device.type != "cpu":
             inputs, labels = to_device(inputs, self._device), labels.to(self._device)
             weights = weights.to(self._device)
         return Batch(inputs, labels, positions, weights)
+
+    def _ones(self, size: int) -> Tensor:
+        if size not in self._unit_weights:
+            self._unit_weights[size] = torch.ones(size)
+        return self._unit_weights[size]
 
     def _update(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[Request]:
         if not self.chain.due(self.clock):

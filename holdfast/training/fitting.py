@@ -148,12 +148,15 @@ class _Fit:
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
             if self.run is not None and self.run.has_checkpoint():
                 self._load(self.run.load_checkpoint())
+                known = self.curator.plan
             else:
                 if self.run is not None:
                     self.run.cut_metrics(0)
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
-                with self._timed("policy"):
-                    self.curator.start(self.model, self.optimizer)
+                known = None
+            with self._timed("policy"):
+                self.curator.start(self.model, self.optimizer)
+            if self.curator.plan is not known:
                 self._plan_changed()
             self.next_save = time.monotonic() + self.settings.checkpoint_seconds
             while self.curator.clock.epoch < self.epochs:

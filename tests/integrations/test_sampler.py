@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch.utils.data import BatchSampler, DataLoader
 
+from holdfast.data import Examples, LazyInputs
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.integrations.sampler import CuratedSampler, curated_loader
 from holdfast.spurious.balancing import ClassBalanced
+from holdfast.training import Curator
 from tests.integrations.conftest import (
     EPOCHS,
     GROWING,
@@ -189,3 +191,11 @@ def test_the_sampler_works_inside_a_batch_sampler():
 def test_a_curator_that_was_not_started_is_no_empty_epoch():
     with pytest.raises(ConfigError, match="not started"):
         list(CuratedSampler(make_curator()))
+
+
+def test_lazy_inputs_with_threads_survive_a_fork():
+    inputs = LazyInputs(lambda i: torch.full((2,), float(i)), 64, workers=2)
+    curator = Curator(Examples.of(inputs, [0, 1] * 32), batch_size=8)
+    curator.start()
+    next(iter(curator))  # the parent's threads start, as a policy's sweep would make them
+    assert len(list(curated_loader(curator, num_workers=1, timeout=60))) == 8

@@ -247,9 +247,19 @@ def test_policies_that_look_at_the_model_say_so_when_there_is_none():
         curator.start()
 
 
-def test_iterating_before_the_start_is_refused():
+def test_looking_before_the_start_is_refused():
     with pytest.raises(ConfigError, match="not started"):
         next(iter(Curator(numbered(3))))
+    with pytest.raises(ConfigError, match="not started"):
+        Curator(numbered(3)).epoch_draws()
+
+
+def test_a_longer_run_goes_on_where_a_shorter_one_ended():
+    def lengths(curator, *budgets):
+        return [curator.epoch_length for n in budgets for _ in curator.epochs(n)]
+
+    policy = Growing(first=8, step=4, after=1)
+    assert lengths(Curator(numbered(40), policy), 2, 3, 5) == lengths(Curator(numbered(40), policy), 5)
 
 
 def test_a_policy_twice_in_a_chain_is_refused():
