@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,15 +9,13 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import holdfast
 from holdfast.errors import ConfigError
 from holdfast.papers.execute import Outcome, execute
 from holdfast.papers.experiment import Experiment, Scale
 from holdfast.papers.fingerprint import fingerprint
 from holdfast.papers.results import Results, collect, judge
-from holdfast.training.run import git_commit
+from holdfast.training.run import git_commit, machine
 
 
 def reproduce(
@@ -81,14 +77,7 @@ def reproduce(
 
 
 def _environment() -> Mapping[str, Any]:
-    return {
-        "holdfast": holdfast.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-        "uncommitted_changes": _uncommitted_changes(),
-    }
+    return {**machine(), "uncommitted_changes": _uncommitted_changes()}
 
 
 def _uncommitted_changes() -> bool | None:

@@ -77,7 +77,7 @@ class Run:
                 f"the run directory {path} can't be made ({error.strerror}); choose another place with --out"
             ) from error
         run = cls(path)
-        run._write("environment.json", json.dumps(_environment(), indent=2))
+        run._write("environment.json", json.dumps({**machine(), **_occasion()}, indent=2))
         run._write("config.yaml", yaml.safe_dump(plain_values(config), sort_keys=False))
         return run
 
@@ -240,17 +240,20 @@ def plain_values(value: Any) -> Any:
     return value
 
 
-def _environment() -> dict[str, Any]:
+def machine() -> dict[str, Any]:
+    """Versions and machine, as every record of a result states them."""
     return {
         "holdfast": holdfast.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
-        "commit": git_commit(),
-        "command": sys.argv,
-        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
     }
+
+
+def _occasion() -> dict[str, Any]:
+    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"commit": git_commit(), "command": sys.argv, "started": started}
 
 
 def git_commit(folder: Path | None = None) -> str | None:
