@@ -9,35 +9,35 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from holdfast.data import DATASETS, data_root, describe, find, get, status
+from holdfast.data import DATASETS, catalog, describe, find, get, status
 from holdfast.data.catalog import DataSet
 from holdfast.errors import HoldfastError
 
 
-def list_(root: Path | None = None) -> None:
+def list_(data_root: Path | None = None) -> None:
     """List all data sets and whether their files are here.
 
     Args:
-        root: the data root; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
+        data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
     """
     table = Table(box=None, header_style="bold")
     for column in ("name", "here", "what"):
         table.add_column(column)
     for name, cls in sorted(DATASETS.items()):
-        table.add_row(name, _presence(cls, data_root(root)), cls.summary)
+        table.add_row(name, _presence(cls, catalog.data_root(data_root)), cls.summary)
     console = Console()
     console.print(table)
-    console.print(f"\nData root: {data_root(root)}", highlight=False, soft_wrap=True)
+    console.print(f"\nData root: {catalog.data_root(data_root)}", highlight=False, soft_wrap=True)
 
 
-def info(name: tyro.conf.Positional[str], root: Path | None = None) -> None:
+def info(name: tyro.conf.Positional[str], data_root: Path | None = None) -> None:
     """Describe a data set: files, published training settings, and how many examples each group has.
 
     Args:
         name: the data set.
-        root: the data root.
+        data_root: where data sets live.
     """
-    cls, place, console = find(name), data_root(root), Console()
+    cls, place, console = find(name), catalog.data_root(data_root), Console()
     console.print(f"[bold]{name}[/]: {cls.summary}", highlight=False)
     for wanted, found in status(cls, place).items():
         mark = "[green]here[/]   " if found else "[red]missing[/]"
@@ -60,14 +60,14 @@ def info(name: tyro.conf.Positional[str], root: Path | None = None) -> None:
     console.print(table)
 
 
-def get_(name: tyro.conf.Positional[str], root: Path | None = None) -> None:
+def get_(name: tyro.conf.Positional[str], data_root: Path | None = None) -> None:
     """Fetch a data set's files that are missing; an interrupted transfer is continued.
 
     Args:
         name: the data set.
-        root: the data root.
+        data_root: where data sets live.
     """
-    cls, place, console = find(name), data_root(root), Console()
+    cls, place, console = find(name), catalog.data_root(data_root), Console()
     if not cls.files and not cls.by_hand:
         console.print(f"{name} needs no files.", highlight=False)
         return

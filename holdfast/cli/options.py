@@ -28,11 +28,17 @@ DEFAULT_DATA = "coloured-digits"
 DEFAULT_METHOD = "erm"
 _PREAMBLE = """Train a model and report how every group fares.
 
-Methods: {methods}.
-Data sets: {data}, or a folder with images and a metadata.csv.
+Methods: {methods}. Join several with + to chain them.
+
+Data sets: {data}; or a folder with images and a metadata.csv.
+
 Models: {models}.
-Join methods with + to chain them. Options of the chosen data set and method are shown below; defaults are the
-data set's published recipe."""
+
+Below are the options of all runs, then those of the chosen data set and method: name these first to see theirs, as in
+`holdfast fit --data cmnist5 --method group-subsampled --help`. Defaults are the data set's published recipe.
+
+Examples: `holdfast fit --method group-balanced`; `holdfast fit --data photos/ --method group-balanced --model resnet18
+--epochs 20`; `holdfast fit --config run.yaml --learning-rate 0.001`; `holdfast fit --resume runs/mine`."""
 
 
 @dataclass(frozen=True)
