@@ -1,0 +1,222 @@
+"""Silhouettes: how much nearer each point is to its own cluster than to the next one (Rousseeuw 1987).
+
+For point i let a be the mean distance to the others of its cluster and b the smallest mean distance to another cluster;
+its score is (b - a) / max(a, b), and 0 in a cluster of one. SPARE chooses the number of clusters by the mean score. The
+textbook way costs n^2 distances. Points on a line, as the softmax of two classes is, need only sorting and prefix sums,
+n log n, exactly. Others are compared in blocks, exactly, in memory linear in n. Where there are very many, a stratified
+sample stands in for them, and the result says so, with its standard error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.errors import DataError
+from holdfast.primitives.streams import torch_stream
+
+_BLOCK = 2**20  # distances held at once
+_KEEP_ALL_BELOW = 200  # smaller clusters enter a sample whole
+_JACKKNIFE_GROUPS = 20
+_FEW_DIMENSIONS = 16  # up to here, distances are computed without cancellation; beyond, by matrix products
+
+
+@dataclass(frozen=True)
+class SilhouetteScore:
+    """A mean silhouette and how it was found.
+
+    Attributes:
+        value: from -1 to 1.
+        method: ``sorted`` (exact, points on a line), ``exact`` (all distances), or ``sampled``.
+        standard_error: of a sampled value; 0 for the others.
+    """
+
+    value: float
+    method: Literal["sorted", "exact", "sampled"]
+    standard_error: float = 0.0
+
+
+def silhouette(points: Tensor, clusters: Tensor) -> Tensor:
+    """The silhouette of every point, exactly.
+
+    Args:
+        points: float of shape (n, d).
+        clusters: cluster of each point, int64 of shape (n,), at least two different ones.
+
+    Returns:
+        float64 of shape (n,).
+
+    Raises:
+        DataError: if the shapes disagree, a point is not finite, or there is one cluster only.
+
+    Example:
+        >>> import torch
+        >>> silhouette(torch.tensor([[0.0], [1.0], [9.0]]), torch.tensor([0, 0, 1])).tolist()
+        [0.8888888888888888, 0.875, 0.0]
+    """
+    codes, sizes = _coded(points, clusters)
+    line = line_coordinates(points)
+    sums = _distance_sums(points, codes, len(sizes)) if line is None else _sums_on_line(line, codes, len(sizes))
+    return _scores(sums, codes, sizes)
+
+
+def silhouette_score(points: Tensor, clusters: Tensor, *, seed: int = 0, limit: int = 10_000) -> SilhouetteScore:
+    """The mean silhouette, exactly where that is cheap and from a sample where it is not.
+
+    Args:
+        points: float of shape (n, d).
+        clusters: cluster of each point, int64 of shape (n,), at least two different ones.
+        seed: names the stream that draws the sample.
+        limit: sample where there are more points than this and they don't lie on a line. Of each cluster 200 points
+            are taken, or all if it has fewer; the rest of the sample in proportion to what is left.
+
+    Returns:
+        The score, with the way it was found.
+    """
+    codes, sizes = _coded(points, clusters)
+    line = line_coordinates(points)
+    if line is not None:
+        return SilhouetteScore(
+            float(_scores(_sums_on_line(line, codes, len(sizes)), codes, sizes).mean()), method="sorted"
+        )
+    if len(points) <= limit:
+        return SilhouetteScore(
+            float(_scores(_distance_sums(points, codes, len(sizes)), codes, sizes).mean()), method="exact"
+        )
+    return _sampled_score(points, codes, sizes, limit, torch_stream(seed, "silhouette"))
+
+
+def line_coordinates(points: Tensor) -> Tensor | None:
+    """Where points lie along a line, if they all lie on one but for the rounding of their type.
+
+    The coordinate is the column that varies most, scaled so that distances are kept. So it doesn't depend on the
+    order of the points, to the bit.
+
+    Args:
+        points: float of shape (n, d), n at least 1.
+
+    Returns:
+        float64 of shape (n,), or None if they don't lie on a line.
+    """
+    if points.shape[1] == 1:
+        return points[:, 0].to(torch.float64)
+    tolerance = 4 * torch.finfo(points.dtype).eps * float(points.abs().max())
+    glance = points[:: max(1, len(points) // 256)]
+    if _along_a_line(glance, tolerance) is None:
+        return None
+    return _along_a_line(points, tolerance)
+
+
+def _along_a_line(points: Tensor, tolerance: float) -> Tensor | None:
+    low, high = points.amin(0), points.amax(0)
+    widest = int((high - low).argmax())
+    column = points[:, widest].to(torch.float64)
+    first, last = points[column.argmin()].to(torch.float64), points[column.argmax()].to(torch.float64)
+    extent = last - first
+    if extent[widest] == 0:
+        return torch.zeros_like(column)
+    extent = extent / extent[widest]
+    expected = first + (column - column.min())[:, None] * extent
+    if float((points - expected).abs().max()) > tolerance:
+        return None
+    scale = float(extent.norm())
+    return column * scale
+
+
+def _coded(points: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
+    """The clusters numbered without gaps, and their sizes."""
+    if points.ndim != 2 or clusters.shape != points.shape[:1]:
+        raise DataError(
+            f"points have shape {tuple(points.shape)} and clusters {tuple(clusters.shape)}; give (n, d) and (n,)"
+        )
+    if not bool(torch.isfinite(points).all()):
+        raise DataError("some points are not finite, so they have no distances; leave them out")
+    names, codes = torch.unique(clusters, return_inverse=True)
+    if len(names) < 2:
+        raise DataError(f"a silhouette compares clusters and there is {len(names)}; give at least 2")
+    return codes, torch.bincount(codes)
+
+
+def _scores(sums: Tensor, codes: Tensor, sizes: Tensor) -> Tensor:
+    """Silhouettes from the summed distances (n, clusters) of every point to every cluster."""
+    own = codes[:, None]
+    alone = sizes[codes] == 1
+    a = sums.gather(1, own).squeeze(1) / (sizes[codes] - 1).clamp(min=1)
+    others = torch.where(sizes > 0, sums / sizes, torch.inf).scatter(1, own, torch.inf)
+    b = others.amin(1)
+    return ((b - a) / torch.maximum(a, b)).nan_to_num(0.0).masked_fill(alone, 0.0)
+
+
+def _sums_on_line(coordinates: Tensor, codes: Tensor, n_clusters: int) -> Tensor:
+    """Summed distances to every cluster: those to the left and those to the right, by prefix sums."""
+    x = coordinates - coordinates.mean()
+    sums = x.new_empty(len(x), n_clusters)
+    for cluster in range(n_clusters):
+        members = x[codes == cluster].sort().values
+        prefix = torch.cat([x.new_zeros(1), members.cumsum(0)])
+        left = torch.searchsorted(members, x)
+        sums[:, cluster] = x * (2 * left - len(members)) - 2 * prefix[left] + prefix[-1]
+    return sums.clamp_(min=0)
+
+
+def _distance_sums(points: Tensor, codes: Tensor, n_codes: int) -> Tensor:
+    """Summed distances (n, codes) of every point to those of every code, a block of rows at a time."""
+    order = codes.argsort(stable=True)
+    present, counts = torch.unique_consecutive(codes[order], return_counts=True)
+    starts = (counts.cumsum(0) - counts).numpy()
+    centred = points.to(torch.float64)
+    centred = centred - centred.mean(0)
+    targets = centred[order]
+    direct = points.shape[1] <= _FEW_DIMENSIONS
+    mode = "donot_use_mm_for_euclid_dist" if direct else "use_mm_for_euclid_dist"
+    sums = centred.new_zeros(len(points), n_codes)
+    for rows in torch.split(torch.arange(len(points)), max(1, _BLOCK // len(points))):
+        distances = torch.cdist(centred[rows], targets, compute_mode=mode).numpy()
+        sums[rows[:, None], present] = torch.from_numpy(np.add.reduceat(distances, starts, axis=1))
+    return sums
+
+
+def _sampled_score(
+    points: Tensor, codes: Tensor, sizes: Tensor, limit: int, generator: torch.Generator
+) -> SilhouetteScore:
+    """The mean over clusters, weighed by their true sizes, of scores within a sample.
+
+    Every sampled point is judged, and is also part of what others are judged by, so the standard error is found by
+    leaving out a twentieth of the sample at a time (jackknife), in both roles.
+    """
+    rank = _rank_within(codes, torch.randperm(len(codes), generator=generator))
+    base = sizes.clamp(max=_KEEP_ALL_BELOW)
+    left = sizes - base
+    quota = base + (max(0, limit - int(base.sum())) * left) // left.sum().clamp(min=1)
+    chosen = (rank < quota[codes]).nonzero().flatten()
+    points, group = points[chosen], rank[chosen] % _JACKKNIFE_GROUPS
+    share, codes = sizes / sizes.sum(), codes[chosen]
+    k = len(sizes)
+    cells = codes * _JACKKNIFE_GROUPS + group
+    sums = _distance_sums(points, cells, k * _JACKKNIFE_GROUPS).view(-1, k, _JACKKNIFE_GROUPS)
+    counts = torch.bincount(cells, minlength=k * _JACKKNIFE_GROUPS).view(k, _JACKKNIFE_GROUPS)
+
+    def estimate(kept: Tensor, without: int | None) -> float:
+        reached, size = sums[kept].sum(2), counts.sum(1)
+        if without is not None:
+            reached, size = reached - sums[kept][:, :, without], size - counts[:, without]
+        totals = torch.bincount(codes[kept], weights=_scores(reached, codes[kept], size), minlength=k)
+        return float((share * totals / size.clamp(min=1)).sum())
+
+    value = estimate(torch.ones_like(group, dtype=torch.bool), None)
+    partial = torch.tensor([estimate(group != g, g) for g in range(_JACKKNIFE_GROUPS)], dtype=torch.float64)
+    spread = (partial - partial.mean()).square().sum() * (_JACKKNIFE_GROUPS - 1) / _JACKKNIFE_GROUPS
+    return SilhouetteScore(value, "sampled", float(spread.sqrt()))
+
+
+def _rank_within(codes: Tensor, shuffled: Tensor) -> Tensor:
+    """The place of each point among those of its code, in shuffled order."""
+    by_code = shuffled[codes[shuffled].argsort(stable=True)]
+    sizes = torch.bincount(codes)
+    rank = torch.empty_like(codes)
+    rank[by_code] = torch.arange(len(codes)) - (sizes.cumsum(0) - sizes)[codes[by_code]]
+    return rank

@@ -1,0 +1,115 @@
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.cluster import KMeans
+
+from holdfast.errors import ConfigError, DataError
+from holdfast.primitives.kmeans import canonical_order, kmeans
+
+
+def blobs(n, d, k, spread, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    centres = 4 * torch.randn(k, d, generator=generator, dtype=torch.float64)
+    chosen = torch.randint(k, (n,), generator=generator)
+    return centres[chosen] + spread * torch.randn(n, d, generator=generator, dtype=torch.float64)
+
+
+def by_sklearn(points, k):
+    return float(KMeans(k, n_init=10, random_state=1, tol=0).fit(points.numpy()).inertia_)
+
+
+def best_cuts(values, k):
+    """Every way to cut the sorted distinct values into k intervals."""
+    different = np.unique(values)
+    best = np.inf
+    for cuts in combinations(different[1:], min(k, len(different)) - 1):
+        interval = np.searchsorted(cuts, values, side="right")
+        parts = [values[interval == i] for i in np.unique(interval)]
+        best = min(best, sum(((part - part.mean()) ** 2).sum() for part in parts))
+    return best
+
+
+def test_numbers_are_cut_optimally():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        values = np.round(rng.choice([1, 10]) * rng.random(rng.integers(1, 12)), rng.integers(0, 4))
+        k = int(rng.integers(1, 5))
+        found = kmeans(torch.from_numpy(values)[:, None], k)
+        assert found.k == min(k, len(np.unique(values)))
+        assert found.inertia == pytest.approx(best_cuts(values, k), abs=1e-9)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_separated_clusters_have_the_inertia_of_scikit_learn(d, k):
+    points = blobs(400, d, k, spread=0.02, seed=d)
+    assert kmeans(points, k).inertia == pytest.approx(by_sklearn(points, k), rel=1e-6)
+
+
+@pytest.mark.parametrize("d", [1, 2, 8])
+def test_without_structure_the_inertia_is_not_a_hundredth_worse(d):
+    points = torch.randn(600, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
+    for k in (2, 4, 7):
+        assert kmeans(points, k).inertia <= 1.01 * by_sklearn(points, k)
+
+
+def test_a_line_in_the_plane_is_clustered_like_its_coordinate():
+    logits = torch.randn(500, generator=torch.Generator().manual_seed(0))
+    softmax = torch.stack([logits, -logits], 1).softmax(1)
+    found, along = kmeans(softmax, 4), kmeans(softmax[:, :1], 4)
+    assert found.method == along.method == "intervals"
+    assert torch.equal(found.clusters, along.clusters)
+    assert found.inertia == pytest.approx(2 * along.inertia, rel=1e-5)
+
+
+@pytest.mark.parametrize("d", [1, 3])
+def test_the_description_fits_the_clusters(d):
+    points = blobs(300, d, 4, spread=0.5, seed=3)
+    found = kmeans(points, 4)
+    sizes = torch.bincount(found.clusters).tolist()
+    assert sizes == sorted(sizes, reverse=True)
+    means = torch.stack([points[found.clusters == j].mean(0) for j in range(4)])
+    assert torch.allclose(found.centres, means)
+    assert found.inertia == pytest.approx(float((points - means[found.clusters]).square().sum()))
+    nearest = torch.cdist(points, means).argmin(1)
+    assert torch.equal(nearest, found.clusters)
+
+
+def test_a_seed_names_the_result_and_global_generators_are_left_alone():
+    points = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    one, same = kmeans(points, 5, seed=3, restarts=1), kmeans(points, 5, seed=3, restarts=1)
+    assert torch.equal(one.clusters, same.clusters)
+    assert len({kmeans(points, 5, seed=s, restarts=1).inertia for s in range(8)}) > 1
+    assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_fewer_different_points_give_fewer_clusters():
+    plane = torch.tensor([[0.0, 0], [1, 0], [0, 1]]).repeat(5, 1)
+    found = kmeans(plane, 5)
+    assert (found.k, found.inertia) == (3, 0.0)
+    assert kmeans(torch.full((4, 2), 0.3), 2).k == 1
+
+
+def test_the_canonical_order_forgets_the_order_given():
+    points = torch.randint(3, (60, 3), generator=torch.Generator().manual_seed(0)) - 1.0
+    points[0] = -0.0
+    shuffled = points[torch.randperm(60, generator=torch.Generator().manual_seed(1))]
+    assert torch.equal(points[canonical_order(points)], shuffled[canonical_order(shuffled)])
+
+
+@pytest.mark.parametrize(
+    ("points", "k", "error"),
+    [
+        (torch.zeros(3, 1), 0, ConfigError),
+        (torch.zeros(3), 2, DataError),
+        (torch.zeros(0, 2), 2, DataError),
+        (torch.tensor([[0.0], [torch.inf]]), 2, DataError),
+    ],
+)
+def test_what_cannot_be_clustered_is_refused(points, k, error):
+    with pytest.raises(error):
+        kmeans(points, k)
