@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.papers import render
+from holdfast.papers.benchmarks import Benchmark, read_benchmarks
 from holdfast.papers.catalog import find
 from holdfast.papers.results import read_results
 
@@ -38,6 +40,8 @@ def pages(docs: Path = DOCS, results: Path = RESULTS) -> dict[Path, str]:
         if file.parent.name != "benchmarks":
             name = f"{file.parent.name}/{file.stem}"
             made[_page(docs, name)] = _NOTE.format(file=f"results/{name}.json") + render.markdown(read_results(file))
+    if measured := read_benchmarks(results):
+        made[docs / "results" / "benchmarks.md"] = _benchmarks(measured)
     made[docs / "results" / "README.md"] = _index(docs, list(made))
     for page in sorted(docs.rglob("*.md")):
         if page not in made and _BLOCK.search(text := page.read_text()):
@@ -73,13 +77,28 @@ def _table(page: Path, name: str, docs: Path, results: Path) -> str:
     )
 
 
+def _benchmarks(measured: Sequence[Benchmark]) -> str:
+    """Every measured ratio with its target, one table per benchmark."""
+    parts = [_NOTE.format(file="results/benchmarks/"), "# Benchmarks\n\n"]
+    parts.append("Ratios to a named peer in the same run, on a machine with two cores. Targets missed are shown too.\n")
+    for benchmark in measured:
+        parts.append(f"\n## {benchmark.name}\n\n```sh\npython benchmarks/{benchmark.name}.py\n```\n\n")
+        parts.append("| ratio | value | target | met |\n| --- | --- | --- | --- |\n")
+        for ratio in benchmark.ratios:
+            spread = "" if ratio.spread is None else f" ± {ratio.spread:.3f}"
+            bound = "at most" if ratio.better == "lower" else "at least"
+            met = "yes" if ratio.met else "no"
+            parts.append(f"| {ratio.name} | {ratio.value:.3f}{spread} | {bound} {ratio.target} | {met} |\n")
+    return "".join(parts)
+
+
 def _index(docs: Path, made: list[Path]) -> str:
     names = [page.relative_to(docs / "results").as_posix() for page in made]
     entries = [f"- [{name.removesuffix('.md')}]({name})" for name in names]
     listed = "\n".join(entries) or "None has been committed yet."
     return (
         "<!-- Written by docs/generate.py; don't edit. -->\n\n# Results\n\n"
-        "One page per file below `results/`, made by `holdfast reproduce` ([guide](../guides/reproduce.md)).\n\n"
+        "Made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in `benchmarks/`.\n\n"
         f"{listed}\n"
     )
 
