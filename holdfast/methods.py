@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled
+from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled, Jtt, Pde, Spare
 from holdfast.training.policy import Chain, Policy, Uniform
 
 METHODS: dict[str, type[Policy]] = {
@@ -14,6 +14,9 @@ METHODS: dict[str, type[Policy]] = {
     "class-balanced": ClassBalanced,
     "group-balanced": GroupBalanced,
     "group-subsampled": GroupSubsampled,
+    "jtt": Jtt,
+    "pde": Pde,
+    "spare": Spare,
 }
 
 

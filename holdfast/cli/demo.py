@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import tyro
@@ -35,14 +37,16 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> None:
         results[method] = train(parse(chosen), console)
         console.print()
     console.print(_comparison(results))
+    command = "holdfast" if shutil.which("holdfast") else os.path.relpath(sys.argv[0])
     console.print(
         "\nPlain training learned the colour; drawing every group equally often made it learn the digit.\n"
         f"Open [bold]{out}/erm/report.html[/] and [bold]{out}/group-balanced/report.html[/] in a browser.\n\n"
         "Next:\n"
-        "  [bold]holdfast fit --help[/]                                  what can be set\n"
-        f"  [bold]holdfast runs compare {out}/erm {out}/group-balanced[/]\n"
-        "  [bold]holdfast fit --data FOLDER --method group-balanced[/]   your own images with a metadata.csv\n"
-        "  [bold]holdfast data list[/]                                   data sets that can be fetched",
+        f"  [bold]{command} fit --method spare --spare.infer-epoch 1[/]   the same repair without group labels\n"
+        f"  [bold]{command} fit --help[/]                                 what can be set\n"
+        f"  [bold]{command} runs compare {out}/erm {out}/group-balanced[/]\n"
+        f"  [bold]{command} fit --data FOLDER --method group-balanced[/]  your own images with a metadata.csv\n"
+        f"  [bold]{command} data list[/]                                  data sets that can be fetched",
         highlight=False,
         soft_wrap=True,
     )

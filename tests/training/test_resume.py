@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled
+from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled, Jtt, Pde, Spare
 from holdfast.training import Event, Run, Training, Uniform, fit
 from tests.training.policies import DropHighest, FixedBatches, Growing, LossWeights, TwoStages
 from tests.training.toy import toy_model, toy_splits
@@ -23,6 +23,9 @@ POLICIES = {
     "class-balanced": ClassBalanced,
     "group-balanced": GroupBalanced,
     "group-subsampled": GroupSubsampled,
+    "spare": lambda: Spare(infer_epoch=1, k=1),
+    "jtt": lambda: Jtt(first=1, lambda_up=3),
+    "pde": lambda: Pde(first_expansion=1, every=1, added=4),
     "drop": DropHighest,
     "batches": FixedBatches,
     "two-stages": TwoStages,
