@@ -1,7 +1,14 @@
 import os
+import signal
 from pathlib import Path
 
 import pytest
+
+
+def pytest_configure() -> None:
+    """Started in the background, a shell makes us ignore Ctrl-C, and so would every process that tests interrupt."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
