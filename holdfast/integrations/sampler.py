@@ -97,11 +97,6 @@ class CuratedSampler(DistributedSampler[Any]):
 
     def _draws(self) -> tuple[Tensor, Tensor]:
         """The numbers of this rank's among the draws left, and their positions; numbers past the end fill up."""
-        if not self.curator.started:
-            raise ConfigError(
-                "the curator was not started, so there is nothing to draw; call curator.start(model, optimizer), loop "
-                "over curator.epochs(...), or add the framework's callback"
-            )
         positions = self.curator.epoch_draws()
         replicas, rank = self.share
         even = math.ceil(len(positions) / replicas) * replicas
