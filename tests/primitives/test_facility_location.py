@@ -1,0 +1,279 @@
+from itertools import combinations
+from math import e
+
+import pytest
+import torch
+
+from holdfast.errors import ConfigError, DataError
+from holdfast.primitives import facility_location as module
+from holdfast.primitives.facility_location import (
+    facility_location,
+    facility_location_on_points,
+    naive_facility_location,
+)
+
+
+def stream(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def cloud(n, d=3, seed=0):
+    return torch.randn(n, d, generator=stream(seed), dtype=torch.float64)
+
+
+def from_distances(points):
+    """The largest distance minus the distance, a pair at a time."""
+    distance = torch.stack([(points - point).square().sum(1).sqrt() for point in points])
+    return distance.max() - distance
+
+
+def from_cosines(points):
+    unit = points / points.norm(dim=1, keepdim=True)
+    return 1 + unit @ unit.T
+
+
+SIMILARITIES = {"euclidean": from_distances, "cosine": from_cosines}
+
+
+def worth(similarity, chosen):
+    return float(similarity[:, chosen].amax(1).sum())
+
+
+def assert_same(found, expected):
+    assert torch.equal(found.chosen, expected.chosen)
+    assert torch.equal(found.gains, expected.gains)
+    assert torch.equal(found.assignment, expected.assignment)
+    assert torch.equal(found.weights, expected.weights)
+
+
+# ---------------------------------------------------------------------------------------------- fast and naive
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_choices_equal_those_of_the_naive_greedy(seed):
+    similarity = torch.rand(70, 40, generator=stream(seed))
+    for k in (1, 7, 40):
+        assert_same(facility_location(similarity, k), naive_facility_location(similarity, k))
+
+
+@pytest.mark.parametrize("levels", [1, 2, 4])
+def test_ties_go_to_the_smallest_index_as_in_the_naive_greedy(levels):
+    for seed in range(20):
+        similarity = torch.randint(levels, (12, 9), generator=stream(seed)).to(torch.float32)
+        assert_same(facility_location(similarity, 9), naive_facility_location(similarity, 9))
+    assert facility_location(torch.ones(4, 5), 5).chosen.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_ties_of_symmetric_points_are_not_decided_by_rounding():
+    angles = torch.arange(12, dtype=torch.float64) * torch.pi / 6
+    circle = torch.stack([angles.cos(), angles.sin()], 1)
+    for metric, similarity in SIMILARITIES.items():
+        assert int(facility_location_on_points(circle, 1, metric=metric).chosen) == 0
+        assert int(naive_facility_location(similarity(circle), 1).chosen) == 0
+
+
+def test_whole_weights_are_repeated_points_and_equal_the_naive_greedy():
+    similarity = torch.rand(30, 30, generator=stream(0))
+    weights = torch.randint(0, 5, (30,), generator=stream(1))
+    found = facility_location(similarity, 8, weights=weights)
+    assert_same(found, naive_facility_location(similarity, 8, weights=weights))
+    repeated = facility_location(similarity.repeat_interleave(weights, 0), 8)
+    assert torch.equal(found.chosen, repeated.chosen)
+    assert torch.equal(found.gains, repeated.gains)
+    assert torch.equal(found.weights, repeated.weights)
+
+
+def test_other_weights_give_the_naive_choices_where_nothing_ties():
+    similarity = torch.rand(60, 60, generator=stream(2), dtype=torch.float64)
+    weights = torch.rand(60, generator=stream(3)) * 10
+    found = facility_location(similarity, 20, weights=weights)
+    expected = naive_facility_location(similarity, 20, weights=weights)
+    assert torch.equal(found.chosen, expected.chosen)
+    assert torch.allclose(found.gains, expected.gains, rtol=1e-9)
+    assert float(found.weights.sum()) == pytest.approx(float(weights.double().sum()))
+
+
+# -------------------------------------------------------------------------------------------------- the objective
+
+
+def test_greedy_reaches_its_guarantee_and_often_the_optimum():
+    optimal = 0
+    for seed in range(40):
+        similarity = from_distances(cloud(9, 2, seed))
+        found = worth(similarity, facility_location(similarity, 3).chosen)
+        best = max(worth(similarity, list(chosen)) for chosen in combinations(range(9), 3))
+        assert found >= (1 - 1 / e) * best
+        optimal += found >= best * (1 - 1e-6)
+    assert optimal >= 10
+
+
+def test_gains_never_increase_and_add_up_to_the_objective():
+    similarity = from_distances(cloud(80))
+    found = facility_location(similarity, 80)
+    assert bool((found.gains.diff() <= 0).all())
+    for k in (1, 5, 30):
+        assert float(found.gains[:k].sum()) == pytest.approx(worth(similarity, found.chosen[:k]), rel=1e-6)
+
+
+def test_every_point_belongs_to_its_most_similar_exemplar_the_earliest_on_ties():
+    similarity = torch.randint(6, (50, 50), generator=stream(4)).to(torch.float64)
+    found = facility_location(similarity, 6)
+    for point, place in enumerate(found.assignment.tolist()):
+        row = similarity[point, found.chosen].tolist()
+        assert place == row.index(max(row))
+    assert found.weights.tolist() == torch.bincount(found.assignment, minlength=6).tolist()
+
+
+def test_a_copy_of_an_exemplar_adds_nothing_and_stands_for_nothing():
+    points = torch.tensor([[0.0, 1.0], [5.0, 1.0], [0.0, 1.0], [5.0, 1.0]])
+    for metric in SIMILARITIES:
+        found = facility_location_on_points(points, 4, metric=metric)
+        assert found.chosen.tolist() == [0, 1, 2, 3]
+        assert found.gains[2:].tolist() == [0, 0]
+        assert found.weights.tolist() == [2, 2, 0, 0]
+
+
+def test_far_points_are_exemplars_of_themselves_once_the_dense_parts_have_theirs():
+    """Planted: 3 tight clusters of 30 and 4 scattered points; with 7 exemplars the scattered ones are alone."""
+    for seed in range(10):
+        centres = 10 * torch.eye(3, dtype=torch.float64)
+        tight = centres.repeat_interleave(30, 0) + 0.01 * cloud(90, 3, seed)
+        far = 40 * torch.tensor([[-1.0, 0, 0], [0, -1, 0], [0, 0, -1], [1, 1, 1]]).double() + cloud(4, 3, 100 + seed)
+        found = facility_location_on_points(torch.cat([tight, far]), 7, metric="euclidean")
+        alone = found.chosen[found.weights == 1]
+        assert sorted(alone.tolist()) == [90, 91, 92, 93]
+
+
+def test_a_larger_budget_begins_with_the_choices_of_a_smaller_one():
+    similarity = from_distances(cloud(40))
+    long = facility_location(similarity, 15)
+    for k in (1, 4, 15):
+        assert_same(long.first(k), facility_location(similarity, k))
+
+
+def test_choosing_stops_before_a_gain_that_is_too_small():
+    similarity = from_distances(cloud(40))
+    full = facility_location(similarity, 40)
+    threshold = float(full.gains[6])
+    assert len(facility_location(similarity, 40, least_gain=threshold).chosen) == 7
+    assert len(facility_location(similarity, 40, least_gain=threshold * 1.0001).chosen) == 6
+    assert len(facility_location(similarity, 40, least_gain=1e9).chosen) == 1
+
+
+# --------------------------------------------------------------------------------------------------------- points
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("d", [2, 40])
+def test_points_are_chosen_as_from_their_similarity_matrix(metric, d):
+    points = cloud(150, d)
+    found = facility_location_on_points(points, 25, metric=metric)
+    expected = facility_location(SIMILARITIES[metric](points), 25)
+    assert torch.equal(found.chosen, expected.chosen)
+    assert torch.equal(found.assignment, expected.assignment)
+    assert torch.allclose(found.gains, expected.gains, rtol=1e-6)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_similarities_computed_again_give_what_held_ones_do(metric, monkeypatch):
+    points = cloud(300, 5).repeat(2, 1)
+    held = facility_location_on_points(points, 40, metric=metric)
+    for block in (100, 5000):
+        monkeypatch.setattr(module, "_BLOCK", block)
+        monkeypatch.setattr(module, "_HELD", 0)
+        again = facility_location_on_points(points, 40, metric=metric)
+        assert torch.equal(again.chosen, held.chosen)
+        assert torch.equal(again.assignment, held.assignment)
+        assert torch.allclose(again.gains, held.gains, rtol=1e-9)
+
+
+def test_a_given_matrix_too_large_to_copy_gives_the_same(monkeypatch):
+    similarity = torch.rand(200, 90, generator=stream(5))
+    held = facility_location(similarity, 30)
+    monkeypatch.setattr(module, "_HELD", 0)
+    assert_same(facility_location(similarity, 30), held)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_shuffled_points_have_the_same_exemplars(metric):
+    points = cloud(200, 4)
+    order = torch.randperm(200, generator=stream(6))
+    found = facility_location_on_points(points, 12, metric=metric)
+    shuffled = facility_location_on_points(points[order], 12, metric=metric)
+    assert torch.equal(order[shuffled.chosen], found.chosen)
+    assert torch.equal(shuffled.assignment, found.assignment[order])
+
+
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+def test_only_candidates_are_chosen_and_all_points_count(metric):
+    points, candidates = cloud(120), torch.randperm(120, generator=stream(7))[:30]
+    found = facility_location_on_points(points, 10, metric=metric, candidates=candidates)
+    among = SIMILARITIES[metric](points)[:, candidates.sort().values]
+    expected = facility_location(among - among.min(), 10)
+    assert torch.equal(found.chosen, candidates.sort().values[expected.chosen])
+    assert torch.equal(found.assignment, expected.assignment)
+    assert float(found.weights.sum()) == 120
+
+
+def test_a_far_origin_does_not_blur_distances():
+    points = cloud(100, 3)
+    found = facility_location_on_points(points, 10, metric="euclidean")
+    moved = facility_location_on_points(points + 1e6, 10, metric="euclidean")
+    assert torch.equal(moved.chosen, found.chosen)
+
+
+def test_a_zero_vector_has_cosine_zero_to_all():
+    points = torch.tensor([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.0]])
+    found = facility_location_on_points(points, 3, metric="cosine")
+    assert found.gains.tolist() == [3, 1, 1]
+
+
+# --------------------------------------------------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_a_budget_that_cannot_be_spent_is_refused(k):
+    with pytest.raises(ConfigError, match="there are 3 candidates; give 1 to 3"):
+        facility_location(torch.ones(5, 3), k)
+
+
+@pytest.mark.parametrize(
+    ("similarity", "words"),
+    [
+        (torch.ones(3), "give \\(n, candidates\\)"),
+        (torch.ones(0, 3), "give \\(n, candidates\\)"),
+        (torch.tensor([[1.0, -0.5]]), "least similarity is -0.5; add a constant"),
+        (torch.tensor([[1.0, torch.nan]]), "not finite"),
+        (torch.tensor([[1.0, torch.inf]]), "not finite"),
+    ],
+)
+def test_what_is_no_similarity_is_refused(similarity, words):
+    with pytest.raises(DataError, match=words):
+        facility_location(similarity, 1)
+
+
+@pytest.mark.parametrize("weights", [torch.ones(2), torch.tensor([1.0, -1, 1]), torch.tensor([1.0, torch.nan, 1])])
+def test_weights_must_fit_the_points(weights):
+    with pytest.raises(DataError, match=r"are not \(3,\), finite and at least 0"):
+        facility_location(torch.ones(3, 3), 1, weights=weights)
+
+
+@pytest.mark.parametrize(
+    ("points", "candidates", "words"),
+    [
+        (torch.ones(3), None, "give \\(n, d\\)"),
+        (torch.ones(0, 2), None, "give \\(n, d\\)"),
+        (torch.full((3, 2), torch.inf), None, "not finite"),
+        (torch.ones(3, 2), torch.tensor([0, 3]), "not all from 0 to 2"),
+        (torch.ones(3, 2), torch.tensor([-1, 2]), "not all from 0 to 2"),
+        (torch.ones(3, 2), torch.tensor([], dtype=torch.int64), "missing"),
+    ],
+)
+def test_what_are_no_points_or_candidates_is_refused(points, candidates, words):
+    with pytest.raises(DataError, match=words):
+        facility_location_on_points(points, 1, metric="cosine", candidates=candidates)
+
+
+def test_an_unknown_metric_is_named():
+    with pytest.raises(ConfigError, match="did you mean 'cosine'"):
+        facility_location_on_points(torch.ones(3, 2), 1, metric="cosinus")
