@@ -1,22 +1,46 @@
-"""Every method by the name it has on the command line; the fields of each are its options."""
+"""Every method by the name it has on the command line; the fields of each are its options.
+
+A method is a policy, with the objective and the last step that belong to it. Names joined by ``+`` chain. Where groups
+are needed, they are the data set's, or those that another method infers: ``pde`` with the groups of ``spare``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled, Jtt, Pde, Spare
+from holdfast.spurious import (
+    ClassBalanced,
+    CvarDRO,
+    GroupBalanced,
+    GroupDRO,
+    GroupSubsampled,
+    GroupWeighted,
+    InferGroups,
+    Inferring,
+    Jtt,
+    Pde,
+    Spare,
+)
 from holdfast.training.policy import Chain, Policy, Uniform
 
 METHODS: dict[str, type[Policy]] = {
     "erm": Uniform,
     "class-balanced": ClassBalanced,
     "group-balanced": GroupBalanced,
+    "group-weighted": GroupWeighted,
     "group-subsampled": GroupSubsampled,
+    "group-dro": GroupDRO,
+    "cvar": CvarDRO,
     "jtt": Jtt,
     "pde": Pde,
     "spare": Spare,
+}
+
+#: The methods whose groups any other can use.
+GROUP_SOURCES: dict[str, type[Inferring]] = {
+    name: method for name, method in METHODS.items() if issubclass(method, Inferring)
 }
 
 
@@ -29,15 +53,42 @@ def method_names(joined: str) -> list[str]:
     return names
 
 
-def build_method(joined: str, options: Mapping[str, Mapping[str, Any]] | None = None) -> Policy:
+def group_source(name: str, methods: Sequence[str]) -> type[Inferring]:
+    """The method that infers groups for others, by name.
+
+    Raises:
+        ConfigError: if there is no such method, or it is one of `methods` itself.
+    """
+    if name not in GROUP_SOURCES:
+        raise ConfigError(f"no method called {name!r} infers groups{nearest(name, GROUP_SOURCES)}")
+    if name in methods:
+        raise ConfigError(f"{name} infers its own groups; leave groups out, or give them to another method")
+    return GROUP_SOURCES[name]
+
+
+def chained(policies: Sequence[Policy], source: Inferring | None = None) -> Policy:
+    """The policies one after the other, behind the one whose groups they use."""
+    members = [*([InferGroups(source)] if source is not None else []), *policies]
+    return members[0] if len(members) == 1 else Chain(members)
+
+
+def build_method(
+    joined: str, options: Mapping[str, Mapping[str, Any]] | None = None, groups: str | None = None
+) -> Policy:
     """The policy, or chain of policies, named by ``joined``.
 
     Args:
         joined: one name, or several joined by ``+`` to chain them.
         options: options per name.
+        groups: the method that infers the groups, instead of those of the data set.
 
     Returns:
         The policy.
+
+    Example:
+        >>> [member.name for member in build_method("pde", groups="spare").members]
+        ['groups', 'pde']
     """
-    members = [METHODS[name](**(options or {}).get(name, {})) for name in method_names(joined)]
-    return members[0] if len(members) == 1 else Chain(members)
+    chosen, names = options or {}, method_names(joined)
+    source = None if groups is None else group_source(groups, names)(**chosen.get(groups, {}))
+    return chained([METHODS[name](**chosen.get(name, {})) for name in names], source)

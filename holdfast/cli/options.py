@@ -18,9 +18,10 @@ import yaml
 from holdfast.data import DATASETS, DataSet
 from holdfast.data.catalog import find
 from holdfast.errors import ConfigError, nearest
-from holdfast.methods import METHODS, method_names
+from holdfast.methods import METHODS, chained, group_source, method_names
 from holdfast.models import MODELS
-from holdfast.training.policy import Chain, Policy
+from holdfast.spurious import Inferring
+from holdfast.training.policy import Policy
 from holdfast.training.run import plain_values
 from holdfast.training.settings import Training
 
@@ -28,7 +29,8 @@ DEFAULT_DATA = "coloured-digits"
 DEFAULT_METHOD = "erm"
 _PREAMBLE = """Train a model and report how every group fares.
 
-Methods: {methods}. Join several with + to chain them.
+Methods: {methods}. Join several with + to chain them. Those that need groups take the data set's, or those that another
+method infers: `--method pde --groups spare`.
 
 Data sets: {data}; or a folder with images and a metadata.csv.
 
@@ -48,6 +50,7 @@ class Choices:
     Attributes:
         data: a data set's name, or a folder with images and a metadata.csv.
         method: a method's name, or several joined by +.
+        groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
         model: a model's name; the data set's recipe names one.
         weights: a file with the model's weights to start from, or `imagenet` for the published ones.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
@@ -60,6 +63,7 @@ class Choices:
 
     data: str = DEFAULT_DATA
     method: str = DEFAULT_METHOD
+    groups: str | None = None
     model: str = "mlp"
     weights: str | None = None
     data_root: Path | None = None
@@ -83,17 +87,19 @@ class FitOptions:
         training: how long and how fast.
         data: the data set with its options.
         methods: the policies with their options, in order.
+        source: what infers the groups, with its options; none for the data set's.
     """
 
     choices: Choices
     training: Training
     data: DataSet
     methods: tuple[Policy, ...]
+    source: Inferring | None = None
 
     @property
     def policy(self) -> Policy:
         """The chosen methods, chained where there are several."""
-        return self.methods[0] if len(self.methods) == 1 else Chain(self.methods)
+        return chained(self.methods, self.source)
 
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
@@ -101,6 +107,8 @@ class FitOptions:
         sections = {self.data.name: asdict(self.data)}
         names = method_names(self.choices.method)
         sections |= {name: _fields_of(policy) for name, policy in zip(names, self.methods, strict=True)}
+        if self.source is not None:
+            sections[self.source.name] = _fields_of(self.source)
         merged = {**choices, **asdict(self.training), **{name: part for name, part in sections.items() if part}}
         return dict(plain_values(merged))
 
@@ -124,11 +132,18 @@ def parse(arguments: Sequence[str]) -> FitOptions:
         typed = [*_as_arguments(settings), *typed]
     data = _value_of("data", typed) or DEFAULT_DATA
     method = _value_of("method", typed) or DEFAULT_METHOD
-    return parse_for(data, method, typed, settings, file)
+    groups = _value_of("groups", typed)
+    return parse_for(data, method, typed, groups=None if groups == str(None) else groups, settings=settings, file=file)
 
 
 def parse_for(
-    data: str, method: str, typed: Sequence[str], settings: Mapping[str, Any] | None = None, file: str | None = None
+    data: str,
+    method: str,
+    typed: Sequence[str],
+    *,
+    groups: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    file: str | None = None,
 ) -> FitOptions:
     """Options for a given data set and method; their fields become options too."""
     folder = Path(data).resolve() if data not in DATASETS and Path(data).is_dir() else None
@@ -145,12 +160,14 @@ def parse_for(
         ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
     ]
     parts.append(("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], _default(data_class, folder)))
-    for place, name in enumerate(names):
-        policy = METHODS[name]
+    sections: dict[str, type[Policy]] = {name: METHODS[name] for name in names}
+    if groups is not None:
+        sections[groups] = group_source(groups, names)
+    for place, (name, policy) in enumerate(sections.items()):
         parts.append((f"method{place}", Annotated[policy, tyro.conf.arg(name=name)], field(default_factory=policy)))
     parts.sort(key=lambda part: part[2].default is not MISSING or part[2].default_factory is not MISSING)
     if settings:
-        _check_keys(settings, {data_class.name: data_class} | {name: METHODS[name] for name in names}, file)
+        _check_keys(settings, {data_class.name: data_class, **sections}, file)
     description = _PREAMBLE.format(
         methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS))
     )
@@ -158,7 +175,8 @@ def parse_for(
         make_dataclass("FitArguments", parts), args=list(typed), prog="holdfast fit", description=description
     )
     policies = tuple(getattr(parsed, f"method{place}") for place in range(len(names)))
-    return FitOptions(parsed.choices, parsed.training, parsed.data, policies)
+    source = None if groups is None else getattr(parsed, f"method{len(names)}")
+    return FitOptions(parsed.choices, parsed.training, parsed.data, policies, source)
 
 
 def read_config(path: Path) -> dict[str, Any]:

@@ -18,9 +18,9 @@ def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
     Args:
         settings: ``data`` (name and options), ``model`` (name, and ``weights`` to start from), ``method`` (names joined
-            by ``+``), ``options`` (per method, optional), ``training`` (fields of `Training`; the device ``auto`` is a
-            GPU where there is one), and ``average``, which of the averages the table prints: ``accuracy``,
-            ``train_mix`` or ``group_mean``.
+            by ``+``), ``options`` (per method, optional), ``groups`` (the method that infers them, optional),
+            ``training`` (fields of `Training`; the device ``auto`` is a GPU where there is one), and ``average``, which
+            of the averages the table prints: ``accuracy``, ``train_mix`` or ``group_mean``.
         seed: of the model's start and of every draw; the data stay as they are.
 
     Returns:
@@ -31,16 +31,12 @@ def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """
     data = dict(settings["data"])
     splits = catalog.load(data.pop("name"), **data)
-    example, _ = splits.train.gather(torch.tensor([0]))
-    assert isinstance(example, torch.Tensor)
-    chosen = settings["model"]
-    model = build(
-        chosen["name"], tuple(example.shape[1:]), splits.train.n_classes, seed=seed, weights=chosen.get("weights")
-    )
+    chosen, train_set = settings["model"], splits.train
+    model = build(chosen["name"], train_set.input_shape, train_set.n_classes, seed=seed, weights=chosen.get("weights"))
     how = dict(settings["training"])
     if how.get("device") == "auto":
         how["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    method = build_method(settings["method"], settings.get("options"))
+    method = build_method(settings["method"], settings.get("options"), settings.get("groups"))
     result = fit(model, splits, method, Training(**how, seed=seed))
     best, last, average = _percents(result.test), _percents(result.test_last), settings["average"]
     return {

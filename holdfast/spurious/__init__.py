@@ -1,11 +1,21 @@
 """Training against spurious correlations."""
 
-from holdfast.spurious.balancing import ClassBalanced, GroupBalanced, GroupSubsampled, balance_weights, balanced_subset
+from holdfast.spurious.balancing import (
+    ClassBalanced,
+    GroupBalanced,
+    GroupSubsampled,
+    GroupWeighted,
+    balance_weights,
+    balanced_subset,
+)
 from holdfast.spurious.cvar import CvarDRO
-from holdfast.spurious.group_dro import GroupDRO, group_dro
+from holdfast.spurious.group_dro import GroupDRO
+from holdfast.spurious.inference import InferGroups, Inferring
 from holdfast.spurious.jtt import Jtt
+from holdfast.spurious.partition import Partition
 from holdfast.spurious.pde import Pde
-from holdfast.spurious.spare import Partition, Spare, separate
+from holdfast.spurious.separation import separate
+from holdfast.spurious.spare import Spare
 
 __all__ = [
     "ClassBalanced",
@@ -13,12 +23,14 @@ __all__ = [
     "GroupBalanced",
     "GroupDRO",
     "GroupSubsampled",
+    "GroupWeighted",
+    "InferGroups",
+    "Inferring",
     "Jtt",
     "Partition",
     "Pde",
     "Spare",
     "balance_weights",
     "balanced_subset",
-    "group_dro",
     "separate",
 ]

@@ -52,11 +52,24 @@ def balanced_subset(parts: Tensor, generator: torch.Generator, at_least: int = 0
     counts = torch.bincount(parts)
     limit = max(int(counts[counts > 0].min()), at_least)
     shuffled = torch.randperm(len(parts), generator=generator)
-    by_part = shuffled[torch.argsort(parts[shuffled], stable=True)]
-    rank = torch.arange(len(parts)) - (counts.cumsum(0) - counts)[parts[by_part]]
     kept = torch.zeros(len(parts), dtype=torch.bool)
-    kept[by_part[rank < limit]] = True
+    kept[shuffled[rank_in_part(parts[shuffled]) < limit]] = True
     return kept
+
+
+def rank_in_part(parts: Tensor) -> Tensor:
+    """How many earlier elements are of the same part, int64 of shape (n,): the first k of every part rank below k.
+
+    Example:
+        >>> import torch
+        >>> rank_in_part(torch.tensor([7, 0, 7, 7, 0])).tolist()
+        [0, 0, 1, 2, 1]
+    """
+    counts = torch.bincount(parts)
+    by_part = torch.argsort(parts, stable=True)
+    rank = torch.empty_like(parts)
+    rank[by_part] = torch.arange(len(parts)) - (counts.cumsum(0) - counts)[parts[by_part]]
+    return rank
 
 
 @dataclass(frozen=True)
@@ -78,8 +91,22 @@ class GroupBalanced(Policy):
 
     def update(self, context: Context) -> Plan:
         """Sampling weights by group."""
-        groups = context.examples.require_groups(self.name)
-        return Plan(sample_weight=_weights_of_active(context, groups))
+        return Plan(sample_weight=_weights_of_active(context, context.require_groups()))
+
+
+@dataclass(frozen=True)
+class GroupWeighted(Policy):
+    """Weigh every group equally in the loss, each example once per epoch; needs training group labels.
+
+    The weight is N / (groups x group size), PDE spec 2.6 (UW). The expectation of the gradient is that of group
+    balancing; its variance is larger, since rare examples come rarely and then push hard.
+    """
+
+    name: ClassVar[str] = "group-weighted"
+
+    def update(self, context: Context) -> Plan:
+        """Loss weights by group."""
+        return Plan(loss_weight=_weights_of_active(context, context.require_groups()))
 
 
 @dataclass(frozen=True)
@@ -98,7 +125,7 @@ class GroupSubsampled(Policy):
     def update(self, context: Context) -> Plan:
         """A balanced subset, drawn once."""
         active = context.active_positions()
-        groups = context.examples.require_groups(self.name)[active]
+        groups = context.require_groups()[active]
         kept = torch.zeros(len(context.examples), dtype=torch.bool)
         kept[active[balanced_subset(groups, context.stream("subset"), self.at_least)]] = True
         return Plan(copies=kept)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.training.objective import Forward, Objective
+from holdfast.training.policy import Uniform
 
 
 def worst_share_mean(losses: Tensor, alpha: float) -> Tensor:
@@ -38,7 +40,7 @@ def worst_share_mean(losses: Tensor, alpha: float) -> Tensor:
 
 
 @dataclass(eq=False)
-class CvarDRO(Objective):
+class CvarLoss(Objective):
     """Mean of the worst share of each batch.
 
     Attributes:
@@ -49,8 +51,28 @@ class CvarDRO(Objective):
 
     def __post_init__(self) -> None:
         if not 0 < self.alpha <= 1:
-            raise ConfigError(f"alpha of cvar-dro is {self.alpha}; give a share above 0 and at most 1")
+            raise ConfigError(f"alpha of cvar is {self.alpha}; give a share above 0 and at most 1")
 
     def __call__(self, forward: Forward) -> Tensor:
         """The mean of the batch's worst losses."""
         return worst_share_mean(forward.batch.weights * forward.losses, self.alpha)
+
+
+@dataclass(frozen=True)
+class CvarDRO(Uniform):
+    """Minimise the mean of the worst share of each batch; needs no group labels.
+
+    Attributes:
+        alpha: the share, above 0; 1 is plain training.
+    """
+
+    name: ClassVar[str] = "cvar"
+
+    alpha: float = 0.2
+
+    def __post_init__(self) -> None:
+        self.objective()
+
+    def objective(self) -> CvarLoss:
+        """The mean of the worst share."""
+        return CvarLoss(self.alpha)

@@ -3,22 +3,21 @@
 Sagawa et al. 2020, algorithm 1, in the form of PDE spec 2.6: groups are drawn equally often, the weight of each grows
 exponentially with its loss, and the loss uses the weights already updated. It needs training group labels, and small
 learning rates with strong weight decay (Waterbirds 1e-5 and 1, CelebA 1e-5 and 0.1): trained fast it ends near plain
-training. `group_dro` is the method; the objective alone is for sampling of your own.
+training. `GroupDRO` is the method; the loss alone is for sampling of your own.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
 from holdfast.spurious.balancing import GroupBalanced
-from holdfast.training.method import Method
-from holdfast.training.objective import Forward, Objective
+from holdfast.training.objective import Forward, NewOptimizer, Objective
 
 
 def group_losses(losses: Tensor, groups: Tensor, n_groups: int) -> tuple[Tensor, Tensor]:
@@ -38,7 +37,7 @@ def group_losses(losses: Tensor, groups: Tensor, n_groups: int) -> tuple[Tensor,
 
 
 @dataclass(eq=False)
-class GroupDRO(Objective):
+class GroupDroLoss(Objective):
     """Sum of the groups' losses, weighted by q, which grows exponentially with them.
 
     The weights are kept as logarithms: a group that is easy for thousands of steps would otherwise underflow to a
@@ -66,7 +65,9 @@ class GroupDRO(Objective):
         """Weight of each group, float32 of shape (groups,), summing to one."""
         return self._prepared().exp()
 
-    def prepare(self, examples: Examples) -> None:
+    def prepare(
+        self, examples: Examples, model: nn.Module | None = None, new_optimizer: NewOptimizer | None = None
+    ) -> None:
         """Look up the groups; the weights start uniform over those that have examples."""
         self._groups = examples.require_groups("group-dro")
         counts = torch.bincount(self._groups)
@@ -96,14 +97,23 @@ class GroupDRO(Objective):
         return self._log_q
 
 
-def group_dro(eta_q: float = 0.01, adjustment: float = 0.0) -> Method:
-    """GroupDRO as published: every group drawn equally often, and the objective that follows the worst.
+@dataclass(frozen=True)
+class GroupDRO(GroupBalanced):
+    """Draw groups equally often and follow the worst of them; needs training group labels.
 
-    Args:
-        eta_q: step size of the weights.
-        adjustment: C of the generalisation adjustment, see `GroupDRO`.
-
-    Returns:
-        The method for `fit`.
+    Attributes:
+        eta_q: step size of the groups' weights; 0 keeps them uniform.
+        adjustment: C of the generalisation adjustment C / sqrt(group size) in the weights' update.
     """
-    return Method(GroupBalanced(), GroupDRO(eta_q, adjustment))
+
+    name: ClassVar[str] = "group-dro"
+
+    eta_q: float = 0.01
+    adjustment: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.objective()
+
+    def objective(self) -> GroupDroLoss:
+        """The sum of the groups' losses with weights that follow them."""
+        return GroupDroLoss(self.eta_q, self.adjustment)

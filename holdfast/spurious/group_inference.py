@@ -96,11 +96,16 @@ class GroupInference:
 
     @property
     def separation(self) -> float:
-        """The smallest recall of a class's minority or majority: what an inference epoch is chosen by."""
+        """The smallest recall of a class's minority or majority."""
         recalls = [recall for found in self.classes.values() for recall in (found.recall, found.majority_recall)]
         least = _least(recalls)
         assert least is not None
         return least
+
+    @property
+    def rank(self) -> tuple[float, float]:
+        """What an inference epoch is chosen by: separation first, then the smallest precision."""
+        return self.separation, self.min_precision or 0.0
 
 
 def judge_groups(
@@ -154,18 +159,18 @@ def judge_groups(
     return GroupInference(confusion, _pairs(true_groups), _pairs(inferred_groups), classes)
 
 
-def best_epoch(judged: Mapping[int, GroupInference]) -> int:
-    """The epoch at which clusters separate best: highest `separation`, then highest precision, then the earliest.
+def best_epoch(ranks: Mapping[int, tuple[float, float]]) -> int:
+    """The epoch at which clusters separate best; the earliest on ties.
 
     Args:
-        judged: what was inferred on the validation set, by epoch.
+        ranks: `GroupInference.rank` of what was inferred on the validation set, by epoch.
 
     Returns:
         The epoch.
     """
-    if not judged:
+    if not ranks:
         raise DataError("no epoch was judged; give at least one")
-    return min(judged, key=lambda epoch: (-judged[epoch].separation, -(judged[epoch].min_precision or 0.0), epoch))
+    return max(ranks, key=lambda epoch: (ranks[epoch], -epoch))
 
 
 def _cells(labels: Tensor, parts: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,9 @@
 """JTT (Just Train Twice): train briefly, repeat what was misclassified, train again from the start.
 
 Liu et al. 2021, algorithm 1; SPARE spec 2.7 and PDE spec 2.6 list it as a baseline. It needs no training group labels,
-but a first stage that is stopped while the minority is still wrong. The published (first, lambda_up): (60, 100) for
-Waterbirds, (1, 50) for CelebA, (2, 6) for CivilComments. Examples are repeated `lambda_up` times, as the paper says;
-the released code has the originals in addition, one copy more.
+but a first stage that is stopped while the minority is still wrong. The published infer_epoch and lambda_up are 60 and
+100 for Waterbirds, 1 and 50 for CelebA, 2 and 6 for CivilComments. Examples are repeated `lambda_up` times, as the
+paper says; the released code has the originals in addition, one copy more.
 """
 
 from __future__ import annotations
@@ -15,78 +15,72 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.training.clock import Clock
+from holdfast.spurious.inference import Inferring, spread_over
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Policy, Restart
+from holdfast.training.policy import Context
 
 
-def error_copies(predictions: Tensor, labels: Tensor, lambda_up: int) -> Tensor:
-    """How often the second stage visits each example: `lambda_up` times where the first stage was wrong, else once.
+def misclassified(predictions: Tensor, labels: Tensor) -> Tensor:
+    """The error set: what the second stage repeats.
 
     Args:
         predictions: class that the first stage predicts, int64 of shape (n,).
         labels: class of each example, int64 of shape (n,).
-        lambda_up: copies of what is misclassified.
 
     Returns:
-        int64 of shape (n,).
+        bool of shape (n,).
 
     Raises:
         ConfigError: if none or all are misclassified, since the second stage would then be plain training.
 
     Example:
         >>> import torch
-        >>> error_copies(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0]), 20).tolist()
-        [1, 1, 20]
+        >>> misclassified(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 0])).tolist()
+        [False, False, True]
     """
     wrong = predictions != labels
     if not bool(wrong.any()):
         raise ConfigError(
             "jtt's first stage misclassifies no training example, so there is nothing to repeat; "
-            "lower `first`, or regularise more with weight_decay"
+            "lower `infer_epoch`, or regularise more with weight_decay"
         )
     if bool(wrong.all()):
         raise ConfigError(
             "jtt's first stage misclassifies every training example, so repeating them changes nothing; "
-            "raise `first`, or check the learning rate and the labels"
+            "raise `infer_epoch`, or check the learning rate and the labels"
         )
-    return torch.where(wrong, lambda_up, 1)
+    return wrong
 
 
-@dataclass(frozen=True)
-class Jtt(Policy):
+@dataclass(kw_only=True)
+class Jtt(Inferring):
     """Train twice: the second time, what the first model got wrong comes many times; needs no group labels.
 
+    Its groups, for other methods, are right and wrong in each class.
+
     Attributes:
-        first: epochs of the first stage (T), on top of the budget.
+        infer_epoch: epochs of the first stage (T), on top of the budget.
         lambda_up: copies of each misclassified example in the second stage.
     """
 
     name: ClassVar[str] = "jtt"
 
-    first: int = 1
     lambda_up: int = 50
 
     def __post_init__(self) -> None:
-        if self.first < 1:
-            raise ConfigError(f"first of jtt is {self.first}; give at least 1 epoch")
+        super().__post_init__()
+        if self.infer_epoch < 1:
+            raise ConfigError(f"infer_epoch of jtt is {self.infer_epoch}; give at least 1 epoch")
         if self.lambda_up < 2:
             raise ConfigError(f"lambda_up of jtt is {self.lambda_up}; give at least 2, or use erm")
 
-    @property
-    def warmup_epochs(self) -> int:
-        """The first stage."""
-        return self.first
-
-    def due(self, clock: Clock) -> bool:
-        """Once, when the first stage is over."""
-        return clock.starts_epoch and clock.epoch == self.first
-
-    def update(self, context: Context) -> Plan:
-        """Repeat what is misclassified and start again."""
+    def infer(self, context: Context) -> Tensor:
+        """Twice the class, plus one where the first stage is wrong."""
         active = context.active_positions()
-        copies = torch.ones(len(context.examples), dtype=torch.int64)
-        predictions = context.outputs.predictions(active)
-        copies[active] = error_copies(predictions, context.examples.labels[active], self.lambda_up)
-        context.request(Restart())
-        return Plan(copies=copies)
+        labels = context.examples.labels[active]
+        wrong = misclassified(context.outputs.predictions(active), labels)
+        return spread_over(active, 2 * labels + wrong, len(context.examples))
+
+    def answer(self, context: Context, groups: Tensor) -> Plan:
+        """Repeat what is misclassified."""
+        return Plan(copies=torch.where(groups % 2 == 1, self.lambda_up, 1))

@@ -3,8 +3,7 @@
 "Robust Learning with Progressive Data Expansion Against Spurious Correlation" (NeurIPS 2023), its algorithm 1. On the
 balanced set the spurious feature has no net gradient; afterwards momentum and a lower learning rate keep what was
 learned while the set grows. Use it when training groups are known and training must be cheap: an epoch over the small
-set is a few steps. The paper's presets, as first_expansion, every, added: 140, 10, 10 for Waterbirds; 16, 10, 50 with
-the middle stage and rate_decay 1 for CelebA; 15, 2, 300 with at_least 150 and rate_decay 1 for CivilComments.
+set is a few steps. The published settings by data set are in `holdfast.presets`.
 """
 
 from __future__ import annotations
@@ -17,10 +16,17 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.spurious.balancing import balanced_subset
+from holdfast.spurious.balancing import balance_weights, balanced_subset, rank_in_part
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Policy, ResetOptimizer, ScaleLearningRate
+from holdfast.training.policy import (
+    Context,
+    Policy,
+    ResetOptimizer,
+    ScaleLearningRate,
+    SetOptimizer,
+    StopAugmenting,
+)
 
 #: How an expansion is drawn among the unused examples.
 Expansion = Literal["uniform", "group_even", "ordered"]
@@ -56,7 +62,7 @@ def draw_expansion(
     shuffled = unused[torch.randperm(len(unused), generator=generator)]
     if policy == "uniform":
         return shuffled[:m]
-    rounds = _rank_in_part(groups[shuffled])
+    rounds = rank_in_part(groups[shuffled])
     tie_break = torch.randperm(len(shuffled), generator=generator)
     return shuffled[tie_break[torch.argsort(rounds[tie_break], stable=True)]][:m]
 
@@ -86,7 +92,7 @@ def attribute_balanced(labels: Tensor, attributes: Tensor, generator: torch.Gene
         raise DataError("no attribute value occurs with every class, so none can be balanced; turn middle_stage off")
     shuffled = torch.randperm(len(labels), generator=generator)
     kept = torch.zeros(len(labels), dtype=torch.bool)
-    kept[shuffled[_rank_in_part(cells[shuffled]) < smallest[attributes[shuffled]]]] = True
+    kept[shuffled[rank_in_part(cells[shuffled]) < smallest[attributes[shuffled]]]] = True
     return kept
 
 
@@ -97,69 +103,92 @@ class Pde(Policy):
     Attributes:
         first_expansion: epochs on the balanced set alone (T0), inside the budget; the set first grows before this one.
         every: epochs between expansions (J).
-        added: examples that an expansion adds (m); none for all the rest at once.
+        added: examples that an expansion adds (m); `all` the rest at once, or `equal` parts, so that the last expansion
+            within the epochs uses the rest up.
         at_least: keep this many of a group in the balanced set, where it has them, even if the smallest group has
             fewer; 0 for the exact balance.
+        caps: instead of drawing, let an expansion raise the number that is kept of each group, to these one after the
+            other; empty draws.
         draw: how an expansion is drawn: `uniform`, `group_even` or `ordered`, see `draw_expansion`.
         rate_decay: what the learning rate is multiplied by from the first expansion on; 1 leaves it.
-        momentum: whether the optimizer's buffers are kept at the first expansion, as PDE asks, or cleared (ablation).
+        momentum: what becomes of the momentum at the first expansion. PDE asks to `keep` it; the ablations are
+            `zero_buffers`, `no_momentum` from there on, and a `new_optimizer` at a tenth of the learning rate.
         middle_stage: replace the balanced set by a large attribute-balanced one at `first_expansion`, and expand from
             there; needs training attributes.
         expansions: how many expansions (K), not counting the middle stage; none for as many as the epochs allow.
-        additions: what was added when: positions by epoch, int64; epoch 0 has the balanced set.
+        even_draws: draw groups equally often from the first expansion on, with replacement.
+        augment_warmup_only: leave inputs as they are from the first expansion on.
+        additions: what was added when: positions by epoch since training started, int64; 0 has the balanced set.
     """
 
     name: ClassVar[str] = "pde"
 
     first_expansion: int = 30
     every: int = 5
-    added: int | None = 10
+    added: int | Literal["all", "equal"] = 10
     at_least: int = 0
+    caps: tuple[int, ...] = ()
     draw: Expansion = "uniform"
     rate_decay: float = 0.01
-    momentum: Literal["keep", "reset"] = "keep"
+    momentum: Literal["keep", "zero_buffers", "no_momentum", "new_optimizer"] = "keep"
     middle_stage: bool = False
     expansions: int | None = None
+    even_draws: bool = False
+    augment_warmup_only: bool = False
     additions: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     _current: Tensor = field(default_factory=lambda: torch.zeros(0), init=False, repr=False, compare=False)
+    _epochs: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for option in ("first_expansion", "every", "added", "expansions"):
             value = getattr(self, option)
-            if value is not None and value < 1:
+            if isinstance(value, int) and value < 1:
                 raise ConfigError(f"{option} of pde is {value}; give at least 1, or use group-subsampled to never grow")
         if not self.rate_decay > 0:
             raise ConfigError(f"rate_decay of pde is {self.rate_decay}; give a positive factor, 1 to keep the rate")
+        if self.caps and (self.middle_stage or list(self.caps) != sorted(self.caps)):
+            raise ConfigError(f"caps of pde are {self.caps}; give increasing numbers, and no middle_stage with them")
+
+    def expect(self, epochs: int) -> None:
+        """The set must grow within the budget."""
+        if epochs <= self.first_expansion:
+            raise ConfigError(
+                f"pde first grows its set after epoch {self.first_expansion} and training has {epochs}; raise epochs, "
+                "lower first_expansion, or use group-subsampled to never grow"
+            )
+        self._epochs = epochs
 
     def due(self, clock: Clock) -> bool:
         """Before the first epoch, and before those in which the set grows: T0, T0 + J, ..."""
-        if not clock.starts_epoch or clock.epoch < self.first_expansion:
-            return clock.starts_run
-        number, between = divmod(clock.epoch - self.first_expansion, self.every)
+        if clock.stage > 0 or not clock.starts_epoch or clock.stage_epoch < self.first_expansion:
+            return clock.stage == 0 and clock.starts_stage
+        number, between = divmod(clock.stage_epoch - self.first_expansion, self.every)
         return between == 0 and (self.expansions is None or number < self.expansions + self.middle_stage)
 
     def update(self, context: Context) -> Plan:
         """The balanced set, the middle stage's set, or the current set and a few more."""
-        epoch, examples, active = context.clock.epoch, context.examples, context.active_positions()
-        groups = examples.require_groups(self.name)
-        attributes = _require_attributes(examples) if self.middle_stage else None
-        if context.clock.starts_run:
+        epoch, active = context.clock.stage_epoch, context.active_positions()
+        groups = context.require_groups()
+        attributes = _require_attributes(context.examples) if self.middle_stage else None
+        kept = self._current.clone()
+        if context.clock.starts_stage:
             self.additions = {}
-            kept = torch.zeros(len(examples), dtype=torch.bool)
+            kept = torch.zeros(len(context.examples), dtype=torch.bool)
             added = active[balanced_subset(groups[active], context.stream("balanced"), self.at_least)]
         elif attributes is not None and epoch == self.first_expansion:
-            kept = torch.zeros(len(examples), dtype=torch.bool)
-            added = active[attribute_balanced(examples.labels[active], attributes[active], context.stream("middle"))]
+            kept = torch.zeros_like(kept)
+            labels = context.examples.labels
+            added = active[attribute_balanced(labels[active], attributes[active], context.stream("middle"))]
         else:
-            kept = self._current.clone()
-            added = draw_expansion(self.draw, active[~kept[active]], groups, self.added, context.stream("expansion"))
+            added = self._expansion(context, active[~kept[active]], groups, kept)
         if epoch == self.first_expansion:
-            context.request(ScaleLearningRate(self.rate_decay))
-            if self.momentum == "reset":
-                context.request(ResetOptimizer())
+            self._switch(context)
         kept[added] = True
-        self._current = kept
-        self.additions[epoch] = added
+        self._current, self.additions[epoch] = kept, added
+        if self.even_draws and epoch >= self.first_expansion:
+            weights = torch.zeros(len(kept), dtype=torch.float64)
+            weights[kept] = balance_weights(groups[kept])
+            return Plan(copies=kept, sample_weight=weights)
         return Plan(copies=kept)
 
     def state_dict(self) -> dict[str, Any]:
@@ -170,17 +199,40 @@ class Pde(Policy):
         """Take back the set and its history."""
         self._current, self.additions = state["current"], dict(state["additions"])
 
+    def _expansion(self, context: Context, unused: Tensor, groups: Tensor, kept: Tensor) -> Tensor:
+        stream, number = context.stream("expansion"), self._expansion_number(context.clock.stage_epoch)
+        if self.caps:
+            cap = self.caps[min(number, len(self.caps) - 1)]
+            room = (cap - torch.bincount(groups[kept], minlength=int(groups.max()) + 1)).clamp(min=0)
+            shuffled = unused[torch.randperm(len(unused), generator=stream)]
+            return shuffled[rank_in_part(groups[shuffled]) < room[groups[shuffled]]]
+        if self.added == "equal":
+            return draw_expansion(self.draw, unused, groups, -(-len(unused) // self._expansions_left(number)), stream)
+        return draw_expansion(self.draw, unused, groups, None if self.added == "all" else self.added, stream)
+
+    def _expansion_number(self, epoch: int) -> int:
+        return (epoch - self.first_expansion) // self.every - self.middle_stage
+
+    def _expansions_left(self, number: int) -> int:
+        if self._epochs is None:
+            raise ConfigError("pde adds equal parts and does not know the number of epochs; give `added` a number")
+        total = self._expansion_number(self._epochs - 1) + 1
+        return (total if self.expansions is None else min(total, self.expansions)) - number
+
+    def _switch(self, context: Context) -> None:
+        """What changes at the first expansion besides the set."""
+        context.request(ScaleLearningRate(self.rate_decay))
+        if self.momentum != "keep":
+            context.request(ResetOptimizer())
+        if self.momentum == "no_momentum":
+            context.request(SetOptimizer(momentum=0.0))
+        if self.momentum == "new_optimizer":
+            context.request(ScaleLearningRate(0.1))
+        if self.augment_warmup_only:
+            context.request(StopAugmenting())
+
 
 def _require_attributes(examples: Examples) -> Tensor:
     if examples.attributes is None:
         raise DataError("pde's middle stage needs an attribute per training example; give attributes or turn it off")
     return examples.attributes
-
-
-def _rank_in_part(parts: Tensor) -> Tensor:
-    """How many earlier elements are of the same part, int64 of shape (n,)."""
-    counts = torch.bincount(parts)
-    by_part = torch.argsort(parts, stable=True)
-    rank = torch.empty_like(parts)
-    rank[by_part] = torch.arange(len(parts)) - (counts.cumsum(0) - counts)[parts[by_part]]
-    return rank

@@ -4,17 +4,29 @@ from holdfast.training.clock import Clock
 from holdfast.training.curator import Batch, Curator
 from holdfast.training.evaluation import evaluate, predict
 from holdfast.training.events import Event, Listener
+from holdfast.training.finish import Finish, Trained
 from holdfast.training.fitting import FitResult, fit
 from holdfast.training.group_report import GroupReport
 from holdfast.training.method import Method
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Chain, Context, Policy, ResetOptimizer, Restart, ScaleLearningRate, Uniform
+from holdfast.training.policy import (
+    Chain,
+    Context,
+    Policy,
+    ResetOptimizer,
+    Restart,
+    ScaleLearningRate,
+    SetOptimizer,
+    StopAugmenting,
+    Uniform,
+)
 from holdfast.training.run import Run
 from holdfast.training.settings import Training
 
 __all__ = [
-    "Batch", "Chain", "Clock", "Context", "CrossEntropy", "Curator", "Event", "FitResult", "Forward", "GroupReport",
-    "Listener", "Method", "Objective", "Plan", "Policy", "ResetOptimizer", "Restart", "Run", "ScaleLearningRate",
-    "Training", "Uniform", "evaluate", "fit", "predict",
+    "Batch", "Chain", "Clock", "Context", "CrossEntropy", "Curator", "Event", "Finish", "FitResult", "Forward",
+    "GroupReport", "Listener", "Method", "Objective", "Plan", "Policy", "ResetOptimizer", "Restart", "Run",
+    "ScaleLearningRate", "SetOptimizer", "StopAugmenting", "Trained", "Training", "Uniform", "evaluate", "fit",
+    "predict",
 ]  # fmt: skip

@@ -35,6 +35,8 @@ from holdfast.training.policy import (
     ResetOptimizer,
     Restart,
     ScaleLearningRate,
+    SetOptimizer,
+    StopAugmenting,
     Uniform,
     as_chain,
 )
@@ -42,6 +44,10 @@ from holdfast.training.sweep import Sweep, device_of, to_device
 
 #: A training-time augmentation: a batch of inputs and its random stream in, a batch of inputs out.
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
+
+#: What a restart gives back to the optimizer.
+_OPTIONS = ("lr", "weight_decay", "momentum")
 
 
 class Batch(NamedTuple):
@@ -75,6 +81,7 @@ class Curator:
         drop_last: leave out an incomplete last mini-batch (a set smaller than one batch is kept whole).
         device: where batches go; by default where the model given to `start` lives.
         head: name of the model's head where it can't be found.
+        validation: for policies that tune themselves on validation data.
     """
 
     def __init__(
@@ -89,6 +96,7 @@ class Curator:
         drop_last: bool = False,
         device: torch.device | None = None,
         head: str | None = None,
+        validation: Examples | None = None,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}; give at least 1")
@@ -103,9 +111,8 @@ class Curator:
         self.clock = Clock()
         self.plan = Plan()
         self.learning_rate_scale = 1.0
-        self.stage = 0
-        self.stage_started = 0
         self.examples_seen = 0
+        self.validation = validation
         self.augment = augment
         self.epoch_size = epoch_size
         self._drop_last = drop_last
@@ -135,6 +142,7 @@ class Curator:
         Yields:
             The number of each epoch, from where the curator stands.
         """
+        self.chain.expect(n)
         self.start(model, optimizer)
         while self.clock.epoch < n + self.chain.warmup_epochs:
             yield self.clock.epoch
@@ -171,7 +179,9 @@ class Curator:
         if not self.started and self.chain.warmup_epochs and model is not None and optimizer is not None:
             self._initial = {
                 "model": {name: tensor.detach().clone() for name, tensor in model.state_dict().items()},
-                "rates": [group["lr"] for group in optimizer.param_groups],
+                "options": [
+                    {name: group[name] for name in _OPTIONS if name in group} for group in optimizer.param_groups
+                ],
             }
         self.started = self._asked = True
         requests = self._update(model, optimizer)
@@ -258,6 +268,16 @@ class Curator:
         return self._steps(self._epoch_left)
 
     @property
+    def stage(self) -> int:
+        """How often training was started again."""
+        return self.clock.stage
+
+    @property
+    def warming_up(self) -> bool:
+        """Whether a policy is still to start training again; until then training is plain."""
+        return self.clock.stage < self.chain.restarts
+
+    @property
     def weighted(self) -> bool:
         """Whether the plan weighs examples in the loss; if not, all weights are one."""
         return self.plan.loss_weight is not None or self.plan.batch_weight is not None
@@ -286,7 +306,7 @@ class Curator:
     def state_dict(self) -> dict[str, Any]:
         """All that a resumed run needs to continue to the bit, in the middle of an epoch too."""
         return {
-            "clock": {"epoch": self.clock.epoch, "step": self.clock.step, "step_in_epoch": self.clock.step_in_epoch},
+            "clock": self.clock._asdict(),
             "chain": self.chain.state_dict(),
             "seed": self.seed,
             "asked": self._asked,
@@ -294,9 +314,8 @@ class Curator:
             "drawn": self._drawn,
             "epoch_left": self._epoch_left,
             "learning_rate_scale": self.learning_rate_scale,
-            "stage": self.stage,
-            "stage_started": self.stage_started,
             "examples_seen": self.examples_seen,
+            "augmenting": self.augment is not None,
             "initial": self._initial,
         }
 
@@ -309,7 +328,7 @@ class Curator:
         self.clock = Clock(**state["clock"])
         self._since, self._drawn, self._epoch_left = state["since"], state["drawn"], state["epoch_left"]
         self.learning_rate_scale, self._initial = state["learning_rate_scale"], state["initial"]
-        self.stage, self.stage_started = state["stage"], state["stage_started"]
+        self.augment = self.augment if state["augmenting"] else None
         self.examples_seen = state["examples_seen"]
         self._draws = None
         self.started, self._asked = True, state["asked"]
@@ -368,7 +387,17 @@ class Curator:
         sweep = None
         if model is not None:
             sweep = Sweep(model, self.examples, features=self.chain.features_needed, head=self._head)
-        context = Context(self.clock, self.examples, Plan(), model, sweep, self.seed)
+        context = Context(
+            self.clock,
+            self.examples,
+            Plan(),
+            model,
+            sweep,
+            self.seed,
+            validation=self.validation,
+            learning_rate=None if optimizer is None else optimizer.param_groups[0]["lr"],
+            head=self._head,
+        )
         plan = self.chain.update(context)
         if not plan.same_as(self.plan) or self.clock.starts_run:
             self.plan, self._since, self._drawn, self._draws = plan, self.clock.step, 0, None
@@ -383,6 +412,10 @@ class Curator:
                 group["lr"] *= request.factor
         elif isinstance(request, ResetOptimizer):
             _clear(optimizer)
+        elif isinstance(request, SetOptimizer):
+            _set(optimizer, weight_decay=request.weight_decay, momentum=request.momentum)
+        elif isinstance(request, StopAugmenting):
+            self.augment = None
         elif isinstance(request, Restart):
             if model is None or optimizer is None or self._initial is None:
                 raise ConfigError(
@@ -390,11 +423,17 @@ class Curator:
                     "give it the model and the optimizer: curator.epochs(n, model, optimizer)"
                 )
             model.load_state_dict(self._initial["model"])
-            for group, rate in zip(optimizer.param_groups, self._initial["rates"], strict=True):
-                group["lr"] = rate
+            for group, options in zip(optimizer.param_groups, self._initial["options"], strict=True):
+                group.update(options)
             _clear(optimizer)
             self.learning_rate_scale = 1.0
-            self.stage, self.stage_started = self.stage + 1, self.clock.epoch
+            self.clock = self.clock.after_restart()
+
+
+def _set(optimizer: torch.optim.Optimizer | None, **options: float | None) -> None:
+    """Give the optimizer other options; one that it has no notion of (Adam's momentum) is left out."""
+    for group in optimizer.param_groups if optimizer is not None else ():
+        group.update({name: value for name, value in options.items() if value is not None and name in group})
 
 
 def _clear(optimizer: torch.optim.Optimizer | None) -> None:

@@ -9,13 +9,13 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.examples import Splits
+from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.primitives.streams import derive_seed
@@ -23,9 +23,10 @@ from holdfast.training.criteria import criterion
 from holdfast.training.curator import Augmentation, Curator
 from holdfast.training.evaluation import evaluate, predict
 from holdfast.training.events import Event, EventKind, Listener
+from holdfast.training.finish import Trained
 from holdfast.training.group_report import GroupReport
 from holdfast.training.method import Method, as_method
-from holdfast.training.objective import Forward, Objective
+from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Policy
 from holdfast.training.run import Run
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
@@ -34,6 +35,7 @@ _STEP_EVENTS_PER_SECOND = 10
 
 _AUGMENTATIONS: dict[str, Augmentation | None] = {
     "none": None,
+    "crop": RandomCrop(margin="reflect"),
     "flip": RandomFlip(),
     "crop-flip": Compose((RandomCrop(margin="reflect"), RandomFlip())),
 }
@@ -120,8 +122,7 @@ class _Fit:
         self.listeners = [*([run.log] if run is not None else []), *listeners]
         self.optimizer = build_optimizer(model, settings)
         self.objective = method.objective
-        self.objective.prepare(splits.train)
-        self.initial_objective = method.objective.state_dict()
+        self.finish = method.finish
         self.curator = Curator(
             splits.train,
             method.policy,
@@ -131,7 +132,9 @@ class _Fit:
             epoch_size=settings.epoch_size,
             device=torch.device(settings.device),
             head=head,
+            validation=splits.validation,
         )
+        self.curator.chain.expect(settings.epochs)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
@@ -139,6 +142,7 @@ class _Fit:
         self.best_epoch = -1
         self.best_full_epochs = 0.0
         self.best_weights: dict[str, Tensor] = {}
+        self.horizon = 0
         self.losses = _RunningMean()
         self.next_tick = 0.0
         self.next_save = 0.0
@@ -156,6 +160,8 @@ class _Fit:
                 known = None
             with self._timed("policy"):
                 self.curator.start(self.model, self.optimizer)
+            if known is None:
+                self._begin_stage()
             if self.curator.plan is not known:
                 self._plan_changed()
             self.next_save = time.monotonic() + self.settings.checkpoint_seconds
@@ -170,11 +176,16 @@ class _Fit:
     def _train_epoch(self) -> None:
         self._set_learning_rate()
         self.model.train()
-        curator, model, optimizer, objective = self.curator, self.model, self.optimizer, self.objective
+        curator, model, optimizer, settings = self.curator, self.model, self.optimizer, self.settings
+        objective = CrossEntropy() if curator.warming_up else self.objective
         for batch in curator:
-            loss = objective(Forward(model, batch, self.head, weighted=curator.weighted))
+            if settings.schedule == "linear-steps":
+                self._set_learning_rate()
+            loss = objective(Forward(model, batch, self.head, weighted=curator.weighted, clock=curator.clock))
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
+            if settings.clip_norm is not None:
+                nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
             optimizer.step()
             since = curator.plan
             curator.end_step(model, optimizer)
@@ -189,8 +200,10 @@ class _Fit:
                 self._save()
 
     def _set_learning_rate(self) -> None:
-        done = self.curator.clock.epoch - self.curator.stage_started
-        factor = learning_rate_factor(self.settings, min(done / self.settings.epochs, 1.0))
+        clock, settings = self.curator.clock, self.settings
+        by_step = settings.schedule == "linear-steps"
+        progress = clock.stage_step / self.horizon if by_step else clock.stage_epoch / settings.epochs
+        factor = learning_rate_factor(settings, min(progress, 1.0))
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * factor * self.curator.learning_rate_scale
 
@@ -226,15 +239,25 @@ class _Fit:
             curator.end_epoch(self.model, self.optimizer, last=epoch + 1 == self.epochs)
         self._tell("epoch", {**record, "seconds": dict(self.seconds)}, epoch)
         if curator.stage != stage:
+            self.best_score, self.best_epoch, self.best_weights = -math.inf, -1, {}
             self._begin_stage()
         if curator.plan is not plan:
             self._plan_changed()
         self._save()
 
     def _begin_stage(self) -> None:
-        """The method trains again from the start: what the first stage learned is no candidate any more."""
-        self.best_score, self.best_epoch, self.best_weights = -math.inf, -1, {}
-        self.objective.load_state_dict(self.initial_objective)
+        """Training starts, or starts again."""
+        self.horizon = len(self.curator) * self.settings.epochs
+        if not self.curator.warming_up:
+            self._prepare_objective()
+
+    def _prepare_objective(self) -> None:
+        self.objective.prepare(self._grouped(), self.model, lambda model: build_optimizer(model, self.settings))
+
+    def _grouped(self) -> Examples:
+        """The training set, with the groups that were inferred, where a policy did."""
+        inferred = self.curator.plan.groups
+        return self.splits.train if inferred is None else self.splits.train.with_groups(inferred)
 
     def _plan_changed(self) -> None:
         plan, clock = self.curator.plan, self.curator.clock
@@ -245,16 +268,21 @@ class _Fit:
             "of": len(self.splits.train),
             "slots": sorted(plan.tensors()),
         }
+        if self.splits.train.groups is not None:
+            values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
         if self.run is not None and plan.tensors():
             self.run.save_plan(clock, plan, self.splits.train)
+            self.curator.chain.leave(self.run.path)
 
     # -------------------------------------------------------------------------------------------------- the end
 
     def _finish(self) -> FitResult:
         with self._timed("evaluate"):
             test_last = evaluate(self.model, self.splits.test, train=self.splits.train)
-            self.model.load_state_dict(self.best_weights)
+        self.model.load_state_dict(self.best_weights)
+        finished = self._run_finish()
+        with self._timed("evaluate"):
             validation = evaluate(self.model, self.splits.validation, train=self.splits.train)
             predictions = predict(self.model, self.splits.test)
             test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
@@ -278,13 +306,22 @@ class _Fit:
             "test_last": test_last.to_json(),
             "seconds": result.seconds,
         }
+        if finished:
+            scores["finish"] = finished
         if self.run is not None:
-            self.run.save_checkpoint({"model": self.best_weights}, "best")
+            self.run.save_checkpoint({"model": dict(self.model.state_dict())}, "best")
             self.run.save_predictions(predictions, self.splits.test)
         self._tell("end", scores, self.epochs - 1)
         if self.run is not None:
             self.run.save_results(scores)
         return result
+
+    def _run_finish(self) -> dict[str, Any]:
+        if self.finish is None:
+            return {}
+        splits = replace(self.splits, train=self._grouped())
+        with self._timed("policy"):
+            return self.finish(Trained(self.model, splits, self.settings.seed, self.head))
 
     # ------------------------------------------------------------------------------------------------ the state
 
@@ -297,9 +334,10 @@ class _Fit:
                 {
                     "model": dict(self.model.state_dict()),
                     "optimizer": self.optimizer.state_dict(),
-                    "objective": self.objective.state_dict(),
+                    "objective": {} if self.curator.warming_up else self.objective.state_dict(),
                     "curator": self.curator.state_dict(),
                     "generator": torch.get_rng_state(),
+                    "horizon": self.horizon,
                     "losses": self.losses.state_dict(),
                     "best": {
                         "score": self.best_score,
@@ -322,8 +360,11 @@ class _Fit:
                 f"the checkpoint in {self.run.path} is of another model; resume with the model it was made with"
             ) from error
         self.optimizer.load_state_dict(state["optimizer"])
-        self.objective.load_state_dict(state["objective"])
         self.curator.load_state_dict(state["curator"])
+        self.horizon = state["horizon"]
+        if not self.curator.warming_up:
+            self._prepare_objective()
+            self.objective.load_state_dict(state["objective"])
         torch.set_rng_state(state["generator"])
         self.losses = _RunningMean(**state["losses"])
         best = state["best"]

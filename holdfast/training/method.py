@@ -1,32 +1,35 @@
-"""A method is what changes about plain training: a policy over the data, an objective, or both."""
+"""A method is what changes about plain training: a policy over the data, an objective, a last step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from holdfast.training.finish import Finish
 from holdfast.training.objective import CrossEntropy, Objective
 from holdfast.training.policy import Policy, Uniform
 
 
 @dataclass(frozen=True)
 class Method:
-    """A policy and an objective that belong together, as GroupDRO's balanced sampling and its loss do.
+    """What belongs together, as GroupDRO's balanced sampling and its loss do.
 
     Attributes:
         policy: which examples, how often, with which weight.
-        objective: what is minimised on them.
+        objective: what is minimised on them, once the policy's warm-up is over.
+        finish: what is done to the chosen model afterwards; None is nothing.
     """
 
     policy: Policy = field(default_factory=Uniform)
     objective: Objective = field(default_factory=CrossEntropy)
+    finish: Finish | None = None
 
 
 def as_method(what: Method | Policy | Objective | None) -> Method:
-    """A policy alone minimises the cross-entropy; an objective alone shuffles the whole set."""
+    """A policy brings its own objective, by default the cross-entropy; an objective alone shuffles the whole set."""
     if what is None:
         return Method()
     if isinstance(what, Policy):
-        return Method(policy=what)
+        return Method(what, what.objective() or CrossEntropy(), what.finish())
     if isinstance(what, Objective):
         return Method(objective=what)
     return what

@@ -7,16 +7,22 @@ in their state, which goes into the checkpoint.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.models.heads import features_and_logits
+from holdfast.training.clock import Clock
 from holdfast.training.curator import Batch
 from holdfast.training.sweep import call
+
+#: Makes an optimizer for a model.
+NewOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 
 
 class Forward:
@@ -27,11 +33,21 @@ class Forward:
         batch: the mini-batch.
         head: name of the head where it can't be found.
         weighted: whether the batch's weights can be other than one; saying no lets losses skip the multiplication.
+        clock: where training stands, for terms that grow with time.
     """
 
-    def __init__(self, model: nn.Module, batch: Batch, head: str | None = None, *, weighted: bool = True) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        batch: Batch,
+        head: str | None = None,
+        *,
+        weighted: bool = True,
+        clock: Clock | None = None,
+    ) -> None:
         self.model = model
         self.batch = batch
+        self.clock = clock or Clock()
         self.weighted = weighted
         self._head = head
 
@@ -64,8 +80,16 @@ class Objective:
         """The loss of a batch, a scalar that can be differentiated."""
         raise NotImplementedError
 
-    def prepare(self, examples: Examples) -> None:
-        """Look at the training set before training starts, for instance at its groups."""
+    def prepare(
+        self, examples: Examples, model: nn.Module | None = None, new_optimizer: NewOptimizer | None = None
+    ) -> None:
+        """Look at what training starts with; called at the start of the stage that the objective is used in.
+
+        Args:
+            examples: the training set, with the groups that were inferred, where a policy did.
+            model: the model, with the weights that training starts from.
+            new_optimizer: makes an optimizer like the run's, for objectives that train a second model.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """What must be remembered, for checkpoints."""
@@ -106,10 +130,12 @@ class Total(Objective):
             total = total + term(forward)
         return total
 
-    def prepare(self, examples: Examples) -> None:
-        """Let every term look at the training set."""
+    def prepare(
+        self, examples: Examples, model: nn.Module | None = None, new_optimizer: NewOptimizer | None = None
+    ) -> None:
+        """Let every term look."""
         for term in self.terms:
-            term.prepare(examples)
+            term.prepare(examples, model, new_optimizer)
 
     def state_dict(self) -> dict[str, Any]:
         """The terms' states by their place."""

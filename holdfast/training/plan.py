@@ -9,6 +9,7 @@ slot                  meaning                                                mer
 ``sample_weight``     draw with replacement in proportion                    product
 ``batches``           explicit mini-batches, with a weight per element       the last one wins
 ``loss_weight``       weight of each example in the loss                     product, mean one over visits
+``groups``            group of each example, where a policy inferred it      the last one wins
 ====================  =====================================================  ==========================
 
 An empty slot means "no opinion".
@@ -24,6 +25,13 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 
+_VECTORS = {
+    "copies": torch.int64,
+    "sample_weight": torch.float64,
+    "loss_weight": torch.float32,
+    "groups": torch.int64,
+}
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -35,6 +43,7 @@ class Plan:
         loss_weight: float32 of shape (n,), not negative.
         batches: int64 of shape (batches, size), explicit mini-batches (CREST).
         batch_weight: float32 of shape (batches, size): the same example may weigh differently in two batches.
+        groups: int64 of shape (n,): what policies and objectives that need groups go by, instead of the data set's.
     """
 
     copies: Tensor | None = None
@@ -42,9 +51,10 @@ class Plan:
     loss_weight: Tensor | None = None
     batches: Tensor | None = None
     batch_weight: Tensor | None = None
+    groups: Tensor | None = None
 
     def __post_init__(self) -> None:
-        for name, dtype in (("copies", torch.int64), ("sample_weight", torch.float64), ("loss_weight", torch.float32)):
+        for name, dtype in _VECTORS.items():
             vector = getattr(self, name)
             if vector is None:
                 continue
@@ -66,6 +76,21 @@ class Plan:
     def active(self) -> Tensor | None:
         """Which examples take part, bool of shape (n,); None means all."""
         return None if self.copies is None else self.copies > 0
+
+    def shares(self, parts: Tensor) -> Tensor:
+        """Share of the draws that each part gets under this plan.
+
+        Args:
+            parts: class or group of each example, int64 of shape (n,).
+
+        Returns:
+            float64 of shape (parts,) that sums to one.
+        """
+        if self.batches is not None:
+            visits = torch.bincount(self.batches.flatten(), minlength=len(parts)).to(torch.float64)
+        else:
+            visits = _visits(len(parts), self.copies, self.sample_weight)
+        return torch.bincount(parts, visits) / visits.sum()
 
     def same_as(self, other: Plan) -> bool:
         """Whether both plans say the same, element by element."""
@@ -107,10 +132,12 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     loss_weight: Tensor | None = None
     batches: Tensor | None = None
     batch_weight: Tensor | None = None
+    groups: Tensor | None = None
     batches_by = ""
     for name, part in parts:
         copies = _product(copies, part.copies)
         loss_weight = _product(loss_weight, part.loss_weight)
+        groups = groups if part.groups is None else part.groups
         if part.sample_weight is not None:
             if batches is not None:
                 raise ConfigError(
@@ -129,14 +156,18 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     if batches is not None and copies is not None and not bool(copies[batches].all()):
         raise ConfigError(f"the mini-batches of {batches_by} contain dropped examples; it must run again after a drop")
     if loss_weight is not None:
-        visits = torch.ones(len(loss_weight), dtype=torch.float64)
-        for share in (copies, sample_weight):
-            visits = visits if share is None else visits * share
+        visits = _visits(len(loss_weight), copies, sample_weight)
         mean = float((loss_weight * visits).sum() / visits.sum())
         if mean == 0:
             raise ConfigError("every remaining example has loss weight 0, so nothing would be learned")
         loss_weight = loss_weight / mean
-    return Plan(copies, sample_weight, loss_weight, batches, batch_weight)
+    return Plan(copies, sample_weight, loss_weight, batches, batch_weight, groups)
+
+
+def _visits(n: int, copies: Tensor | None, sample_weight: Tensor | None) -> Tensor:
+    """How often each example comes relative to the others, float64 of shape (n,)."""
+    product = _product(copies, sample_weight)
+    return torch.ones(n, dtype=torch.float64) if product is None else product.to(torch.float64)
 
 
 def _product(left: Tensor | None, right: Tensor | None) -> Tensor | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,10 @@ from holdfast.primitives.streams import torch_stream
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan, merge
 from holdfast.training.sweep import Sweep
+
+if TYPE_CHECKING:
+    from holdfast.training.finish import Finish
+    from holdfast.training.objective import Objective
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,27 @@ class ResetOptimizer:
     """Ask for the optimizer's buffers (momentum) to be cleared, the weights kept (PDE's ablation)."""
 
 
-Request = Restart | ScaleLearningRate | ResetOptimizer
+@dataclass(frozen=True)
+class SetOptimizer:
+    """Ask for other options of the optimizer until training starts again.
+
+    Attributes:
+        weight_decay: the new one; none keeps it (the first stage of SPARE may have its own).
+        momentum: the new one, of SGD; none keeps it (PDE's ablation without momentum).
+    """
+
+    weight_decay: float | None = None
+    momentum: float | None = None
+
+
+@dataclass(frozen=True)
+class StopAugmenting:
+    """Ask for training inputs as they are from now on (PDE's augmentation during the warm-up only)."""
+
+
+_Part = TypeVar("_Part")
+
+Request = Restart | ScaleLearningRate | ResetOptimizer | SetOptimizer | StopAugmenting
 
 
 @dataclass
@@ -51,7 +76,7 @@ class Context:
     """What a policy sees when it is due.
 
     Attributes:
-        clock: where training stands.
+        clock: where training stands, as this policy counts: a policy after one that starts training again begins there.
         examples: the training set.
         plan: what the policies before this one in the chain left.
         model: the model; a policy reads it and never trains it.
@@ -59,6 +84,9 @@ class Context:
         seed: the run's seed.
         policy: name of the policy, which names its random streams.
         requests: what policies ask of the training loop.
+        validation: the validation set, where the loop gave it; its labels and groups are for tuning only.
+        learning_rate: of the optimizer now, where the loop gave one.
+        head: name of the model's head where it can't be found.
     """
 
     clock: Clock
@@ -69,6 +97,9 @@ class Context:
     seed: int
     policy: str = ""
     requests: list[Request] = field(default_factory=list)
+    validation: Examples | None = None
+    learning_rate: float | None = None
+    head: str | None = None
 
     @property
     def outputs(self) -> Sweep:
@@ -84,6 +115,10 @@ class Context:
         """Positions of the examples that the policies before this one left, int64."""
         active = self.plan.active
         return torch.arange(len(self.examples)) if active is None else active.nonzero().flatten()
+
+    def require_groups(self) -> Tensor:
+        """Group of each example, int64 of shape (n,): those that a policy before this one inferred, else the set's."""
+        return self.plan.groups if self.plan.groups is not None else self.examples.require_groups(self.policy)
 
     def stream(self, *purpose: str | int) -> torch.Generator:
         """This policy's random stream for `purpose` at this moment."""
@@ -116,13 +151,28 @@ class Policy:
         """Whether to update now; by default once, before the first epoch.
 
         Asked at the start of every epoch, and after every step if the policy `acts_between_steps`. Until a policy is
-        first due it has no opinion.
+        first due it has no opinion. A policy after one that starts training again is first asked when that happens, and
+        its clock starts there: before, training is plain.
         """
-        return clock.starts_run
+        return clock.stage == 0 and clock.starts_stage
+
+    def expect(self, epochs: int) -> None:
+        """Hear the budget before training; raise a ConfigError where the policy could not do its work in it."""
+
+    def objective(self) -> Objective | None:
+        """The loss that belongs to this policy; None is the cross-entropy. Used after the warm-up, if there is one."""
+        return None
+
+    def finish(self) -> Finish | None:
+        """What is done to the chosen model after training; None is nothing."""
+        return None
 
     def update(self, context: Context) -> Plan:
         """This policy's part of the plan from now on; slots left empty mean no opinion."""
         raise NotImplementedError
+
+    def leave(self, folder: Path) -> None:
+        """Write what people may want to look at into the run directory; called whenever the plan has changed."""
 
     def state_dict(self) -> dict[str, Any]:
         """What must be remembered besides the plan, for checkpoints: tensors and plain values, nested at will."""
@@ -176,24 +226,52 @@ class Chain(Policy):
         """Warm-up epochs of all members together."""
         return sum(member.warmup_epochs for member in self.members)
 
+    @property
+    def restarts(self) -> int:
+        """How many members start training again."""
+        return sum(member.warmup_epochs > 0 for member in self.members)
+
     def due(self, clock: Clock) -> bool:
         """Whether any member is due."""
-        return any(member.due(clock) for member in self.members)
+        return any(self._due(number, clock) for number in range(len(self.members)))
+
+    def expect(self, epochs: int) -> None:
+        """Tell every member the budget."""
+        for member in self.members:
+            member.expect(epochs)
+
+    def leave(self, folder: Path) -> None:
+        """Let every member write."""
+        for member in self.members:
+            member.leave(folder)
+
+    def objective(self) -> Objective | None:
+        """The objective of the one member that has one."""
+        return _only([(member.name, member.objective()) for member in self.members], "objective")
+
+    def finish(self) -> Finish | None:
+        """What the one member that has a finish does."""
+        return _only([(member.name, member.finish()) for member in self.members], "last step")
 
     def update(self, context: Context) -> Plan:
         """Update the members that are due, in order, and merge all parts.
 
-        A member whose explicit mini-batches contain what an earlier one has just dropped is updated too.
+        A member whose explicit mini-batches contain what an earlier one has just dropped is updated too. Where a member
+        starts training again, those after it see the clock of the new stage.
         """
-        parts: list[tuple[str, Plan]] = []
+        clock, parts = context.clock, list[tuple[str, Plan]]()
         for number, member in enumerate(self.members):
             context.plan = merge(parts)
             context.policy = member.name
             part = self._parts[number]
-            if member.due(context.clock) or _outdated(part, context.plan):
+            if self._due(number, clock) or _outdated(part, context.plan):
+                context.clock = self._clock_of(number, clock)
+                asked = len(context.requests)
                 part = member.update(context)
                 _check_length(member.name, part, len(context.examples))
                 self._parts[number] = part
+                if any(isinstance(request, Restart) for request in context.requests[asked:]):
+                    clock = clock.after_restart()
             parts.append((member.name, part))
         return merge(parts)
 
@@ -219,6 +297,14 @@ class Chain(Policy):
         """The plan that the parts make together."""
         return merge((member.name, part) for member, part in zip(self.members, self._parts, strict=True))
 
+    def _clock_of(self, number: int, clock: Clock) -> Clock:
+        """The clock as a member counts: negative stages are those it waits for."""
+        return clock._replace(stage=clock.stage - sum(m.warmup_epochs > 0 for m in self.members[:number]))
+
+    def _due(self, number: int, clock: Clock) -> bool:
+        own = self._clock_of(number, clock)
+        return own.stage >= 0 and self.members[number].due(own)
+
 
 def as_chain(policy: Policy) -> Chain:
     """The policy as a chain of its own; a chain in use elsewhere is not shared."""
@@ -229,12 +315,20 @@ def _members(policy: Policy) -> list[Policy]:
     return list(policy.members) if isinstance(policy, Chain) else [policy]
 
 
+def _only(found: list[tuple[str, _Part | None]], what: str) -> _Part | None:
+    several = [(name, part) for name, part in found if part is not None]
+    if len(several) > 1:
+        names = " and ".join(name for name, _ in several)
+        raise ConfigError(f"{names} each bring their own {what}; keep one of them")
+    return several[0][1] if several else None
+
+
 def _outdated(part: Plan, upstream: Plan) -> bool:
     return part.batches is not None and upstream.copies is not None and not bool(upstream.copies[part.batches].all())
 
 
 def _check_length(name: str, part: Plan, n: int) -> None:
-    for slot in ("copies", "sample_weight", "loss_weight"):
+    for slot in ("copies", "sample_weight", "loss_weight", "groups"):
         vector = getattr(part, slot)
         if vector is not None and len(vector) != n:
             raise ConfigError(f"{name} gave {slot} for {len(vector)} examples, the training set has {n}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -23,12 +23,15 @@ class Training:
         momentum: of SGD.
         weight_decay: L2 penalty (decoupled for AdamW).
         optimizer: the update rule.
-        schedule: how the learning rate moves. `steps` divides it by 10 at each milestone.
+        clip_norm: largest norm of the gradient; larger ones are scaled down. None leaves them.
+        decay_all: let weight decay act on biases and normalisation weights too, not on matrices only.
+        schedule: how the learning rate moves. `steps` divides it by 10 at each milestone; `linear` falls to 0 epoch by
+            epoch, `linear-steps` step by step, counted by the length of the first epoch.
         milestones: where `steps` cuts the learning rate, as fractions of the epochs.
         rate_warmup: fraction of the epochs over which the learning rate rises linearly from near 0.
         select_by: which validation score chooses the checkpoint; `worst_class`, `accuracy` and `min_class_difference`
             do without validation group labels.
-        augment: random changes of the training images: `flip` left-right, `crop` pads by 4 and crops back.
+        augment: random changes of the training images: `crop` moves by up to 4 pixels, `flip` mirrors left and right.
         epoch_size: draws per epoch; by default one pass over what the method keeps.
         seed: names every random stream.
         device: where to train.
@@ -42,7 +45,9 @@ class Training:
     momentum: float = 0.9
     weight_decay: float = 0.0
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
-    schedule: Literal["constant", "steps", "cosine", "linear"] = "constant"
+    clip_norm: float | None = None
+    decay_all: bool = True
+    schedule: Literal["constant", "steps", "cosine", "linear", "linear-steps"] = "constant"
     milestones: tuple[float, ...] = (0.6, 0.85)
     rate_warmup: float = 0.0
     select_by: Literal[
@@ -54,7 +59,7 @@ class Training:
         "accuracy",
         "min_class_difference",
     ] = "worst_group"
-    augment: Literal["none", "flip", "crop-flip"] = "none"
+    augment: Literal["none", "crop", "flip", "crop-flip"] = "none"
     epoch_size: int | None = None
     seed: int = 0
     device: str = "cpu"
@@ -69,6 +74,8 @@ class Training:
             raise ConfigError(f"learning_rate is {self.learning_rate}; give a positive number")
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"momentum is {self.momentum}; give a number from 0 to below 1")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            raise ConfigError(f"clip_norm is {self.clip_norm}; give a positive number, or none to leave gradients")
         if not 0 <= self.rate_warmup < 1:
             raise ConfigError(f"rate_warmup is {self.rate_warmup}; give a fraction of the epochs, from 0 to below 1")
         if any(not 0 < point < 1 for point in self.milestones):
@@ -77,9 +84,15 @@ class Training:
 
 def build_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimizer:
     """The optimizer that `settings` ask for, over the parameters that train; fused, which halves its time on a CPU."""
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if not parameters:
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if not trained:
         raise ConfigError("the model has no parameters that train; unfreeze some")
+    parameters: Any = trained
+    if not settings.decay_all:
+        parameters = [
+            {"params": [parameter for parameter in trained if parameter.ndim > 1]},
+            {"params": [parameter for parameter in trained if parameter.ndim <= 1], "weight_decay": 0.0},
+        ]
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
@@ -96,7 +109,7 @@ def learning_rate_factor(settings: Training, progress: float) -> float:
         progress: fraction of the epochs that is over, in [0, 1).
 
     Returns:
-        A factor in (0, 1].
+        A factor in [0, 1].
 
     Example:
         >>> learning_rate_factor(Training(schedule="steps"), 0.7)
@@ -109,6 +122,6 @@ def learning_rate_factor(settings: Training, progress: float) -> float:
     after = (progress - settings.rate_warmup) / (1 - settings.rate_warmup)
     if settings.schedule == "cosine":
         return 0.5 * (1 + math.cos(math.pi * after))
-    if settings.schedule == "linear":
+    if settings.schedule in ("linear", "linear-steps"):
         return 1 - after
     return 1.0

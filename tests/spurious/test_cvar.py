@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.spurious.cvar import CvarDRO, worst_share_mean
+from holdfast.spurious.cvar import CvarDRO, CvarLoss, worst_share_mean
 from holdfast.training import Batch, Curator, Forward, Training, fit
 from tests.training.policies import LossWeights
 from tests.training.toy import toy_examples, toy_model, toy_splits
@@ -53,7 +53,7 @@ def test_the_objective_takes_the_weights_of_the_examples_into_account():
     with torch.no_grad():
         forward = Forward(model, batch)
         expected = (batch.weights * forward.losses).mean()
-        share = CvarDRO(1.0)(forward)
+        share = CvarLoss(1.0)(forward)
     assert float(share) == pytest.approx(float(expected))
 
 
@@ -68,5 +68,5 @@ def test_with_a_share_of_one_training_is_plain_training():
 
 @pytest.mark.parametrize("alpha", [0, -0.1, 1.1, math.nan])
 def test_a_share_that_is_none_is_refused(alpha):
-    with pytest.raises(ConfigError, match="alpha of cvar-dro is"):
+    with pytest.raises(ConfigError, match="alpha of cvar is"):
         CvarDRO(alpha)

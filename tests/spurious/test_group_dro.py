@@ -5,9 +5,9 @@ import torch
 
 from holdfast.data import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.spurious import GroupBalanced
-from holdfast.spurious.group_dro import GroupDRO, group_dro, group_losses
+from holdfast.spurious.group_dro import GroupDRO, GroupDroLoss, group_losses
 from holdfast.training import Batch, Forward, Run, Training, evaluate, fit
+from holdfast.training.method import as_method
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_model, toy_splits
 
@@ -28,8 +28,8 @@ class Given(Forward):
         self.losses = losses
 
 
-def prepared(groups: list[int], **options) -> GroupDRO:
-    objective = GroupDRO(**options)
+def prepared(groups: list[int], **options) -> GroupDroLoss:
+    objective = GroupDroLoss(**options)
     objective.prepare(examples_of(groups))
     return objective
 
@@ -75,7 +75,7 @@ def test_without_a_step_size_the_loss_is_the_mean_of_the_group_losses():
 
 
 def test_weights_start_uniform_over_the_groups_that_have_examples():
-    objective = GroupDRO()
+    objective = GroupDroLoss()
     objective.prepare(examples_of([0, 0, 2, 3], n_groups=5))
     assert objective.q.tolist() == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])
     loss = objective(Given([1.0, 1.0, 1.0, 1.0], [0, 1, 2, 3]))
@@ -117,12 +117,11 @@ def test_weights_of_the_examples_count():
 
 
 def test_the_method_draws_groups_equally_often_and_raises_the_weight_of_the_worst():
-    method, splits, plans = group_dro(eta_q=0.1), toy_splits(), []
+    method, splits, plans = as_method(GroupDRO(eta_q=0.1)), toy_splits(), []
     settings = Training(epochs=6, batch_size=16, learning_rate=0.02)
     result = fit(
         toy_model(), splits, method, settings, listeners=[lambda e: plans.append(e) if e.kind == "plan" else 0]
     )
-    assert method.policy == GroupBalanced()
     assert [event.values["slots"] for event in plans] == [["sample_weight"]]
     train = evaluate(result.model, splits.train)
     assert int(method.objective.q.argmax()) == min(range(4), key=lambda g: train.by_group[g].accuracy)
@@ -131,12 +130,12 @@ def test_the_method_draws_groups_equally_often_and_raises_the_weight_of_the_wors
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setattr("holdfast.training.fitting._STEP_EVENTS_PER_SECOND", 1e9)
     settings = Training(epochs=4, batch_size=8, learning_rate=0.02, checkpoint_seconds=0)
-    straight, resumed = group_dro(), group_dro()
+    straight, resumed = as_method(GroupDRO()), as_method(GroupDRO())
     expected = fit(toy_model(), toy_splits(), straight, settings)
     run = Run.create(tmp_path / "run", {})
     for steps in (1, 13, 27):
         with pytest.raises(StopHere):
-            fit(toy_model(), toy_splits(), group_dro(), settings, run=run, listeners=[stop_after(steps)])
+            fit(toy_model(), toy_splits(), GroupDRO(), settings, run=run, listeners=[stop_after(steps)])
     result = fit(toy_model(), toy_splits(), resumed, settings, run=run)
     assert torch.equal(straight.objective.q, resumed.objective.q)
     assert fingerprint(result.model) == fingerprint(expected.model)
@@ -144,9 +143,9 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, monkeypatch):
 
 def test_what_is_missing_is_named():
     with pytest.raises(DataError, match="group-dro needs a group per training example"):
-        GroupDRO().prepare(Examples.of(torch.zeros(2, 1), [0, 1]))
+        GroupDroLoss().prepare(Examples.of(torch.zeros(2, 1), [0, 1]))
     with pytest.raises(ConfigError, match=r"call objective\.prepare\(train\)"):
-        GroupDRO()(Given([1.0], [0]))
+        GroupDroLoss()(Given([1.0], [0]))
     for options in ({"eta_q": -1.0}, {"adjustment": -0.5}, {"eta_q": math.nan}):
         with pytest.raises(ConfigError, match=f"{next(iter(options))} of group-dro is"):
             GroupDRO(**options)

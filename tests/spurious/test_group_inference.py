@@ -89,14 +89,14 @@ def test_a_split_majority_does_not_win_by_the_recall_of_minorities():
     healthy = judged({(0, 0): (0, 1000), (0, 1): (19, 1)})
     assert split.min_recall > healthy.min_recall
     assert split.min_precision == pytest.approx(0.03, abs=0.003)
-    assert best_epoch({1: split, 2: healthy}) == 2
+    assert best_epoch({1: split.rank, 2: healthy.rank}) == 2
 
 
 def test_ties_go_to_the_higher_precision_and_then_to_the_earlier_epoch():
     vague = judged({(0, 0): (50, 50), (0, 1): (5, 5)})
     sharp = judged({(0, 0): (1, 99), (0, 1): (5, 5)})
     assert vague.separation == sharp.separation == 0.5
-    assert best_epoch({1: vague, 3: sharp, 2: sharp}) == 2
+    assert best_epoch({1: vague.rank, 3: sharp.rank, 2: sharp.rank}) == 2
 
 
 def test_what_cannot_be_judged_is_refused():

@@ -3,7 +3,7 @@ import torch
 
 from holdfast.data import Examples, Splits
 from holdfast.errors import ConfigError
-from holdfast.spurious.jtt import Jtt, error_copies
+from holdfast.spurious.jtt import Jtt, misclassified
 from holdfast.training import Curator, Plan, Run, Training, Uniform, fit
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_examples, toy_model, toy_splits
@@ -36,7 +36,7 @@ def epochs_of(examples: Examples, policy, epochs: int) -> list[list[int]]:
 
 def test_what_the_first_stage_got_wrong_is_visited_exactly_lambda_up_times():
     examples = of_first_input([-1, 1, -1, 1], [0, 1, 1, 0])
-    first, second, third, *more = epochs_of(examples, Jtt(first=2, lambda_up=5), 2)
+    first, second, third, *more = epochs_of(examples, Jtt(infer_epoch=2, lambda_up=5), 2)
     assert first == second == [0, 1, 2, 3]
     assert third == more[0] == [0, 1] + [2] * 5 + [3] * 5
     assert len(more) == 1
@@ -45,7 +45,7 @@ def test_what_the_first_stage_got_wrong_is_visited_exactly_lambda_up_times():
 def test_the_error_set_is_taken_after_the_first_stage_in_evaluation_mode():
     examples, model = toy_examples(60), toy_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    curator = Curator(examples, Jtt(first=1, lambda_up=7), batch_size=10)
+    curator = Curator(examples, Jtt(infer_epoch=1, lambda_up=7), batch_size=10)
     for epoch in curator.epochs(1, model, optimizer):
         model.train()
         for x, y, _, _ in curator:
@@ -73,7 +73,7 @@ def test_the_second_stage_starts_from_the_first_weights():
         if event.kind == "plan" and event.epoch == 2:
             seen.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
 
-    result = fit(model, toy_splits(), Watched(first=2, lambda_up=3), SETTINGS, listeners=[listener])
+    result = fit(model, toy_splits(), Watched(infer_epoch=2, lambda_up=3), SETTINGS, listeners=[listener])
     assert [record["stage"] for record in result.history] == [0, 0, 1, 1, 1]
     assert seen[0] != fingerprint(toy_model())
     assert all(torch.equal(seen[1][name], tensor) for name, tensor in initial.items())
@@ -94,8 +94,8 @@ def test_only_what_earlier_policies_left_is_looked_at():
 
 def test_a_first_stage_without_errors_is_an_error_with_a_remedy():
     labels = torch.tensor([0, 1])
-    with pytest.raises(ConfigError, match=r"misclassifies no training example.*lower `first`"):
-        error_copies(labels, labels, 5)
+    with pytest.raises(ConfigError, match=r"misclassifies no training example.*lower `infer_epoch`"):
+        misclassified(labels, labels)
     perfect = of_first_input([-1, 1], [0, 1])
     with pytest.raises(ConfigError, match="misclassifies no training example"):
         fit(Threshold(), Splits("perfect", perfect, perfect, perfect), Jtt(), SETTINGS)
@@ -103,24 +103,31 @@ def test_a_first_stage_without_errors_is_an_error_with_a_remedy():
 
 def test_a_first_stage_that_is_always_wrong_is_an_error_with_a_remedy():
     labels = torch.tensor([0, 1])
-    with pytest.raises(ConfigError, match=r"misclassifies every training example.*raise `first`"):
-        error_copies(1 - labels, labels, 5)
+    with pytest.raises(ConfigError, match=r"misclassifies every training example.*raise `infer_epoch`"):
+        misclassified(1 - labels, labels)
 
 
 def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, monkeypatch):
     monkeypatch.setattr("holdfast.training.fitting._STEP_EVENTS_PER_SECOND", 1e9)
     straight, broken = Run.create(tmp_path / "straight", {}), Run.create(tmp_path / "broken", {})
-    expected = fit(toy_model(), toy_splits(), Jtt(first=1, lambda_up=4), SETTINGS, run=straight)
+    expected = fit(toy_model(), toy_splits(), Jtt(infer_epoch=1, lambda_up=4), SETTINGS, run=straight)
     total = straight.metrics()[-1]["step"]
     for steps in (1, total // 3, total // 2, total - 2):
         with pytest.raises(StopHere):
-            fit(toy_model(), toy_splits(), Jtt(1, 4), SETTINGS, run=broken, listeners=[stop_after(steps)])
-    result = fit(toy_model(), toy_splits(), Jtt(first=1, lambda_up=4), SETTINGS, run=broken)
+            fit(
+                toy_model(),
+                toy_splits(),
+                Jtt(infer_epoch=1, lambda_up=4),
+                SETTINGS,
+                run=broken,
+                listeners=[stop_after(steps)],
+            )
+    result = fit(toy_model(), toy_splits(), Jtt(infer_epoch=1, lambda_up=4), SETTINGS, run=broken)
     assert fingerprint(result.model) == fingerprint(expected.model)
     assert result.history == expected.history
 
 
-@pytest.mark.parametrize("options", [{"first": 0}, {"lambda_up": 1}])
+@pytest.mark.parametrize("options", [{"infer_epoch": 0}, {"lambda_up": 1}])
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ConfigError, match=f"{next(iter(options))} of jtt is"):
         Jtt(**options)

@@ -34,8 +34,13 @@ def counted(*group_sizes: int, attributes: int = 2) -> Examples:
 
 
 def sets_by_epoch(examples: Examples, policy, epochs: int, seed: int = 0) -> tuple[Curator, list[torch.Tensor]]:
-    curator = Curator(examples, policy, seed=seed, batch_size=64)
-    return curator, [curator.plan.active.nonzero().flatten() for _ in curator.epochs(epochs)]
+    """The sets of the first epochs of a training that goes on, so that it may stop before the set grows."""
+    curator, sets = Curator(examples, policy, seed=seed, batch_size=64), []
+    curator.start()
+    for _ in range(epochs):
+        sets.append(curator.plan.active.nonzero().flatten())
+        curator.end_epoch(last=len(sets) == epochs)
+    return curator, sets
 
 
 # ------------------------------------------------------------------------------------------------- the balanced set
@@ -175,7 +180,7 @@ def test_the_number_of_expansions_can_be_limited_and_all_can_be_added_at_once():
     examples = counted(20, 8, 5, 17)
     _, sets = sets_by_epoch(examples, Pde(first_expansion=2, every=1, added=3, expansions=2), 6)
     assert [len(s) for s in sets] == [20, 20, 23, 26, 26, 26]
-    _, sets = sets_by_epoch(examples, Pde(first_expansion=2, added=None), 4)
+    _, sets = sets_by_epoch(examples, Pde(first_expansion=2, added="all"), 4)
     assert [len(s) for s in sets] == [20, 20, 50, 50]
 
 
@@ -315,7 +320,7 @@ def test_the_papers_momentum_and_the_frameworks_take_the_same_path():
 
 POLICIES = {
     "pde": lambda: Pde(**QUICK),
-    "even, reset": lambda: Pde(**QUICK, draw="group_even", momentum="reset"),
+    "even, reset": lambda: Pde(**QUICK, draw="group_even", momentum="zero_buffers"),
     "middle stage": lambda: Pde(**QUICK, middle_stage=True),
     "exhausted": lambda: Pde(first_expansion=1, every=1, added=25),
     "drop >> pde >> balanced": lambda: DropHighest(start=2) >> Pde(**QUICK) >> GroupBalanced(),
@@ -379,3 +384,63 @@ def test_options_that_make_no_sense_are_refused(options):
 def test_without_groups_the_remedy_is_named():
     with pytest.raises(DataError, match="pde needs a group per training example"):
         Curator(Examples.of(torch.zeros(4, 1), [0, 1, 0, 1]), Pde()).start()
+
+
+# ----------------------------------------------------------------------------------------------------- more options
+
+
+def test_a_budget_in_which_the_set_never_grows_is_refused():
+    with pytest.raises(ConfigError, match="first grows its set after epoch 30 and training has 12"):
+        fit(toy_model(), toy_splits(), Pde(), Training(epochs=12))
+
+
+def test_equal_parts_use_everything_up_at_the_last_expansion():
+    examples = counted(40, 10, 4, 30)
+    curator, sets = Curator(examples, Pde(first_expansion=2, every=2, added="equal"), batch_size=64), []
+    for _ in curator.epochs(8):
+        sets.append(int(curator.plan.active.sum()))
+    assert sets == [16, 16, 39, 39, 62, 62, 84, 84]
+    with pytest.raises(ConfigError, match="does not know the number of epochs"):
+        sets_by_epoch(examples, Pde(first_expansion=1, added="equal"), 2)
+
+
+def test_caps_raise_what_is_kept_of_each_group_and_keep_what_is_there():
+    examples = counted(40, 10, 4, 30)
+    _, sets = sets_by_epoch(examples, Pde(first_expansion=1, every=1, caps=(8, 20)), 4)
+    counts = [torch.bincount(examples.groups[chosen]).tolist() for chosen in sets]
+    assert counts == [[4, 4, 4, 4], [8, 8, 4, 8], [20, 10, 4, 20], [20, 10, 4, 20]]
+    assert set(sets[0].tolist()) <= set(sets[1].tolist()) <= set(sets[2].tolist())
+    for options in ({"caps": (20, 8)}, {"caps": (8,), "middle_stage": True}):
+        with pytest.raises(ConfigError, match="caps of pde are"):
+            Pde(**options)
+
+
+def test_even_draws_after_the_warm_up_give_every_group_the_same_mass():
+    examples = counted(40, 10, 4, 30)
+    curator = Curator(examples, Pde(first_expansion=1, every=1, added=20, even_draws=True), batch_size=64)
+    plans = [curator.plan for _ in curator.epochs(2)]
+    assert plans[0].sample_weight is None
+    assert plans[1].shares(examples.groups).tolist() == pytest.approx([0.25] * 4)
+
+
+def options_after(policy: Pde, epochs: int = 2):
+    model = toy_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    curator = Curator(toy_splits().train, policy, batch_size=8, augment=lambda inputs, _: inputs)
+    seen = []
+    for _ in curator.epochs(epochs, model, optimizer):
+        for x, y, _, _ in curator:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        group = optimizer.param_groups[0]
+        seen.append((round(group["lr"], 6), group["momentum"], curator.augment is not None))
+    return seen
+
+
+def test_what_becomes_of_momentum_rate_and_augmentation_at_the_first_expansion():
+    quick = {"first_expansion": 1, "every": 1, "added": 4, "rate_decay": 0.5}
+    assert options_after(Pde(**quick)) == [(0.1, 0.9, True), (0.05, 0.9, True)]
+    assert options_after(Pde(**quick, momentum="no_momentum")) == [(0.1, 0.9, True), (0.05, 0.0, True)]
+    assert options_after(Pde(**quick, momentum="new_optimizer")) == [(0.1, 0.9, True), (0.005, 0.9, True)]
+    assert options_after(Pde(**quick, augment_warmup_only=True)) == [(0.1, 0.9, True), (0.05, 0.9, False)]

@@ -1,5 +1,6 @@
 import json
 import logging
+import warnings
 
 import pytest
 import torch
@@ -11,7 +12,9 @@ from holdfast.errors import CheckpointError, ConfigError, DataError, HoldfastWar
 from holdfast.models import build
 from holdfast.spurious import balance_weights
 from holdfast.spurious.group_inference import judge_groups
-from holdfast.spurious.spare import Partition, Separation, Spare, sampling_probabilities, separate
+from holdfast.spurious.partition import Partition, Separation
+from holdfast.spurious.separation import sampling_probabilities, separate
+from holdfast.spurious.spare import Spare
 from holdfast.training import Clock, Curator, ResetOptimizer, Restart, Training, fit
 from holdfast.training.state import load_state, save_state
 from tests.training.policies import Growing
@@ -146,7 +149,7 @@ def test_neither_order_nor_names_of_clusters_matter(d):
 def test_equal_silhouettes_keep_the_smaller_number(monkeypatch):
     from holdfast.primitives.silhouette import SilhouetteScore
 
-    monkeypatch.setattr("holdfast.spurious.spare.silhouette_score", lambda *_, **__: SilhouetteScore(0.8, "exact"))
+    monkeypatch.setattr("holdfast.spurious.separation.silhouette_score", lambda *_, **__: SilhouetteScore(0.8, "exact"))
     outputs, labels, _ = outputs_of([(20, 10, 5)])
     found = separate(outputs, labels)
     assert found.classes[0].k == int(found.clusters.max()) + 1 == 2
@@ -179,7 +182,7 @@ def test_a_fixed_number_is_kept_up_to_the_number_of_different_outputs():
 
 def test_the_share_of_the_largest_cluster_is_logged(caplog):
     outputs, labels, _ = outputs_of([(94, 6)])
-    with caplog.at_level(logging.INFO, "holdfast.spurious.spare"):
+    with caplog.at_level(logging.INFO, "holdfast.spurious.separation"):
         separate(outputs, labels)
     assert "class 0: 2 clusters, the largest with 94.0 %" in caplog.text
 
@@ -385,9 +388,70 @@ def test_a_resumed_run_has_the_partition_and_draws_the_same(tmp_path):
     assert torch.equal(resumed.epoch_draws(), first.epoch_draws())
 
 
+# --------------------------------------------------------------------------------------------- choosing the epoch
+
+
+def spectrum(strength: float) -> torch.nn.Module:
+    """A model whose outputs follow the shortcut of the toy set by so much."""
+    model = torch.nn.Linear(6, 2)
+    torch.nn.init.zeros_(model.weight)
+    torch.nn.init.zeros_(model.bias)
+    with torch.no_grad():
+        model.weight[1, 1] = strength
+        model.weight[1, 2] = 1 - strength
+    return model
+
+
+def test_the_epoch_is_the_one_that_separates_the_validation_groups_best(monkeypatch):
+    """The model follows noise after epochs 1 and 3 and the shortcut after epoch 2; training clusters are of epoch 2."""
+    examples, validation = toy_examples(60, 0), toy_examples(60, 1)
+    policy = Spare(tune_until=3, k=2, output="logits", tau=-1)
+    curator = Curator(examples, policy, batch_size=10, validation=validation)
+    model = spectrum(0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    stages = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)
+        for epoch in curator.epochs(2, model, optimizer):
+            stages.append(curator.stage)
+            model.load_state_dict(spectrum(1.0 if epoch == 1 else 0.0).state_dict())
+    assert stages == [0, 0, 0, 1, 1]
+    assert policy.partition.about["infer_epoch"] == 2
+    judged = judge_groups(policy.partition.clusters, examples.labels, examples.attributes)
+    assert judged.separation > 0.8
+
+
+def test_tuning_needs_validation_attributes_and_a_restart():
+    curator, model, optimizer = toy_training(Spare(tune_until=1, k=1))
+    curator.start(model, optimizer)
+    with pytest.raises(DataError, match="tunes its epoch on a validation set with attributes"):
+        curator.end_epoch(model, optimizer)
+    with pytest.raises(ConfigError, match="turn restart on"):
+        Spare(tune_until=2, restart=False)
+
+
+def test_clusters_of_the_whole_set_are_cut_along_the_classes():
+    outputs = torch.tensor([[0.0], [0.1], [0.0], [5.0], [5.1], [0.05]])
+    labels = torch.tensor([0, 0, 0, 0, 1, 1])
+    found = separate(outputs, labels, k=2, across_classes=True)
+    assert found.clusters.tolist()[:4] == [0, 0, 0, 1]
+    assert sorted(found.clusters.tolist()[4:]) == [0, 1]
+    assert found.classes[0].silhouette == found.classes[1].silhouette
+    alone = separate(outputs[:3], labels[:3], k=1, across_classes=True)
+    assert alone.classes[0].k == 1
+
+
 @pytest.mark.parametrize(
     "options",
-    [{"infer_epoch": -1}, {"k_max": 1}, {"k": 0}, {"lambda_high": -1.0}, {"tau": 1.5}, {"output": "softmix"}],
+    [
+        {"infer_epoch": -1},
+        {"tune_until": -1},
+        {"k_max": 1},
+        {"k": 0},
+        {"lambda_high": -1.0},
+        {"tau": 1.5},
+        {"output": "softmix"},
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options):
     (name,) = options

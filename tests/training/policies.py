@@ -75,7 +75,7 @@ class TwoStages(Policy):
         return self.first
 
     def due(self, clock: Clock) -> bool:
-        return clock.starts_epoch and clock.epoch == self.first
+        return clock.stage == 0 and clock.starts_epoch and clock.stage_epoch == self.first
 
     def update(self, context: Context) -> Plan:
         wrong = context.outputs.predictions() != context.examples.labels

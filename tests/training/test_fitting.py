@@ -82,7 +82,7 @@ def test_an_objective_sees_the_groups_of_the_training_set_and_its_state_is_resum
     """The shape of GroupDRO: weights per group that grow with the group's loss."""
 
     class WorseGroupsCount(Objective):
-        def prepare(self, examples):
+        def prepare(self, examples, model, new_optimizer):
             self.groups = examples.require_groups("this objective")
             self.q = torch.ones(examples.n_groups) / examples.n_groups
 

@@ -13,7 +13,18 @@ import pytest
 import torch
 
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.spurious import ClassBalanced, GroupBalanced, GroupSubsampled, Jtt, Pde, Spare
+from holdfast.spurious import (
+    ClassBalanced,
+    CvarDRO,
+    GroupBalanced,
+    GroupDRO,
+    GroupSubsampled,
+    GroupWeighted,
+    InferGroups,
+    Jtt,
+    Pde,
+    Spare,
+)
 from holdfast.training import Event, Run, Training, Uniform, fit
 from tests.training.policies import DropHighest, FixedBatches, Growing, LossWeights, TwoStages
 from tests.training.toy import toy_model, toy_splits
@@ -24,7 +35,13 @@ POLICIES = {
     "group-balanced": GroupBalanced,
     "group-subsampled": GroupSubsampled,
     "spare": lambda: Spare(infer_epoch=1, k=1),
-    "jtt": lambda: Jtt(first=1, lambda_up=3),
+    "spare, tuned": lambda: Spare(tune_until=2, k=1),
+    "spare's groups >> pde": lambda: InferGroups(Spare(infer_epoch=1, k=1)) >> Pde(first_expansion=1, every=1, added=4),
+    "jtt's groups >> group-dro": lambda: InferGroups(Jtt(infer_epoch=1, first_learning_rate=0.02)) >> GroupDRO(),
+    "group-dro": GroupDRO,
+    "group-weighted": GroupWeighted,
+    "cvar": CvarDRO,
+    "jtt": lambda: Jtt(infer_epoch=1, lambda_up=3),
     "pde": lambda: Pde(first_expansion=1, every=1, added=4),
     "drop": DropHighest,
     "batches": FixedBatches,

@@ -1,0 +1,145 @@
+"""Groups that nobody labelled: train plainly for a while, look at what the model makes of the examples, name groups.
+
+SPARE, JTT, EIIL, GEORGE and SSA all begin so and differ in how they look and in what they do next. Each is a policy
+that infers and answers; `InferGroups` keeps the inference and leaves the answer to any method that needs groups:
+``InferGroups(Spare()) >> Pde()``, or ``holdfast fit --method pde --groups spare``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError
+from holdfast.training.clock import Clock
+from holdfast.training.plan import Plan
+from holdfast.training.policy import Context, Policy, Restart, ScaleLearningRate, SetOptimizer
+
+
+@dataclass(kw_only=True)
+class Inferring(Policy):
+    """A policy of two stages: plain training, then groups and a new start. Derive, write `infer` and `answer`.
+
+    Attributes:
+        infer_epoch: epochs of plain training before groups are inferred, on top of the budget. 0 looks at the model as
+            it is given.
+        first_learning_rate: of the plain training; by default the run's.
+        first_weight_decay: of the plain training; by default the run's.
+    """
+
+    infer_epoch: int = 1
+    first_learning_rate: float | None = None
+    first_weight_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.infer_epoch < 0:
+            raise ConfigError(f"infer_epoch of {self.name} is {self.infer_epoch}; give 0 or more epochs")
+        if self.first_learning_rate is not None and not self.first_learning_rate > 0:
+            raise ConfigError(
+                f"first_learning_rate of {self.name} is {self.first_learning_rate}; give a positive number"
+            )
+
+    @property
+    def warmup_epochs(self) -> int:
+        """The plain training."""
+        return self.infer_epoch
+
+    def due(self, clock: Clock) -> bool:
+        """Once, after the plain training; and before it, where it has settings of its own."""
+        if clock.stage > 0 or not clock.starts_epoch:
+            return False
+        return clock.stage_epoch == self.warmup_epochs or (clock.starts_stage and self._has_own_first_stage)
+
+    def infer(self, context: Context) -> Tensor | None:
+        """Group of each example, int64 of shape (n,), anything for those that are not active; None for not yet."""
+        raise NotImplementedError
+
+    def answer(self, context: Context, groups: Tensor) -> Plan:
+        """What to train on, now that the groups are known."""
+        raise NotImplementedError
+
+    def update(self, context: Context) -> Plan:
+        """Set the first stage up, or infer, start again and answer."""
+        if context.clock.starts_stage and self.warmup_epochs > 0:
+            self._request_first_stage(context)
+            return Plan()
+        groups = self.infer(context)
+        if groups is None:
+            return Plan()
+        if self.warmup_epochs > 0:
+            context.request(Restart())
+        return replace(self.answer(context, groups), groups=groups)
+
+    @property
+    def _has_own_first_stage(self) -> bool:
+        return self.first_learning_rate is not None or self.first_weight_decay is not None
+
+    def _request_first_stage(self, context: Context) -> None:
+        if self.first_learning_rate is not None:
+            if context.learning_rate is None:
+                raise ConfigError(f"{self.name} sets the learning rate of its first stage; give it the optimizer")
+            context.request(ScaleLearningRate(self.first_learning_rate / context.learning_rate))
+        if self.first_weight_decay is not None:
+            context.request(SetOptimizer(weight_decay=self.first_weight_decay))
+
+
+@dataclass
+class InferGroups(Policy):
+    """Infer groups as another method does, and leave it to the policies and objectives that follow to use them.
+
+    Attributes:
+        source: the method that infers.
+    """
+
+    name: ClassVar[str] = "groups"
+
+    source: Inferring
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.source, Inferring):
+            raise ConfigError(f"{type(self.source).__name__} infers no groups; take Spare, Jtt, Eiil, George or Ssa")
+
+    @property
+    def warmup_epochs(self) -> int:
+        """The plain training before groups are inferred."""
+        return self.source.warmup_epochs
+
+    @property
+    def needs_features(self) -> bool:  # type: ignore[override]
+        """Whether the source reads features."""
+        return self.source.needs_features
+
+    def expect(self, epochs: int) -> None:
+        """Tell the source the budget."""
+        self.source.expect(epochs)
+
+    def due(self, clock: Clock) -> bool:
+        """When the source is."""
+        return self.source.due(clock)
+
+    def update(self, context: Context) -> Plan:
+        """The groups alone."""
+        return Plan(groups=self.source.update(context).groups)
+
+    def leave(self, folder: Path) -> None:
+        """What the source leaves."""
+        self.source.leave(folder)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The source's state."""
+        return self.source.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back the source's state."""
+        self.source.load_state_dict(state)
+
+
+def spread_over(active: Tensor, values: Tensor, n: int) -> Tensor:
+    """Values of the examples at `active`, in a vector for all `n`; the others have 0."""
+    whole = torch.zeros(n, dtype=values.dtype)
+    whole[active] = values
+    return whole
