@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields, make_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -20,6 +21,7 @@ from holdfast.data.catalog import find
 from holdfast.errors import ConfigError, nearest
 from holdfast.methods import METHODS, chained, group_source, method_names
 from holdfast.models import MODELS
+from holdfast.presets import preset_for
 from holdfast.spurious import Inferring
 from holdfast.training.policy import Policy
 from holdfast.training.run import plain_values
@@ -51,6 +53,7 @@ class Choices:
         data: a data set's name, or a folder with images and a metadata.csv.
         method: a method's name, or several joined by +.
         groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
+        preset: published settings by name, where a method has several on a data set; the first of them by default.
         model: a model's name; the data set's recipe names one.
         weights: a file with the model's weights to start from, or `imagenet` for the published ones.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
@@ -64,6 +67,7 @@ class Choices:
     data: str = DEFAULT_DATA
     method: str = DEFAULT_METHOD
     groups: str | None = None
+    preset: str | None = None
     model: str = "mlp"
     weights: str | None = None
     data_root: Path | None = None
@@ -132,8 +136,8 @@ def parse(arguments: Sequence[str]) -> FitOptions:
         typed = [*_as_arguments(settings), *typed]
     data = _value_of("data", typed) or DEFAULT_DATA
     method = _value_of("method", typed) or DEFAULT_METHOD
-    groups = _value_of("groups", typed)
-    return parse_for(data, method, typed, groups=None if groups == str(None) else groups, settings=settings, file=file)
+    groups, preset = _value_of("groups", typed), _value_of("preset", typed)
+    return parse_for(data, method, typed, groups=groups, preset=preset, settings=settings, file=file)
 
 
 def parse_for(
@@ -142,6 +146,7 @@ def parse_for(
     typed: Sequence[str],
     *,
     groups: str | None = None,
+    preset: str | None = None,
     settings: Mapping[str, Any] | None = None,
     file: str | None = None,
 ) -> FitOptions:
@@ -151,20 +156,24 @@ def parse_for(
         raise ConfigError(f"there is no data set and no folder {data!r}{nearest(data, DATASETS)}")
     data_class = find("folder" if folder is not None else data)
     names = method_names(method)
-    recipe = dict(data_class.recipe)
+    published = preset_for(data_class.name, method, preset)
+    recipe = {**data_class.recipe, **published.training}
     model, weights = str(recipe.pop("model", Choices.model)), recipe.pop("weights", None)
     chosen = Choices(model=model, weights=None if weights is None else str(weights))
-    training = Training(**recipe)  # type: ignore[arg-type]
+    training = Training(**recipe)
     parts: list[tuple[str, Any, Any]] = [
         ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=chosen)),
         ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
     ]
-    parts.append(("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], _default(data_class, folder)))
+    data_default = _default(data_class, folder, published.data_options)
+    parts.append(("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], data_default))
     sections: dict[str, type[Policy]] = {name: METHODS[name] for name in names}
     if groups is not None:
         sections[groups] = group_source(groups, names)
     for place, (name, policy) in enumerate(sections.items()):
-        parts.append((f"method{place}", Annotated[policy, tyro.conf.arg(name=name)], field(default_factory=policy)))
+        options = preset_for(data_class.name, name).options if name == groups else published.options
+        default = field(default_factory=partial(policy, **options) if options else policy)
+        parts.append((f"method{place}", Annotated[policy, tyro.conf.arg(name=name)], default))
     parts.sort(key=lambda part: part[2].default is not MISSING or part[2].default_factory is not MISSING)
     if settings:
         _check_keys(settings, {data_class.name: data_class, **sections}, file)
@@ -192,11 +201,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return loaded
 
 
-def _default(data_class: type[DataSet], folder: Path | None) -> Any:
+def _default(data_class: type[DataSet], folder: Path | None, options: Mapping[str, Any]) -> Any:
     if folder is not None:
         return field(default=data_class(path=folder))  # type: ignore[call-arg]
     required = [f for f in fields(data_class) if f.default is MISSING and f.default_factory is MISSING]
-    return field() if required else field(default_factory=data_class)
+    return field() if required else field(default_factory=partial(data_class, **options))
 
 
 def _value_of(option: str, arguments: Sequence[str]) -> str | None:
@@ -207,7 +216,7 @@ def _value_of(option: str, arguments: Sequence[str]) -> str | None:
             found = arguments[place + 1]
         elif word.startswith(f"--{option}="):
             found = word.split("=", 1)[1]
-    return found
+    return None if found == str(None) else found
 
 
 def _as_arguments(settings: Mapping[str, Any], prefix: str = "") -> list[str]:

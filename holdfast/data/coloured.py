@@ -243,6 +243,7 @@ class CMnist5(DataSet):
         "weight_decay": 1e-3,
         "momentum": 0.9,
         "optimizer": "sgd",
+        "augment": "crop",
         "threads": 1,
     }
 

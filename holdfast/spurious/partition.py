@@ -9,7 +9,7 @@ import hashlib
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +96,28 @@ class Partition:
         return tuple(
             f"class {label}, cluster {j}" for label in sorted(self.classes) for j in range(self.classes[label].k)
         )
+
+    def for_ids(self, ids: Tensor) -> Partition:
+        """The same partition with its examples in the order of `ids`.
+
+        Args:
+            ids: int64 of shape (n,).
+
+        Returns:
+            The partition in that order.
+
+        Raises:
+            DataError: if the partition is of other examples.
+        """
+        order, wanted = self.ids.argsort(), ids.argsort()
+        if not torch.equal(self.ids[order], ids[wanted]):
+            raise DataError(
+                f"the partition is of {len(self.ids)} examples and these are {len(ids)}, with other ids; infer it anew "
+                "for this data set"
+            )
+        rows = torch.empty_like(order)
+        rows[wanted] = order
+        return replace(self, **{name: getattr(self, name)[rows] for name in _VECTORS})
 
     def state_dict(self) -> dict[str, Any]:
         """The partition as tensors and plain values."""

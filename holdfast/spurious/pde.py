@@ -8,7 +8,7 @@ set is a few steps. The published settings by data set are in `holdfast.presets`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -135,11 +135,11 @@ class Pde(Policy):
     expansions: int | None = None
     even_draws: bool = False
     augment_warmup_only: bool = False
-    additions: dict[int, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _current: Tensor = field(default_factory=lambda: torch.zeros(0), init=False, repr=False, compare=False)
-    _epochs: int | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self.additions: dict[int, Tensor] = {}
+        self._current = torch.zeros(0)
+        self._epochs: int | None = None
         for option in ("first_expansion", "every", "added", "expansions"):
             value = getattr(self, option)
             if isinstance(value, int) and value < 1:

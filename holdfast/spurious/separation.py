@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError, HoldfastWarning, nearest
+from holdfast.primitives.exemplars import exemplar_clustering
 from holdfast.primitives.kmeans import canonical_order, kmeans
 from holdfast.primitives.silhouette import SilhouetteScore, silhouette_score
 from holdfast.primitives.streams import derive_seed
@@ -23,7 +24,22 @@ from holdfast.spurious.partition import Partition, Separation
 ClassMass = Literal["equal", "natural"]
 Clustering = Literal["kmeans", "exemplars"]
 
-_CLUSTERINGS = {"kmeans": kmeans}
+
+class _Clustered(Protocol):
+    """What a clustering gives: a number per point, the largest cluster first."""
+
+    @property
+    def clusters(self) -> Tensor: ...
+
+    @property
+    def k(self) -> int: ...
+
+
+class _Clusterer(Protocol):
+    def __call__(self, points: Tensor, k: int, *, seed: int = 0) -> _Clustered: ...
+
+
+_CLUSTERINGS: dict[Clustering, _Clusterer] = {"kmeans": kmeans, "exemplars": exemplar_clustering}
 _DOUBTFUL = 0.7
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
@@ -52,6 +52,8 @@ class Spare(Inferring):
         class_mass: draw classes equally often, or as often as they occur (`natural`).
         restart: train again from the start. Otherwise keep the weights, clear the optimizer, and count the first epochs
             as part of the budget.
+        saved: take the clusters of this file instead, named without suffix, as `holdfast audit groups` and earlier runs
+            leave it; there is no first stage then.
         partition: the clusters, once they are inferred.
     """
 
@@ -68,12 +70,13 @@ class Spare(Inferring):
     output: Output = "softmax"
     class_mass: ClassMass = "equal"
     restart: bool = True
-    partition: Partition | None = field(default=None, init=False, repr=False, compare=False)
-    _tried: dict[int, Partition] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _ranks: dict[int, tuple[float, float]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    saved: Path | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self.partition: Partition | None = None
+        self._tried: dict[int, Partition] = {}
+        self._ranks: dict[int, tuple[float, float]] = {}
         for option, least in (("tune_until", 0), ("k_max", 2), ("k", 1), ("lambda_high", 0)):
             value = getattr(self, option)
             if value is not None and not value >= least:
@@ -101,6 +104,9 @@ class Spare(Inferring):
     def infer(self, context: Context) -> Tensor | None:
         """The clusters of what earlier policies left."""
         epoch, active = context.clock.stage_epoch, context.active_positions()
+        if self.saved is not None:
+            self.partition = Partition.load(self.saved).for_ids(context.examples.ids[active])
+            return spread_over(active, self.partition.groups, len(context.examples))
         labels = context.examples.labels[active]
         found = self._separate(harvest(context.outputs, active, self.output), labels, context, epoch)
         found = replace(found, ids=context.examples.ids[active])
@@ -145,7 +151,7 @@ class Spare(Inferring):
 
     @property
     def _last_epoch(self) -> int:
-        return self.tune_until or self.infer_epoch
+        return 0 if self.saved is not None else self.tune_until or self.infer_epoch
 
     def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> Partition:
         found = separate(

@@ -474,3 +474,25 @@ def test_coloured_digits_are_separated_without_error_after_one_epoch(tmp_path):
         assert separation.silhouette.value > 0.96
     plain = fit(build("mlp", splits.train.input_shape, 2, seed=0), splits, None, settings)
     assert spared.test_last.worst_accuracy > plain.test_last.worst_accuracy + 0.3
+
+
+def test_saved_clusters_replace_the_first_stage_whatever_the_order_of_the_examples(tmp_path):
+    examples = toy_examples(60)
+    found = separate(5 * examples.attributes[:, None].float(), examples.labels, k=2, ids=examples.ids)
+    found.save(tmp_path / "clusters")
+    shuffled = examples.subset(torch.randperm(60, generator=torch.Generator().manual_seed(0)))
+    policy = Spare(saved=tmp_path / "clusters")
+    assert policy.warmup_epochs == 0
+    curator = Curator(shuffled, policy, batch_size=10)
+    curator.start(toy_model())
+    by_id = dict(zip(found.ids.tolist(), found.p.tolist(), strict=True))
+    assert curator.plan.sample_weight.tolist() == [by_id[i] for i in shuffled.ids.tolist()]
+    with pytest.raises(DataError, match="of 60 examples and these are 59"):
+        Curator(shuffled.subset(torch.arange(59)), policy, batch_size=10).start(toy_model())
+
+
+def test_exemplars_separate_what_kmeans_separates():
+    outputs, labels, _ = outputs_of([(40, 10), (30, 15, 5)])
+    ours, theirs = (separate(outputs, labels, clustering=c) for c in ("exemplars", "kmeans"))
+    assert torch.equal(ours.clusters, theirs.clusters)
+    assert torch.equal(ours.p, theirs.p)
