@@ -148,11 +148,15 @@ class CivilComments(DataSet):
     )
     recipe: ClassVar = {
         "model": "distilbert-base-uncased",
-        "epochs": 108,
+        "weights": "hub",
+        "epochs": 5,
         "batch_size": 16,
         "learning_rate": 1e-5,
         "weight_decay": 1e-2,
         "optimizer": "adamw",
+        "clip_norm": 1.0,
+        "decay_all": False,
+        "schedule": "linear-steps",
     }
 
     tokenizer: str = "distilbert-base-uncased"

@@ -143,11 +143,13 @@ class Examples:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one input as a model gets it; an error for named inputs such as tokens, which have none."""
+        """Shape of one input as a model gets it; of named ones, such as token ids and masks, the shape they share."""
         inputs = self.inputs.gather(torch.tensor([0]))
-        if isinstance(inputs, dict):
-            raise DataError(f"inputs are named tensors ({', '.join(inputs)}), as text has; they have no single shape")
-        return tuple(inputs.shape[1:])
+        named = inputs if isinstance(inputs, dict) else {"inputs": inputs}
+        shapes = {name: tuple(part.shape[1:]) for name, part in named.items()}
+        if len(set(shapes.values())) != 1:
+            raise DataError(f"the named inputs have shapes {shapes}, not a single one; build the model by hand")
+        return next(iter(shapes.values()))
 
     def require_groups(self, wanted_by: str) -> Tensor:
         """The groups, or an error that says who needs them and how to give them.

@@ -1,22 +1,27 @@
 """The papers' networks by name, and the head of any model."""
 
 from holdfast.models.cubic import CubicCNN
+from holdfast.models.densenet import DenseNet121
 from holdfast.models.heads import features_and_logits, find_head, logits_of
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
 from holdfast.models.mlp import MLP
-from holdfast.models.registry import IMAGENET_WEIGHTS, MODELS, build, load_weights
-from holdfast.models.resnet import ResNet, resnet18, resnet20, resnet50
+from holdfast.models.registry import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights
+from holdfast.models.resnet import ResNet, resnet18, resnet20, resnet50, wide_resnet50
+from holdfast.models.text import distilbert
 
 __all__ = [
+    "HUB_MODELS",
     "IMAGENET_WEIGHTS",
     "MLP",
     "MODELS",
     "CubicCNN",
+    "DenseNet121",
     "LeNet5",
     "LinearClassifier",
     "ResNet",
     "build",
+    "distilbert",
     "features_and_logits",
     "find_head",
     "load_weights",
@@ -24,4 +29,5 @@ __all__ = [
     "resnet18",
     "resnet20",
     "resnet50",
+    "wide_resnet50",
 ]

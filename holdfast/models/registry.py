@@ -1,7 +1,7 @@
 """The papers' networks by name, with the same start for the same seed, or from weights on disk.
 
 `build` is what the command line and the experiments use; a model of your own needs nothing from here. Weights are read
-from files only, never downloaded, and reading them never executes code.
+from files, and reading them never executes code. Only ``weights="hub"`` may fetch some, through transformers' cache.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from torch import Tensor, nn
 from holdfast.data.catalog import data_root
 from holdfast.errors import CheckpointError, ConfigError, nearest
 from holdfast.models.cubic import CubicCNN
+from holdfast.models.densenet import DenseNet121, current_name
 from holdfast.models.heads import find_head
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
 from holdfast.models.mlp import MLP
-from holdfast.models.resnet import resnet18, resnet20, resnet50
+from holdfast.models.resnet import resnet18, resnet20, resnet50, wide_resnet50
 from holdfast.models.shapes import expect_shape
+from holdfast.models.text import distilbert
 
 _log = logging.getLogger(__name__)
 
@@ -55,16 +57,29 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "linear": LinearClassifier,
         "resnet18": lambda shape, n: resnet18(n, channels=_channels("resnet18", shape)),
         "resnet50": lambda shape, n: resnet50(n, channels=_channels("resnet50", shape)),
+        "wide-resnet50": lambda shape, n: wide_resnet50(n, channels=_channels("wide-resnet50", shape)),
         "resnet18-cifar": lambda shape, n: resnet18(n, channels=_channels("resnet18-cifar", shape), stem="cifar"),
         "resnet20": lambda shape, n: resnet20(n, channels=_channels("resnet20", shape)),
+        "densenet121": DenseNet121,
+        "distilbert-base-uncased": distilbert,
         "cubic": _cubic(CubicCNN.released),
         "cubic-pure": _cubic(CubicCNN.pure),
     }
 )
 
+#: The networks whose published weights have their name on the Hugging Face hub, made from a name there or a folder.
+HUB_MODELS: Mapping[str, Callable[[tuple[int, ...], int, Path | str], nn.Module]] = MappingProxyType(
+    {"distilbert-base-uncased": distilbert}
+)
+
 #: File names of torchvision's IMAGENET1K_V1 weights, which are published under `IMAGENET_URL`.
 IMAGENET_WEIGHTS: Mapping[str, str] = MappingProxyType(
-    {"resnet18": "resnet18-f37072fd.pth", "resnet50": "resnet50-0676ba61.pth"}
+    {
+        "resnet18": "resnet18-f37072fd.pth",
+        "resnet50": "resnet50-0676ba61.pth",
+        "wide-resnet50": "wide_resnet50_2-95faca4d.pth",
+        "densenet121": "densenet121-a639ec97.pth",
+    }
 )
 IMAGENET_URL = "https://download.pytorch.org/models/"
 
@@ -86,7 +101,8 @@ def build(
         n_classes: how many logits.
         seed: decides the random start; the caller's global generator is left as it was.
         weights: a ``.safetensors`` file or a torch file to start from, or ``"imagenet"`` for the public weights of
-            `IMAGENET_WEIGHTS`. A head for another number of classes is left at its random start, and logged.
+            `IMAGENET_WEIGHTS`. For `HUB_MODELS` also ``"hub"``, or a folder in the hub's form. A head for another
+            number of classes is left at its random start, and logged.
         root: the data root, whose ``weights/`` holds public weights, see `holdfast.data.catalog.data_root`.
 
     Returns:
@@ -105,10 +121,12 @@ def build(
         raise ConfigError(f"there is no model {name!r}" + nearest(name, MODELS))
     if n_classes < 1:
         raise ConfigError(f"a model needs at least one class and was asked for {n_classes}")
-    path = _locate(name, weights, root)
+    source = _hub_source(name, weights, root)
+    path = None if source is not None else _locate(name, weights, root)
+    shape = tuple(input_shape)
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)
-        model = MODELS[name](tuple(input_shape), n_classes)
+        model = MODELS[name](shape, n_classes) if source is None else HUB_MODELS[name](shape, n_classes, source)
     if path is not None:
         load_weights(model, path)
     return model
@@ -153,6 +171,16 @@ def load_weights(model: nn.Module, path: Path | str, head: str | None = None) ->
     model.load_state_dict({key: given.get(key, expected[key]) for key in expected})
 
 
+def _hub_source(name: str, weights: Path | str | None, root: Path | str | None) -> Path | str | None:
+    """The name or folder to make a network of the hub from, or None where `weights` say nothing of that kind."""
+    if weights == "hub":
+        if name not in HUB_MODELS:
+            raise ConfigError(f"{name!r} has no weights on the hub; those that do are {', '.join(HUB_MODELS)}")
+        folder = data_root(root) / "weights" / name
+        return folder if folder.is_dir() else name
+    return Path(weights) if weights is not None and name in HUB_MODELS and Path(weights).is_dir() else None
+
+
 def _locate(name: str, weights: Path | str | None, root: Path | str | None) -> Path | None:
     if weights is None:
         return None
@@ -192,7 +220,7 @@ def _read(path: Path) -> dict[str, Tensor]:
         stored = stored["state_dict"]
     if not isinstance(stored, Mapping) or not all(isinstance(value, Tensor) for value in stored.values()):
         raise CheckpointError(f"{path} doesn't hold a state dict (names and tensors); save model.state_dict()")
-    return {str(key).removeprefix("module."): value for key, value in stored.items()}
+    return {current_name(str(key).removeprefix("module.")): value for key, value in stored.items()}
 
 
 def _foreign_head(

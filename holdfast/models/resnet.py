@@ -1,8 +1,9 @@
-"""Residual networks (He et al. 2016): ResNet-18 and -50 with the public weights' parameter names, and ResNet-20.
+"""Residual networks (He et al. 2016): ResNet-18, -50 and wide -50 with the public weights' parameter names, ResNet-20.
 
 Parameters are named and shaped as torchvision's are, so its ImageNet files load without torchvision. ResNet-50 strides
-in its 3x3 convolution, as those weights expect. The `cifar` stem (3x3, no pooling) is that of the CIFAR experiments of
-CREST and EPIC; ResNet-20 (16/32/64 filters, shortcuts without parameters) is CREST's network on CIFAR-10.
+in its 3x3 convolution, as those weights expect; its wide form (Zagoruyko and Komodakis 2016) is one of the networks
+that SPARE infers groups with (Table 5.2). The `cifar` stem (3x3, no pooling) is that of the CIFAR experiments of CREST
+and EPIC; ResNet-20 (16/32/64 filters, shortcuts without parameters) is CREST's network on CIFAR-10.
 """
 
 from __future__ import annotations
@@ -67,20 +68,22 @@ class Bottleneck(nn.Module):
 
     Args:
         channels: channels of the input.
-        width: channels of the middle convolution.
+        width: channels of the middle convolution, before widening.
         stride: stride of the middle convolution.
         downsample: the shortcut where input and output differ in shape.
     """
 
     expansion = 4
+    widening = 1
 
     def __init__(self, channels: int, width: int, stride: int, downsample: nn.Module | None) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, width * self.expansion, 1, bias=False)
+        inner = width * self.widening
+        self.conv1 = nn.Conv2d(channels, inner, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inner)
+        self.conv2 = nn.Conv2d(inner, inner, 3, stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(inner)
+        self.conv3 = nn.Conv2d(inner, width * self.expansion, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(width * self.expansion)
         self.downsample = downsample
 
@@ -90,6 +93,12 @@ class Bottleneck(nn.Module):
         hidden = F.relu(self.bn1(self.conv1(inputs)))
         hidden = F.relu(self.bn2(self.conv2(hidden)))
         return F.relu(self.bn3(self.conv3(hidden)) + shortcut)
+
+
+class WideBottleneck(Bottleneck):
+    """A bottleneck whose middle convolution is twice as wide; its input and output are as before."""
+
+    widening = 2
 
 
 class ResNet(nn.Module):
@@ -162,6 +171,11 @@ def resnet18(n_classes: int = 1000, *, channels: int = 3, stem: Stem = "imagenet
 def resnet50(n_classes: int = 1000, *, channels: int = 3, stem: Stem = "imagenet") -> ResNet:
     """ResNet-50: 25,557,032 parameters at 1000 classes."""
     return ResNet(Bottleneck, (3, 4, 6, 3), (64, 128, 256, 512), n_classes, channels=channels, stem=stem)
+
+
+def wide_resnet50(n_classes: int = 1000, *, channels: int = 3) -> ResNet:
+    """Wide ResNet-50-2: 68,883,240 parameters at 1000 classes."""
+    return ResNet(WideBottleneck, (3, 4, 6, 3), (64, 128, 256, 512), n_classes, channels=channels)
 
 
 def resnet20(n_classes: int = 10, *, channels: int = 3) -> ResNet:

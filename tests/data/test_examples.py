@@ -95,6 +95,12 @@ def test_named_tensors_are_gathered_together() -> None:
     assert batch["input_ids"].tolist() == [[4, 5], [0, 1]]
 
 
+def test_named_tensors_have_the_shape_they_share() -> None:
+    assert Examples.of({"a": torch.zeros(3, 2), "b": torch.ones(3, 2)}, [0, 1, 0]).input_shape == (2,)
+    with pytest.raises(DataError, match=r"shapes \{'a': \(2,\), 'b': \(4,\)\}"):
+        _ = Examples.of({"a": torch.zeros(3, 2), "b": torch.ones(3, 4)}, [0, 1, 0]).input_shape
+
+
 def test_threads_gather_what_one_thread_gathers() -> None:
     stored = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     seen: set[str] = set()

@@ -3,8 +3,17 @@ import torch
 from torch import nn
 
 from holdfast.errors import ConfigError
-from holdfast.models import MLP, LeNet5, LinearClassifier, build
-from holdfast.models.resnet import PadShortcut, ResNet, resnet18, resnet20, resnet50
+from holdfast.models import MLP, MODELS, LeNet5, LinearClassifier, build
+from holdfast.models.resnet import (
+    Bottleneck,
+    PadShortcut,
+    ResNet,
+    WideBottleneck,
+    resnet18,
+    resnet20,
+    resnet50,
+    wide_resnet50,
+)
 
 
 def parameters(model: nn.Module) -> int:
@@ -21,6 +30,7 @@ def parameters(model: nn.Module) -> int:
         (lambda: LinearClassifier((1, 8, 8), 10), 650),
         (lambda: resnet18(1000), 11_689_512),
         (lambda: resnet50(1000), 25_557_032),
+        (lambda: MODELS["wide-resnet50"]((3, 64, 64), 1000), 68_883_240),
         (lambda: resnet18(10, stem="cifar"), 11_173_962),
         (lambda: resnet20(10), 269_722),
     ],
@@ -119,6 +129,32 @@ def test_resnet_keys_are_torchvisions():
     assert keys["layer2.0.downsample.1.running_var"].shape == (128,)
     assert keys["fc.weight"].shape == (1000, 512)
     assert "layer1.0.downsample.0.weight" not in keys
+
+
+def test_the_wide_resnet_differs_from_resnet50_inside_its_blocks_only():
+    with torch.device("meta"):
+        wide, plain = wide_resnet50().state_dict(), resnet50().state_dict()
+    assert wide.keys() == plain.keys()
+    widened = {key for key in wide if wide[key].shape != plain[key].shape}
+    inner = ("conv1", "bn1", "conv2", "bn2", "conv3")
+    assert widened == {
+        key
+        for key in plain
+        if key.startswith("layer") and key.split(".")[2] in inner and "num_batches_tracked" not in key
+    }
+    assert wide["layer1.0.conv2.weight"].shape == (128, 128, 3, 3)
+    assert wide["layer4.2.conv3.weight"].shape == (2048, 1024, 1, 1)
+
+
+def test_a_wide_block_with_half_of_its_channels_silent_is_the_plain_block():
+    wide, plain = WideBottleneck(8, 2, 1, None).eval(), Bottleneck(8, 2, 1, None).eval()
+    state = wide.state_dict()
+    for key, value in plain.state_dict().items():
+        state[key] = torch.zeros_like(state[key])
+        state[key][tuple(slice(0, size) for size in value.shape)] = value
+    wide.load_state_dict(state)
+    inputs = torch.randn(2, 8, 5, 5, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(wide(inputs), plain(inputs))
 
 
 def test_the_cifar_stem_keeps_the_resolution():

@@ -1,4 +1,5 @@
 import logging
+import re
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.models import IMAGENET_WEIGHTS, MODELS, build, load_weights
+from holdfast.models import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights
 
 SHAPE = (3, 4, 4)
 
@@ -176,7 +177,27 @@ def test_absent_imagenet_weights_say_where_they_belong(tmp_path: Path, monkeypat
     assert str(tmp_path / "hub" / "checkpoints" / "resnet50-0676ba61.pth") in said
 
 
+def test_densenet_reads_the_names_of_the_public_file(tmp_path: Path):
+    source = build("densenet121", (3, 32, 32), 5, seed=1)
+    old_names = {
+        re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)", r"\1.\2", key): value
+        for key, value in source.state_dict().items()
+        if "num_batches" not in key
+    }
+    assert "features.denseblock4.denselayer16.conv.2.weight" in old_names
+    (tmp_path / "weights").mkdir()
+    torch.save(old_names, tmp_path / "weights" / "densenet121-a639ec97.pth")
+    model = build("densenet121", (3, 32, 32), 2, seed=2, weights="imagenet", root=tmp_path)
+    assert same(model, source, but="classifier.")
+
+
 def test_imagenet_weights_exist_only_for_the_networks_that_have_them():
     assert IMAGENET_WEIGHTS.keys() <= MODELS.keys()
     with pytest.raises(ConfigError, match="no public ImageNet weights are known for 'lenet5'"):
         build("lenet5", (1, 28, 28), 2, weights="imagenet")
+
+
+def test_weights_on_the_hub_exist_only_for_the_networks_that_have_them():
+    assert HUB_MODELS.keys() <= MODELS.keys()
+    with pytest.raises(ConfigError, match="'resnet18' has no weights on the hub; those that do are distilbert"):
+        build("resnet18", (3, 32, 32), 2, weights="hub")
