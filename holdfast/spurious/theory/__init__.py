@@ -1,7 +1,7 @@
 """What theory says about spurious features, as functions to hold training against: PDE's and SPARE's models.
 
-PDE: `cubic` (the patch model in closed form), `recursions`, `tensor_power`, `regimes` and `momentum`. SPARE: `mixture`
-(its data), `two_layer` (its network), `early_phase` and `linear_optimum`.
+PDE: `cubic` (the patch model in closed form), `recursions`, `tensor_power`, `regimes`, `momentum`, and `patch_study`
+(its synthetic study). SPARE: `mixture` (its data), `two_layer` (its network), `early_phase` and `linear_optimum`.
 """
 
 from holdfast.spurious.theory.cubic import (
@@ -35,6 +35,7 @@ from holdfast.spurious.theory.momentum import (
     heavy_ball_rate,
     heavy_ball_step,
 )
+from holdfast.spurious.theory.patch_study import Reset, Schedule, train_on_patches
 from holdfast.spurious.theory.recursions import (
     Growth,
     Projections,
@@ -62,6 +63,8 @@ __all__ = [
     "PatchSample",
     "Probes",
     "Projections",
+    "Reset",
+    "Schedule",
     "Shares",
     "TwoLayer",
     "Units",
@@ -92,4 +95,5 @@ __all__ = [
     "spurious_learning_time",
     "surrogate_features",
     "tensor_power",
+    "train_on_patches",
 ]
