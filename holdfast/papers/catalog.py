@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.papers import spare
+from holdfast.papers import pde, pde_synthetic, spare, spare_digits
 from holdfast.papers.experiment import Experiment
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (*spare.EXPERIMENTS,)}
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for paper in (spare, spare_digits, pde_synthetic, pde)
+    for experiment in paper.EXPERIMENTS
+}
 
 
 def find(name: str) -> Experiment:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
+from statistics import median
 from typing import Any
 
 import torch
 
-from holdfast.data import catalog
+from holdfast.data import Examples, catalog
+from holdfast.errors import HoldfastWarning
 from holdfast.methods import build_method
 from holdfast.models.registry import build
-from holdfast.training import GroupReport, Training, fit
+from holdfast.spurious import InferGroups, Spare
+from holdfast.spurious.group_inference import judge_groups
+from holdfast.training import Chain, GroupReport, Policy, Training, fit
 
 
 def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -20,24 +25,35 @@ def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         settings: ``data`` (name and options), ``model`` (name, and ``weights`` to start from), ``method`` (names joined
             by ``+``), ``options`` (per method, optional), ``groups`` (the method that infers them, optional),
             ``training`` (fields of `Training`; the device ``auto`` is a GPU where there is one), and ``average``, which
-            of the averages the table prints: ``accuracy``, ``train_mix`` or ``group_mean``.
-        seed: of the model's start and of every draw; the data stay as they are.
+            of the averages the table prints: ``accuracy``, ``train_mix`` or ``group_mean``. With ``data_by_seed`` the
+            data are drawn by the seed too.
+        seed: of the model's start and of every draw.
 
     Returns:
         In percent ``worst_group``, ``average`` (the one the table prints), ``accuracy`` (the test mix), ``train_mix``
         and ``group_mean`` of the epoch chosen on validation data, ``worst_group_last`` and ``average_last`` after the
-        last epoch; ``best_epoch`` from 1; ``full_epochs``, passes over the training set until then; and
-        ``train_seconds``, without evaluation.
+        last epoch; ``best_epoch`` from 1; ``full_epochs``, passes over the training set until then; ``passes``, those
+        of the whole training; and ``train_seconds``, without evaluation. Where SPARE inferred groups and true ones are
+        known also ``precision`` and ``recall`` of the minorities (the smallest of a class), the smallest
+        ``silhouette``, the smallest and the median ``k``, and the epoch ``inferred_after``.
     """
+    return train_with(build_method(settings["method"], settings.get("options"), settings.get("groups")), settings, seed)
+
+
+def train_with(policy: Policy, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """`train`, with a policy that has no name."""
     data = dict(settings["data"])
+    if settings.get("data_by_seed"):
+        data["seed"] = seed
     splits = catalog.load(data.pop("name"), **data)
     chosen, train_set = settings["model"], splits.train
     model = build(chosen["name"], train_set.input_shape, train_set.n_classes, seed=seed, weights=chosen.get("weights"))
     how = dict(settings["training"])
     if how.get("device") == "auto":
         how["device"] = "cuda" if torch.cuda.is_available() else "cpu"
-    method = build_method(settings["method"], settings.get("options"), settings.get("groups"))
-    result = fit(model, splits, method, Training(**how, seed=seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)
+        result = fit(model, splits, policy, Training(**how, seed=seed))
     best, last, average = _percents(result.test), _percents(result.test_last), settings["average"]
     return {
         "average": best[average],
@@ -46,7 +62,29 @@ def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         "average_last": last[average],
         "best_epoch": result.best_epoch + 1,
         "full_epochs": result.best_full_epochs,
+        "passes": sum(epoch["examples"] for epoch in result.history) / len(splits.train),
         "train_seconds": result.seconds["train"] + result.seconds["policy"],
+        **_inference(policy, splits.train),
+    }
+
+
+def _inference(policy: Policy, examples: Examples) -> dict[str, float]:
+    """How well SPARE's clusters match the true groups, where it inferred any."""
+    members = policy.members if isinstance(policy, Chain) else (policy,)
+    sources = [member.source if isinstance(member, InferGroups) else member for member in members]
+    found = next((source.partition for source in sources if isinstance(source, Spare)), None)
+    if found is None or examples.attributes is None:
+        return {}
+    judged = judge_groups(found.clusters, examples.labels, examples.attributes)
+    scores = [separation.silhouette for separation in found.classes.values()]
+    numbers = sorted(separation.k for separation in found.classes.values())
+    return {
+        "precision": judged.min_precision or 0.0,
+        "recall": judged.min_recall or 0.0,
+        "silhouette": min((score.value for score in scores if score is not None), default=0.0),
+        "k": float(numbers[0]),
+        "k_median": float(median(numbers)),
+        "inferred_after": float(found.about.get("infer_epoch") or 0),
     }
 
 

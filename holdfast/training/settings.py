@@ -21,6 +21,7 @@ class Training:
         batch_size: examples per mini-batch.
         learning_rate: at the start.
         momentum: of SGD.
+        nesterov: look ahead along the momentum (SGD).
         weight_decay: L2 penalty (decoupled for AdamW).
         optimizer: the update rule.
         clip_norm: largest norm of the gradient; larger ones are scaled down. None leaves them.
@@ -43,6 +44,7 @@ class Training:
     batch_size: int = 32
     learning_rate: float = 0.01
     momentum: float = 0.9
+    nesterov: bool = False
     weight_decay: float = 0.0
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     clip_norm: float | None = None
@@ -76,6 +78,8 @@ class Training:
             raise ConfigError(f"momentum is {self.momentum}; give a number from 0 to below 1")
         if self.clip_norm is not None and not self.clip_norm > 0:
             raise ConfigError(f"clip_norm is {self.clip_norm}; give a positive number, or none to leave gradients")
+        if self.nesterov and self.momentum == 0:
+            raise ConfigError("nesterov needs momentum and it is 0; give a momentum or turn nesterov off")
         if not 0 <= self.rate_warmup < 1:
             raise ConfigError(f"rate_warmup is {self.rate_warmup}; give a fraction of the epochs, from 0 to below 1")
         if any(not 0 < point < 1 for point in self.milestones):
@@ -95,7 +99,10 @@ def build_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimiz
         ]
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=rate, momentum=settings.momentum, weight_decay=decay, fused=True)
+        momentum, nesterov = settings.momentum, settings.nesterov
+        return torch.optim.SGD(
+            parameters, lr=rate, momentum=momentum, nesterov=nesterov, weight_decay=decay, fused=True
+        )
     if settings.optimizer == "adam":
         return torch.optim.Adam(parameters, lr=rate, weight_decay=decay, fused=True)
     return torch.optim.AdamW(parameters, lr=rate, weight_decay=decay, fused=True)

@@ -1,0 +1,188 @@
+"""The columns that tables of methods share: a data set, a model, how it is trained, and which average is printed.
+
+A cell of such a table is a method in a column. Its settings are the column's, overridden by the published preset of the
+method there; what it depends on is found from the method's own source.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from holdfast.methods import METHODS
+from holdfast.papers.experiment import Cell
+from holdfast.presets import preset_for
+
+#: Modules that decide the numbers of every cell here, whatever its method.
+SHARED = (
+    "data.coloured",
+    "data.digits",
+    "data.examples",
+    "data.idx",
+    "data.inputs",
+    "data.randomness",
+    "data.transforms",
+    "models.heads",
+    "models.lenet",
+    "models.mlp",
+    "papers.cells",
+    "primitives.streams",
+    "training",
+)
+
+_TRAIN = "holdfast.papers.cells:train"
+_OWN = ("holdfast.spurious.", "holdfast.primitives.")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A data set and how models are trained on it.
+
+    Attributes:
+        data: name and options of the data set.
+        model: name, and weights to start from.
+        average: which average the documents print: `accuracy`, `train_mix` or `group_mean`.
+        training: fields of `Training`.
+        data_by_seed: draw the data by the cell's seed too, for the small sets of the CPU protocols.
+    """
+
+    data: Mapping[str, Any]
+    model: Mapping[str, Any]
+    average: str
+    training: Mapping[str, Any] = field(default_factory=dict)
+    data_by_seed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The data set's name."""
+        return str(self.data["name"])
+
+
+_DIGITS = {"epochs": 12, "batch_size": 32, "learning_rate": 0.01, "weight_decay": 1e-3}
+_RESNET = {"name": "resnet50", "weights": "imagenet"}
+_IMAGES = {"augment": "flip", "device": "auto"}
+
+COLUMNS: dict[str, Column] = {
+    "digits": Column({"name": "coloured-digits"}, {"name": "mlp"}, "accuracy", _DIGITS, data_by_seed=True),
+    "digits5": Column({"name": "coloured-digits5"}, {"name": "mlp"}, "accuracy", _DIGITS, data_by_seed=True),
+    "cmnist": Column(
+        {"name": "cmnist5"},
+        {"name": "lenet5"},
+        "accuracy",
+        {"epochs": 20, "batch_size": 32, "learning_rate": 1e-3, "weight_decay": 1e-3, "augment": "crop"},
+    ),
+    "waterbirds": Column(
+        {"name": "waterbirds"},
+        _RESNET,
+        "train_mix",
+        {"epochs": 300, "batch_size": 128, "learning_rate": 1e-4, "weight_decay": 0.1, **_IMAGES},
+    ),
+    "celeba": Column(
+        {"name": "celeba"},
+        _RESNET,
+        "accuracy",
+        {"epochs": 50, "batch_size": 128, "learning_rate": 1e-5, "weight_decay": 1.0, **_IMAGES},
+    ),
+    "restricted-imagenet": Column(
+        {"name": "restricted-imagenet"},
+        {"name": "resnet50"},
+        "accuracy",
+        {
+            "epochs": 90,
+            "batch_size": 256,
+            "learning_rate": 0.1,
+            "weight_decay": 1e-4,
+            "nesterov": True,
+            "schedule": "steps",
+            "milestones": (30 / 90, 60 / 90, 80 / 90),
+            "select_by": "accuracy",
+            **_IMAGES,
+        },
+    ),
+    "civilcomments": Column(
+        {"name": "civilcomments"},
+        {"name": "distilbert-base-uncased", "weights": "hub"},
+        "accuracy",
+        {
+            "epochs": 5,
+            "batch_size": 16,
+            "learning_rate": 1e-5,
+            "weight_decay": 1e-2,
+            "optimizer": "adamw",
+            "decay_all": False,
+            "clip_norm": 1.0,
+            "schedule": "linear-steps",
+            "device": "auto",
+        },
+    ),
+}
+
+
+def method_cell(
+    column: str,
+    method: str,
+    *,
+    row: str | None = None,
+    groups: str | None = None,
+    preset: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    data: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    function: str = _TRAIN,
+    depends: Iterable[str] = (),
+) -> Cell:
+    """A method in a column.
+
+    Args:
+        column: one of `COLUMNS`.
+        method: one of `METHODS`.
+        row: the row's name; the method's by default.
+        groups: the method that infers the groups.
+        preset: published settings by name; the method's default ones by default.
+        options: options of the method, on top of the preset.
+        data: options of the data set, on top of the preset.
+        training: fields of `Training`, on top of the preset.
+        function: what computes the cell.
+        depends: modules that this cell needs besides its method's.
+
+    Returns:
+        The cell, named ``column/row``.
+    """
+    chosen = COLUMNS[column]
+    published = preset_for(chosen.name, method, preset)
+    all_options = {method: {**published.options, **(options or {})}}
+    if groups is not None:
+        all_options[groups] = dict(preset_for(chosen.name, groups).options)
+    settings = {
+        "data": {**chosen.data, **published.data_options, **(data or {})},
+        "data_by_seed": chosen.data_by_seed,
+        "model": dict(chosen.model),
+        "method": method,
+        "groups": groups,
+        "options": {name: found for name, found in all_options.items() if found},
+        "training": {**chosen.training, **published.training, **(training or {})},
+        "average": chosen.average,
+    }
+    behind = {*modules_behind(method), *(modules_behind(groups) if groups else ()), *depends}
+    return Cell(f"{column}/{row or method}", function, settings, tuple(sorted(behind)))
+
+
+@cache
+def modules_behind(method: str) -> tuple[str, ...]:
+    """The modules of methods and primitives that a method's module imports, itself included, by dotted name."""
+    found: set[str] = set()
+    waiting = [METHODS[method].__module__]
+    while waiting:
+        module = waiting.pop()
+        if module in found or not module.startswith(_OWN):
+            continue
+        found.add(module)
+        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
+            if isinstance(node, ast.ImportFrom) and node.module is not None:
+                waiting.append(node.module)
+    return tuple(sorted(module.removeprefix("holdfast.") for module in found))
