@@ -1,6 +1,19 @@
 """Examples with stable ids, the readers of data sets, and the builders of spurious ones."""
 
-from holdfast.data import arrays, celeba, cifar, civilcomments, coloured, digits, folder, idx, patches
+from holdfast.data import (
+    arrays,
+    celeba,
+    cifar,
+    civilcomments,
+    coloured,
+    digits,
+    folder,
+    idx,
+    patches,
+    restricted_imagenet,
+    spuco_mnist,
+    urbancars,
+)
 from holdfast.data.catalog import DATASETS, DataSet, data_root, describe, find, get, load, register, status
 from holdfast.data.download import RemoteFile, fetch
 from holdfast.data.examples import Examples, Splits
@@ -31,5 +44,8 @@ __all__ = [
     "load",
     "patches",
     "register",
+    "restricted_imagenet",
+    "spuco_mnist",
     "status",
+    "urbancars",
 ]

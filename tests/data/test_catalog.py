@@ -85,7 +85,7 @@ def test_the_root_is_explicit_then_the_environment_then_the_cache(
     assert data_root() == Path("/home/somebody/.cache/holdfast/data")
 
 
-@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cmnist5", "cifar10", "waterbirds"])
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cmnist5", "spuco-mnist", "cifar10", "waterbirds"])
 def test_a_missing_file_is_named_with_the_command_that_gets_it(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load(name, tmp_path)
@@ -95,7 +95,7 @@ def test_a_missing_file_is_named_with_the_command_that_gets_it(name: str, tmp_pa
     assert "HOLDFAST_DATA" in message and "--data-root" in message
 
 
-@pytest.mark.parametrize("name", ["celeba", "civilcomments"])
+@pytest.mark.parametrize("name", ["celeba", "civilcomments", "restricted-imagenet", "urbancars"])
 def test_data_behind_a_licence_says_where_it_is(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"https://.* or set HOLDFAST_DATA"):
         load(name, tmp_path)

@@ -1,4 +1,4 @@
-"""Tiny generated trees in the layouts of Waterbirds, CelebA and CivilComments."""
+"""Tiny generated trees in the layouts of Waterbirds, CelebA, CivilComments, UrbanCars and ImageNet."""
 
 import csv
 from pathlib import Path
@@ -32,3 +32,68 @@ def bird_rows(counts: dict[str, tuple[int, ...]]) -> list[list[object]]:
 
 
 BIRD_HEADER = ["img_id", "img_filename", "y", "split", "place", "place_filename"]
+
+
+def write_birds(folder: Path, counts: dict[str, tuple[int, ...]], side: int = 12) -> Path:
+    """Waterbirds' layout: metadata.csv and images, whose brightness goes with the place."""
+    rows = bird_rows(counts)
+    write_csv(folder / "metadata.csv", BIRD_HEADER, rows)
+    for number, row in enumerate(rows):
+        write_patterned(folder / str(row[1]), side, int(str(row[2])), int(str(row[4])), number)
+    return folder
+
+
+def write_faces(root: Path, counts: dict[str, tuple[int, ...]], side: int = 12) -> Path:
+    """CelebA's layout with the given number of faces per (blond, male) in each part."""
+    rows = [
+        (f"{part}-{group}-{number}.png", group // 2, group % 2, part)
+        for part, cells in enumerate(counts.values())
+        for group, count in enumerate(cells)
+        for number in range(count)
+    ]
+    attributes: list[list[object]] = [[name, 2 * blond - 1, 2 * male - 1] for name, blond, male, _ in rows]
+    write_csv(root / "celeba/list_attr_celeba.csv", ["image_id", "Blond_Hair", "Male"], attributes)
+    partition: list[list[object]] = [[name, part] for name, _, _, part in rows]
+    write_csv(root / "celeba/list_eval_partition.csv", ["image_id", "partition"], partition)
+    for number, (name, blond, male, _) in enumerate(rows):
+        write_patterned(root / "celeba/img_align_celeba" / name, side, blond, male, number)
+    return root
+
+
+CAR_PARTS = {
+    "train": "bg-0.95_co_occur_obj-0.95/train",
+    "validation": "bg-0.5_co_occur_obj-0.5/val",
+    "test": "bg-0.5_co_occur_obj-0.5/test",
+}
+
+
+def write_cars(folder: Path, counts: dict[str, tuple[int, ...]], side: int = 12) -> Path:
+    """UrbanCars' layout with the given number of images per (car, background, object) in each part."""
+    kinds = ("urban", "country")
+    for part, cells in counts.items():
+        for group, count in enumerate(cells):
+            car, background, thing = group // 4, group // 2 % 2, group % 2
+            place = folder / CAR_PARTS[part]
+            place /= f"obj-{kinds[car]}_bg-{kinds[background]}_co_occur_obj-{kinds[thing]}"
+            place.mkdir(parents=True, exist_ok=True)
+            for number in range(count):
+                write_patterned(place / f"{number:03}.jpg", side, car, background + thing, number)
+    return folder
+
+
+def write_synsets(folder: Path, counts: dict[int, int]) -> Path:
+    """ImageNet's layout: 1,000 synsets, with the given number of images in some, by class index."""
+    for index in range(1000):
+        (folder / f"n{index:08}").mkdir(parents=True)
+        for number in range(counts.get(index, 0)):
+            write_image(folder / f"n{index:08}" / f"{number}.JPEG", seed=1000 * index + number)
+    return folder
+
+
+def write_patterned(path: Path, side: int, label: int, attribute: int, seed: int) -> None:
+    """An image whose lower half shows the class faintly and whose upper half shows the attribute clearly."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(seed).integers(40, size=(side, side, 3)) + 60
+    pixels[: side // 2, :, 0] += 120 * attribute // 2 + 20
+    pixels[side // 2 :, :, 2] += 30 * label
+    Image.fromarray(pixels.astype(np.uint8)).save(path)
