@@ -99,7 +99,7 @@ COLUMNS: dict[str, Column] = {
             "weight_decay": 1e-4,
             "nesterov": True,
             "schedule": "steps",
-            "milestones": (30 / 90, 60 / 90, 80 / 90),
+            "milestones": [30 / 90, 60 / 90, 80 / 90],
             "select_by": "accuracy",
             **_IMAGES,
         },

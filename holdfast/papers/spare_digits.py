@@ -21,7 +21,7 @@ from holdfast.papers.results import Results
 from holdfast.spurious import Partition, Spare, balance_weights
 from holdfast.training import Context, Plan, Policy
 
-_UNEQUAL = {"correlation": 0.92, "minority_ratio": (8, 4, 2, 1)}
+_UNEQUAL = {"correlation": 0.92, "minority_ratio": [8, 4, 2, 1]}
 _TWO_REDS = {"correlation": 0.99, "palette": "dissertation"}
 _VARIANT = "holdfast.papers.spare_digits:train_variant"
 

@@ -6,8 +6,8 @@ import torch
 from holdfast.data import Examples, Splits
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.spurious import GroupBalanced
-from holdfast.training import CrossEntropy, Method, Objective, Run, Training, evaluate, fit
-from holdfast.training.settings import learning_rate_factor
+from holdfast.training import CrossEntropy, Finish, Method, Objective, Run, Training, evaluate, fit
+from holdfast.training.settings import build_optimizer, learning_rate_factor
 from tests.training.policies import DropHighest, Growing, TwoStages
 from tests.training.toy import toy_model, toy_splits
 
@@ -60,6 +60,52 @@ def test_a_policys_cut_of_the_learning_rate_multiplies_the_schedule():
     settings = Training(epochs=4, batch_size=8, learning_rate=0.4, schedule="steps", milestones=(0.75,))
     rates = [r["learning_rate"] for r in fit(toy_model(), toy_splits(), Growing(first=12, after=2), settings).history]
     assert rates == pytest.approx([0.4, 0.4, 0.04, 0.004])
+
+
+def test_a_linear_schedule_by_steps_spans_the_first_epochs_length_and_stays_at_zero():
+    """PDE on CivilComments: the horizon is counted on the small first set, so the rate is 0 before the end."""
+    settings = Training(epochs=4, batch_size=6, learning_rate=0.4, schedule="linear-steps")
+    history = fit(toy_model(), toy_splits(), Growing(first=12, step=12, after=1), settings).history
+    steps = [2, 4, 6, 8]
+    ends = [sum(steps[: e + 1]) for e in range(4)]
+    rates = [0.4 * 0.1 ** (e > 0) * max(0.0, 1 - (end - 1) / 8) for e, end in enumerate(ends)]
+    assert [record["learning_rate"] for record in history] == pytest.approx(rates)
+    assert rates[-1] == 0
+
+
+def test_gradients_are_scaled_down_to_the_largest_norm():
+    start = toy_model().state_dict()["body.0.weight"]
+    settings = {"epochs": 1, "batch_size": 60, "learning_rate": 1.0, "momentum": 0.0}
+    moved = []
+    for limit in (1e-3, None):
+        model = toy_model()
+        fit(model, toy_splits(), None, Training(**settings, clip_norm=limit))
+        moved.append(float((model.state_dict()["body.0.weight"] - start).norm()))
+    assert 0 < moved[0] <= 1e-3 * 1.001 < moved[1]
+
+
+def test_weight_decay_may_spare_vectors():
+    matrices, vectors = build_optimizer(toy_model(), Training(weight_decay=0.1, decay_all=False)).param_groups
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
+    assert {p.ndim for p in matrices["params"]} == {2}
+    assert {p.ndim for p in vectors["params"]} == {1}
+
+
+def test_a_finish_changes_the_chosen_model_before_it_is_reported_and_saved(tmp_path):
+    class Flip(Finish):
+        def __call__(self, trained):
+            with torch.no_grad():
+                trained.model.head.weight.mul_(-1)
+                trained.model.head.bias.mul_(-1)
+            return {"flipped": True}
+
+    plain = fit(toy_model(), toy_splits(), None, QUICK)
+    run = Run.create(tmp_path / "run", {})
+    flipped = fit(toy_model(), toy_splits(), Method(finish=Flip()), QUICK, run=run)
+    assert flipped.test.accuracy == pytest.approx(1 - plain.test.accuracy)
+    assert run.results["finish"] == {"flipped": True}
+    saved = run.load_checkpoint("best")["model"]["head.weight"]
+    assert torch.equal(saved, flipped.model.head.weight)
 
 
 def test_objectives_add_up_and_share_a_forward_pass():

@@ -86,3 +86,18 @@ def test_plans_are_compared_by_what_they_say():
     assert Plan(copies=torch.tensor([1, 0])).same_as(Plan(copies=torch.tensor([True, False])))
     assert not Plan(copies=torch.tensor([1, 0])).same_as(Plan())
     assert not Plan(copies=torch.tensor([1, 0])).same_as(Plan(copies=torch.tensor([1, 1])))
+
+
+def test_shares_are_how_often_each_part_comes():
+    parts = torch.tensor([0, 0, 0, 1])
+    assert Plan().shares(parts).tolist() == [0.75, 0.25]
+    assert Plan(copies=torch.tensor([1, 0, 0, 3])).shares(parts).tolist() == [0.25, 0.75]
+    weighed = Plan(copies=torch.tensor([1, 1, 0, 1]), sample_weight=torch.tensor([1.0, 1.0, 9.0, 2.0]))
+    assert weighed.shares(parts).tolist() == [0.5, 0.5]
+    assert Plan(batches=torch.tensor([[0, 3], [3, 3]])).shares(parts).tolist() == [0.25, 0.75]
+
+
+def test_the_last_groups_win():
+    first, second = Plan(groups=torch.tensor([0, 1])), Plan(groups=torch.tensor([1, 1]))
+    assert merge([("a", first), ("b", Plan()), ("c", second)]).groups.tolist() == [1, 1]
+    assert merge([("a", first), ("b", Plan())]).groups.tolist() == [0, 1]
