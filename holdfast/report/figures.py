@@ -107,7 +107,7 @@ def accuracy_figure(record: Record) -> Html:
     )
     low = 0.0 if lowest < 0.5 else math.floor(lowest * 10) / 10 - (0.1 if lowest >= 1 else 0)
     y = Axis(low, 1.0, tuple((value, percent(value, 0)) for value in _round_numbers(low, 1.0)))
-    return _figure(
+    return chart(
         "Validation accuracy by group", label, lines, x=_epoch_axis(record), y=y, marks=_marks(record), caption=caption
     )
 
@@ -122,7 +122,7 @@ def loss_figure(record: Record) -> Html:
     label = f"Training loss from {points[0][1]:.3g} to {points[-1][1]:.3g}"
     caption = join(["Mean over each epoch of the loss that was minimised, weights of the method included."])
     marks = [mark for mark in _marks(record, labelled=False) if mark.kind != "plan"]
-    return _figure(
+    return chart(
         "Training loss", label, [line], x=_epoch_axis(record), y=y, marks=marks, caption=caption, labelled=False
     )
 
@@ -143,7 +143,7 @@ def active_figure(record: Record) -> Html:
     y = Axis(0.0, ticks[-1], tuple((value, number(value)) for value in ticks))
     label = f"Active training examples, from {number(points[0][1])} to {number(points[-1][1])} of {number(of)}"
     caption = join([f"Training examples that take part, of {number(of)}. ", _marks_said(record)])
-    return _figure(
+    return chart(
         "Examples trained on",
         label,
         [line],
@@ -193,6 +193,36 @@ def interval_bar(share: float, low: float, high: float) -> Html:
     )
 
 
+def histogram(counts: Sequence[int], label: str, *, worst: bool = False) -> Html:
+    """Bars side by side, the highest as high as the drawing; any that isn't empty can be seen.
+
+    Args:
+        counts: a count per bar, from the left.
+        label: what it shows, in a sentence, for those who don't see it.
+        worst: whether it has the accent.
+
+    Returns:
+        The drawing, without axes.
+    """
+    width, highest = _SIZE / len(counts), max(*counts, 1)
+    bars = []
+    for place, count in enumerate(counts):
+        height = max(_at(count / highest), 30.0)
+        if count:
+            bars.append(
+                tag(
+                    "rect",
+                    x=round(place * width + 0.08 * width, 1),
+                    y=round(_SIZE - height, 1),
+                    width=round(0.84 * width, 1),
+                    height=height,
+                    class_="bar worst" if worst else "bar",
+                )
+            )
+    floor = tag("line", x1=0, x2=_SIZE, y1=_SIZE, y2=_SIZE, class_="grid")
+    return _svg(label, floor, *bars)
+
+
 def _at(share: float) -> float:
     return round(share * _SIZE, 1)
 
@@ -208,7 +238,7 @@ def _svg(label: str, *drawn: Html) -> Html:
     )
 
 
-def _figure(
+def chart(
     title: str,
     label: str,
     lines: Sequence[Line],
@@ -217,9 +247,25 @@ def _figure(
     y: Axis,
     marks: Sequence[Mark],
     caption: Html,
+    along: str = "epochs completed",
     labelled: bool = True,
 ) -> Html:
-    """A chart with its axes, marks and caption; with `labelled`, emphasised lines have their names at their ends."""
+    """A chart with its axes, marks and caption.
+
+    Args:
+        title: above it.
+        label: what it shows, in a sentence, for those who don't see it.
+        lines: what is drawn.
+        x: the horizontal axis.
+        y: the vertical axis.
+        marks: vertical lines.
+        caption: below it.
+        along: what the horizontal axis counts.
+        labelled: whether emphasised lines have their names at their ends.
+
+    Returns:
+        The figure.
+    """
     grid = [
         tag("line", x1=0, x2=_SIZE, y1=_at(1 - y.share(v)), y2=_at(1 - y.share(v)), class_="grid") for v, _ in y.ticks
     ]
@@ -244,7 +290,7 @@ def _figure(
         "figure",
         tag("h3", title),
         tag("div", plot, class_="chart", style=room),
-        tag("p", "epochs completed", class_="axis", style=room),
+        tag("p", along, class_="axis", style=room),
         tag("ul", *legend, class_="legend") if legend else None,
         tag("figcaption", caption),
     )

@@ -1,14 +1,14 @@
-"""The sheet of examples: what the worst group looks like where the model is right and where it is wrong.
+"""Examples as images: pictures of inputs, heat maps over them, and the sheet of a run's worst group.
 
-The examples come from the test set by the ids in predictions.parquet, and only those that are shown are read. Both
-lists begin with what the model was surest of: confident mistakes say most about a shortcut.
+The sheet shows the worst group where the model is right and where it is wrong. Its examples come from the test set by
+the ids in predictions.parquet, and only those that are shown are read. Both lists begin with what the model was surest
+of: confident mistakes say most about a shortcut.
 """
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,11 @@ _MOST = 12
 _TINY = 64
 _LARGEST = 192
 _SMALLEST_SIDE = 4
+_HOT = (240, 80, 20)
+
+
+#: What is said in place of images.
+NO_IMAGES = tag("p", "The inputs of this data set aren't images, so there are none to show.", class_="note")
 
 
 def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Examples) -> Html:
@@ -49,29 +54,54 @@ def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Exampl
     parts = []
     for title, chosen in (("Wrong", member & ~right), ("Right", member & right)):
         rows = [row for row in surest if chosen[row]][:_MOST]
-        pictures = _pictures(test, places[rows]) if rows else []
-        if pictures is None:
-            return tag("p", "The inputs of this data set aren't images, so there are none to show.", class_="note")
+        shown = pictures(test, torch.from_numpy(places[rows])) if rows else []
+        if shown is None:
+            return NO_IMAGES
         cards = [
-            _card(picture, test.class_names, {name: column[row] for name, column in predictions.items()})
-            for picture, row in zip(pictures, rows, strict=True)
+            card(
+                picture,
+                int(predictions["id"][row]),
+                true=test.class_names[predictions["label"][row]],
+                said=test.class_names[predictions["predicted"][row]],
+                confidence=float(predictions["confidence"][row]),
+            )
+            for picture, row in zip(shown, rows, strict=True)
         ]
-        shown = f"{len(rows)} of {number(int(chosen.sum()))}, surest first" if rows else "none"
-        parts.append(tag("h3", title, " ", tag("small", shown)))
+        how_many = f"{len(rows)} of {number(int(chosen.sum()))}, surest first" if rows else "none"
+        parts.append(tag("h3", title, " ", tag("small", how_many)))
         parts.append(tag("ul", *cards, class_="sheet"))
     return tag("div", *parts)
 
 
-def _card(picture: Image.Image, class_names: Sequence[str], row: dict[str, Any]) -> Html:
-    name, confidence = row["id"], float(row["confidence"])
+def card(
+    picture: Image.Image, name: int, *, true: str, said: str, confidence: float, heat: Image.Image | None = None
+) -> Html:
+    """An example on a sheet: its picture, and below it the true class, the prediction and its confidence.
+
+    Args:
+        picture: of the example.
+        name: its id.
+        true: its class.
+        said: the predicted class.
+        confidence: probability of that class.
+        heat: where the model looked, drawn over the picture.
+
+    Returns:
+        The item of a list.
+    """
     sure = ">99.9%" if 0.9995 <= confidence < 1 else percent(confidence)
-    true, said = class_names[row["label"]], class_names[row["predicted"]]
-    if row["label"] == row["predicted"]:
+    if true == said:
         alt, verdict = f"example {name}, {true}, recognised with confidence {sure}", tag("b", said)
     else:
         alt = f"example {name}, {true}, taken for {said} with confidence {sure}"
         verdict = tag("b", true, " \N{RIGHTWARDS ARROW} ", tag("em", said))
-    image = tag(
+    looked = None if heat is None else image(heat, f"where example {name} speaks for {said}")
+    return tag("li", image(picture, alt), looked, tag("p", verdict), tag("p", f"{sure}, id {name}", class_="note"))
+
+
+def image(picture: Image.Image, alt: str) -> Html:
+    """A picture inside the page; small ones keep their pixels."""
+    return tag(
         "img",
         src=_data_uri(picture),
         alt=alt,
@@ -79,7 +109,6 @@ def _card(picture: Image.Image, class_names: Sequence[str], row: dict[str, Any])
         height=picture.height,
         class_="tiny" if max(picture.size) <= _TINY else None,
     )
-    return tag("li", image, tag("p", verdict), tag("p", f"{sure}, id {name}", class_="note"))
 
 
 def _places(predictions: dict[str, Any], test: Examples) -> npt.NDArray[np.int64]:
@@ -104,12 +133,13 @@ def _in_worst_group(report: GroupReport, test: Examples) -> npt.NDArray[np.bool_
     return np.asarray((test.labels if test.groups is None else test.groups).numpy() == worst)
 
 
-def _pictures(test: Examples, places: npt.NDArray[np.int64]) -> list[Image.Image] | None:
-    inputs, _ = test.gather(torch.from_numpy(places))
+def pictures(examples: Examples, places: Tensor) -> list[Image.Image] | None:
+    """Pictures of the examples at `places`, int64, or None where the inputs are no images."""
+    inputs, _ = examples.gather(places)
     if not isinstance(inputs, Tensor):
         return None
-    pictures = [as_picture(one) for one in inputs]
-    return [picture for picture in pictures if picture is not None] if all(pictures) else None
+    drawn = [as_picture(one) for one in inputs]
+    return [picture for picture in drawn if picture is not None] if all(drawn) else None
 
 
 def as_picture(values: Tensor) -> Image.Image | None:
@@ -140,7 +170,24 @@ def as_picture(values: Tensor) -> Image.Image | None:
     return picture
 
 
+def overlay(picture: Image.Image, heat: Tensor) -> Image.Image:
+    """A picture in grey under a heat map: the hotter a place, the more orange.
+
+    Args:
+        picture: of an input.
+        heat: from 0 to 1, float of shape (height, width) of that input.
+
+    Returns:
+        A picture of the same size.
+    """
+    grey = picture.convert("L").convert("RGB")
+    mask = Image.fromarray((heat * 200).to(torch.uint8).numpy()).resize(picture.size, Image.Resampling.BILINEAR)
+    return Image.composite(Image.new("RGB", picture.size, _HOT), grey, mask)
+
+
 def _data_uri(picture: Image.Image) -> str:
+    """The picture as text: to the pixel where pixels can be seen, compressed like a photograph where they can't."""
     buffer = io.BytesIO()
-    picture.save(buffer, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    kind = "png" if max(picture.size) <= _TINY else "jpeg"
+    picture.save(buffer, kind, optimize=True)
+    return f"data:image/{kind};base64," + base64.b64encode(buffer.getvalue()).decode()

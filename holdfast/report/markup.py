@@ -67,6 +67,11 @@ def counted(count: int, what: str) -> str:
     return f"{number(count)} {what}" + ("" if count == 1 else "s")
 
 
+def times(factor: float) -> str:
+    """A factor as people read it: ``"0.53×"``, ``"10.1×"``, ``"250×"``."""
+    return f"{factor:.{max(0, 2 - (factor >= 10) - (factor >= 100))}f}\N{MULTIPLICATION SIGN}"
+
+
 def duration(seconds: float) -> str:
     """Seconds as people read them."""
     if seconds < 10:

@@ -35,28 +35,54 @@ def group_table(report: GroupReport, part: str) -> Html:
         The table.
     """
     what = "Class" if report.grouping == "classes" else "Group"
+    order = sorted(report.by_group, key=lambda score: 2.0 if score.accuracy is None else score.accuracy)
+    return sortable(
+        f"Accuracy by {what.lower()}",
+        f"Accuracy by {what.lower()} on the {part} set; the headers sort.",
+        (what, *_COLUMNS),
+        [_group_row(score, worst=score is report.worst) for score in order],
+        rising="Accuracy",
+        class_="groups scores",
+    )
+
+
+def sortable(
+    label: str, caption: str, columns: Sequence[str], rows: Sequence[Html], *, rising: str | None, class_: str
+) -> Html:
+    """A table whose headers sort it; each cell of its rows has a ``data-value`` to sort by.
+
+    Args:
+        label: what it is about, for those who don't see it.
+        caption: the same in a sentence.
+        columns: names of the columns; the first names the rows.
+        rows: the rows as they stand at first.
+        rising: the column by which they rise already, if any.
+        class_: how it looks.
+
+    Returns:
+        The table in a box that scrolls.
+    """
     heads = [
         tag(
             "th",
             tag("button", name, type="button"),
             scope="col",
-            aria_sort="ascending" if name == "Accuracy" else "none",
-            class_="name" if name == what else None,
+            aria_sort="ascending" if name == rising else "none",
+            class_=None if place else "name",
         )
-        for name in (what, *_COLUMNS)
+        for place, name in enumerate(columns)
     ]
-    order = sorted(report.by_group, key=lambda score: 2.0 if score.accuracy is None else score.accuracy)
     return tag(
         "div",
         tag(
             "table",
-            tag("caption", f"Accuracy by {what.lower()} on the {part} set; the headers sort.", class_="quiet"),
+            tag("caption", caption, class_="quiet"),
             tag("thead", tag("tr", *heads)),
-            tag("tbody", *(_group_row(score, worst=score is report.worst) for score in order)),
-            class_="groups",
+            tag("tbody", *rows),
+            class_=class_,
             data_sortable=True,
         ),
-        **_scrolling(f"Accuracy by {what.lower()}"),
+        **scrolling(label),
     )
 
 
@@ -73,7 +99,7 @@ def _group_row(score: GroupScore, *, worst: bool) -> Html:
         )
     return tag(
         "tr",
-        tag("th", _group_name(score.name, worst=worst), scope="row", data_value=score.name),
+        tag("th", row_name(score.name, "worst" if worst else None), scope="row", data_value=score.name),
         *(_count(value) for value in (score.count, score.correct)),
         tag("td", percent(score.accuracy), data_value="" if score.accuracy is None else score.accuracy, class_="share"),
         interval,
@@ -86,8 +112,9 @@ def _count(value: int | None) -> Html:
     return tag("td", number(value), data_value="" if value is None else value)
 
 
-def _group_name(name: str, *, worst: bool) -> Html:
-    return join([tag("span", name), tag("span", "worst", class_="flag") if worst else None])
+def row_name(name: str, flag: str | None) -> Html:
+    """The name of a row, with a word in the accent colour behind it where it is special."""
+    return join([tag("span", name), tag("span", flag, class_="flag") if flag else None])
 
 
 def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> Html:
@@ -107,10 +134,10 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
         if score.count:
             worst = score is report.worst
             cells = [
-                _heat(count, score.count, f"{score.name} taken for {name}", right=place == true, compact=compact)
+                heat_cell(count, score.count, f"{score.name} taken for {name}", right=place == true, compact=compact)
                 for place, (name, count) in enumerate(zip(classes, counts, strict=True))
             ]
-            head = tag("th", _group_name(score.name, worst=worst), scope="row")
+            head = tag("th", row_name(score.name, "worst" if worst else None), scope="row")
             rows.append(tag("tr", head, *cells, class_="worst" if worst else None))
     what = "Class" if report.grouping == "classes" else "Group"
     heads = [tag("th", tag("span", name), scope="col") for name in classes]
@@ -123,11 +150,23 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
             tag("tbody", *rows),
             class_="confusion compact" if compact else "confusion",
         ),
-        **_scrolling("Confusion"),
+        **scrolling("Confusion"),
     )
 
 
-def _heat(count: int, of: int, title: str, *, right: bool, compact: bool) -> Html:
+def heat_cell(count: int, of: int, title: str, *, right: bool = False, compact: bool = False) -> Html:
+    """A cell that is the darker the larger its count's share of the row.
+
+    Args:
+        count: in the cell.
+        of: in the row.
+        title: what the cell counts.
+        right: whether it is framed.
+        compact: whether the colour says all and the text is left out.
+
+    Returns:
+        The cell.
+    """
     share = count / of
     kinds = [kind for kind, holds in (("right", right), ("dark", share > 0.68), ("none", count == 0)) if holds]
     shown = "<1%" if 0 < share < 0.005 else percent(share, 0)
@@ -155,11 +194,11 @@ def plan_table(record: Record) -> Html:
     ]
     heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "How")]
     return tag(
-        "div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), **_scrolling("Changes of plan")
+        "div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), **scrolling("Changes of plan")
     )
 
 
-def _scrolling(label: str) -> dict[str, object]:
+def scrolling(label: str) -> dict[str, object]:
     """What makes the box around a wide table scroll, by keyboard too."""
     return {"class_": "scroll", "role": "region", "aria_label": label, "tabindex": 0}
 
