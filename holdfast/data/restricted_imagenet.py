@@ -96,6 +96,7 @@ class RestrictedImageNet(DataSet):
         "learning_rate": 0.1,
         "weight_decay": 1e-4,
         "momentum": 0.9,
+        "nesterov": True,
         "optimizer": "sgd",
         "schedule": "steps",
         "milestones": (30 / 90, 60 / 90, 80 / 90),

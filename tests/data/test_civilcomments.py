@@ -9,7 +9,7 @@ from holdfast.data import load
 from holdfast.data.civilcomments import IDENTITIES, overlapping_groups, training_attribute
 from holdfast.errors import DataError, MissingDependencyError
 
-from .trees import write_csv
+from .trees import write_comments, write_tokenizer
 
 #: text, split, toxicity, the identities that are mentioned
 COMMENTS: list[tuple[str, str, str, tuple[str, ...]]] = [
@@ -22,31 +22,14 @@ COMMENTS: list[tuple[str, str, str, tuple[str, ...]]] = [
 ]
 
 
-def write_comments(root: Path, comments: list = COMMENTS) -> None:
-    rows = [
-        [number, text, split, toxicity, *("1.0" if name in tags else "0.2" for name in IDENTITIES)]
-        for number, (text, split, toxicity, tags) in enumerate(comments)
-    ]
-    header = ["", "comment_text", "split", "toxicity", *IDENTITIES]
-    write_csv(root / "civilcomments_v1.0/all_data_with_identities.csv", header, rows)
-
-
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A word-level tokenizer of six words, saved as a local folder."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = {word: number for number, word in enumerate(("[PAD]", "[UNK]", "a", "kind", "rude", "word"))}
-    inner = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    folder = tmp_path_factory.mktemp("tokenizer")
-    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
-    return str(folder)
+    return str(write_tokenizer(tmp_path_factory.mktemp("tokenizer"), ("a", "kind", "rude", "word")))
 
 
 def test_labels_and_overlapping_groups_need_no_tokenizer(tmp_path: Path) -> None:
-    write_comments(tmp_path)
+    write_comments(tmp_path, COMMENTS)
     splits = load("civilcomments", tmp_path, check_counts=False, tokenizer="none/such")
     assert splits.train.labels.tolist() == [0, 1, 0]
     assert splits.test.labels.tolist() == [1, 0]
@@ -83,7 +66,7 @@ def test_partitions_are_black_any_or_joint() -> None:
 
 
 def test_the_joint_partition_has_512_groups(tmp_path: Path) -> None:
-    write_comments(tmp_path)
+    write_comments(tmp_path, COMMENTS)
     train = load("civilcomments", tmp_path, check_counts=False, partition="joint").train
     assert train.n_groups == 512
     assert train.groups is not None
@@ -91,7 +74,7 @@ def test_the_joint_partition_has_512_groups(tmp_path: Path) -> None:
 
 
 def test_comments_are_tokenised_and_padded_when_gathered(tmp_path: Path, tokenizer: str) -> None:
-    write_comments(tmp_path)
+    write_comments(tmp_path, COMMENTS)
     splits = load("civilcomments", tmp_path, check_counts=False, tokenizer=tokenizer, max_tokens=4)
     batch, labels = splits.train.gather(torch.tensor([1, 0]))
     assert isinstance(batch, dict)
@@ -103,14 +86,14 @@ def test_comments_are_tokenised_and_padded_when_gathered(tmp_path: Path, tokeniz
 
 
 def test_long_comments_are_cut(tmp_path: Path, tokenizer: str) -> None:
-    write_comments(tmp_path)
+    write_comments(tmp_path, COMMENTS)
     splits = load("civilcomments", tmp_path, check_counts=False, tokenizer=tokenizer, max_tokens=2)
     batch = splits.train.gather(torch.tensor([1]))[0]
     assert isinstance(batch, dict) and batch["input_ids"].tolist() == [[2, 4]]
 
 
 def test_a_missing_tokenizer_or_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_comments(tmp_path)
+    write_comments(tmp_path, COMMENTS)
     train = load("civilcomments", tmp_path, check_counts=False, tokenizer=str(tmp_path)).train
     with pytest.raises(DataError, match=r"the tokenizer .* can't be loaded"):
         train.gather(torch.tensor([0]))
@@ -120,7 +103,7 @@ def test_a_missing_tokenizer_or_package_is_named(tmp_path: Path, monkeypatch: py
 
 
 def test_other_sizes_than_the_published_are_refused(tmp_path: Path) -> None:
-    write_comments(tmp_path)
+    write_comments(tmp_path, COMMENTS)
     with pytest.raises(DataError, match=r"published are .*269038"):
         load("civilcomments", tmp_path)
 

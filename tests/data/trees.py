@@ -1,6 +1,7 @@
 """Tiny generated trees in the layouts of Waterbirds, CelebA, CivilComments, UrbanCars and ImageNet."""
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,29 @@ def write_image(path: Path, width: int = 12, height: int = 10, seed: int = 0) ->
     pixels = np.random.default_rng(seed).integers(256, size=(height, width, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
     return pixels
+
+
+def write_comments(root: Path, comments: Sequence[tuple[str, str, str, tuple[str, ...]]]) -> Path:
+    """CivilComments' csv, from texts with their split, toxicity and the identities they mention."""
+    rows: list[list[object]] = [
+        [number, text, split, toxicity, *("1.0" if name in tags else "0.2" for name in IDENTITIES)]
+        for number, (text, split, toxicity, tags) in enumerate(comments)
+    ]
+    header = ["", "comment_text", "split", "toxicity", *IDENTITIES]
+    write_csv(root / "civilcomments_v1.0/all_data_with_identities.csv", header, rows)
+    return root
+
+
+def write_tokenizer(folder: Path, words: Sequence[str]) -> Path:
+    """A tokenizer that knows `words`, numbered from 2; 0 is padding and 1 is any other word."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    numbers = {word: number for number, word in enumerate(("[PAD]", "[UNK]", *words))}
+    inner = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]").save_pretrained(folder)
+    return folder
 
 
 def bird_rows(counts: dict[str, tuple[int, ...]]) -> list[list[object]]:
