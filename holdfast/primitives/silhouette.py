@@ -3,12 +3,17 @@
 For point i let a be the mean distance to the others of its cluster and b the smallest mean distance to another cluster;
 its score is (b - a) / max(a, b), and 0 in a cluster of one. SPARE chooses the number of clusters by the mean score. The
 textbook way costs n^2 distances. Points on a line, as the softmax of two classes is, need only sorting and prefix sums,
-n log n, exactly. Others are compared in blocks, exactly, in memory linear in n. Where there are very many, a stratified
-sample stands in for them, and the result says so, with its standard error.
+n log n, exactly. Others are compared in blocks, exactly, in memory linear in n.
+
+Where there are very many, the score is estimated. With root mean square distances in place of mean distances it costs
+only n k, for all points, because a cluster's squared distances follow from its mean and its spread. A stratified
+sample says how far this is from the real score; the difference varies little, so a thousand points say it as well
+as tens of thousands would say the score itself. The result carries its standard error.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +26,8 @@ from holdfast.primitives.streams import torch_stream
 
 _BLOCK = 2**20  # distances held at once
 _KEEP_ALL_BELOW = 200  # smaller clusters enter a sample whole
-_JACKKNIFE_GROUPS = 20
+_KEEP_AT_LEAST = 100  # points of every larger cluster in a sample
+_JACKKNIFE_GROUPS = 10
 _FEW_DIMENSIONS = 16  # up to here, distances are computed without cancellation; beyond, by matrix products
 
 
@@ -61,33 +67,32 @@ def silhouette(points: Tensor, clusters: Tensor) -> Tensor:
     codes, sizes = _coded(points, clusters)
     line = line_coordinates(points)
     sums = _distance_sums(points, codes, len(sizes)) if line is None else _sums_on_line(line, codes, len(sizes))
-    return _scores(sums, codes, sizes)
+    return _scores(_means(sums, codes, sizes), codes, sizes)
 
 
-def silhouette_score(points: Tensor, clusters: Tensor, *, seed: int = 0, limit: int = 10_000) -> SilhouetteScore:
-    """The mean silhouette, exactly where that is cheap and from a sample where it is not.
+def silhouette_score(
+    points: Tensor, clusters: Tensor, *, seed: int = 0, limit: int = 10_000, sample: int = 1000
+) -> SilhouetteScore:
+    """The mean silhouette, exactly where that is cheap and with the help of a sample where it is not.
 
     Args:
         points: float of shape (n, d).
         clusters: cluster of each point, int64 of shape (n,), at least two different ones.
         seed: names the stream that draws the sample.
-        limit: sample where there are more points than this and they don't lie on a line. Of each cluster 200 points
-            are taken, or all if it has fewer; the rest of the sample in proportion to what is left.
+        limit: sample where there are more points than this and they don't lie on a line.
+        sample: how many points to sample. Clusters of fewer than 200 are taken whole and of others at least 100
+            points, even if that makes more; the rest of the sample is in proportion to what is left.
 
     Returns:
         The score, with the way it was found.
     """
     codes, sizes = _coded(points, clusters)
     line = line_coordinates(points)
-    if line is not None:
-        return SilhouetteScore(
-            float(_scores(_sums_on_line(line, codes, len(sizes)), codes, sizes).mean()), method="sorted"
-        )
-    if len(points) <= limit:
-        return SilhouetteScore(
-            float(_scores(_distance_sums(points, codes, len(sizes)), codes, sizes).mean()), method="exact"
-        )
-    return _sampled_score(points, codes, sizes, limit, torch_stream(seed, "silhouette"))
+    if line is None and len(points) > limit:
+        return _sampled_score(points, codes, sizes, sample, torch_stream(seed, "silhouette"))
+    sums = _distance_sums(points, codes, len(sizes)) if line is None else _sums_on_line(line, codes, len(sizes))
+    value = float(_scores(_means(sums, codes, sizes), codes, sizes).mean())
+    return SilhouetteScore(value, method="exact" if line is None else "sorted")
 
 
 def line_coordinates(points: Tensor) -> Tensor | None:
@@ -141,14 +146,19 @@ def _coded(points: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
     return codes, torch.bincount(codes)
 
 
-def _scores(sums: Tensor, codes: Tensor, sizes: Tensor) -> Tensor:
-    """Silhouettes from the summed distances (n, clusters) of every point to every cluster."""
+def _means(sums: Tensor, codes: Tensor, sizes: Tensor) -> Tensor:
+    """Means from sums (n, clusters) over the points of every cluster; in its own a point doesn't count itself."""
     own = codes[:, None]
-    alone = sizes[codes] == 1
-    a = sums.gather(1, own).squeeze(1) / (sizes[codes] - 1).clamp(min=1)
-    others = torch.where(sizes > 0, sums / sizes, torch.inf).scatter(1, own, torch.inf)
-    b = others.amin(1)
-    return ((b - a) / torch.maximum(a, b)).nan_to_num(0.0).masked_fill(alone, 0.0)
+    others = torch.where(sizes > 0, sums / sizes, torch.inf)
+    return others.scatter(1, own, sums.gather(1, own) / (sizes[own] - 1).clamp(min=1))
+
+
+def _scores(means: Tensor, codes: Tensor, sizes: Tensor) -> Tensor:
+    """Silhouettes from the mean distances (n, clusters) of every point to every cluster."""
+    own = codes[:, None]
+    a = means.gather(1, own).squeeze(1)
+    b = means.scatter(1, own, torch.inf).amin(1)
+    return ((b - a) / torch.maximum(a, b)).nan_to_num(0.0).masked_fill(sizes[codes] == 1, 0.0)
 
 
 def _sums_on_line(coordinates: Tensor, codes: Tensor, n_clusters: int) -> Tensor:
@@ -180,37 +190,89 @@ def _distance_sums(points: Tensor, codes: Tensor, n_codes: int) -> Tensor:
     return sums
 
 
+@dataclass(frozen=True)
+class _Moments:
+    """Counts, sums and squared norms of the points of each code: squared distances to all of them follow."""
+
+    counts: Tensor
+    totals: Tensor
+    squares: Tensor
+
+    @classmethod
+    def of(cls, points: Iterable[Tensor], codes: Iterable[Tensor], n_codes: int, d: int) -> _Moments:
+        """Of float64 points (n, d) that come in blocks."""
+        totals = torch.zeros(n_codes, d + 2, dtype=torch.float64)
+        for block, code in zip(points, codes, strict=True):
+            totals.index_add_(
+                0, code, torch.cat([block, block.square().sum(1, True), block.new_ones(len(block), 1)], 1)
+            )
+        return cls(totals[:, -1], totals[:, :d], totals[:, d])
+
+    def distance_sums(self, points: Tensor) -> Tensor:
+        """Summed squared distances (n, codes) of points to those of every code."""
+        norms = points.square().sum(1, keepdim=True)
+        return (norms * self.counts - 2 * points @ self.totals.T + self.squares).clamp_(min=0)
+
+
+def _rms_score(points: Tensor, codes: Tensor, sizes: Tensor) -> float:
+    """The mean silhouette if root mean square distances took the place of mean distances."""
+    d, centre = points.shape[1], points.mean(0, dtype=torch.float64)
+    height = max(1, _BLOCK // max(d, len(sizes)))
+
+    def blocks() -> Iterator[Tensor]:
+        return (block - centre for block in torch.split(points, height))
+
+    moments = _Moments.of(blocks(), torch.split(codes, height), len(sizes), d)
+    total = 0.0
+    for block, code in zip(blocks(), torch.split(codes, height), strict=True):
+        total += float(_scores(_means(moments.distance_sums(block), code, sizes).sqrt_(), code, sizes).sum())
+    return total / len(points)
+
+
 def _sampled_score(
-    points: Tensor, codes: Tensor, sizes: Tensor, limit: int, generator: torch.Generator
+    points: Tensor, codes: Tensor, sizes: Tensor, sample: int, generator: torch.Generator
 ) -> SilhouetteScore:
-    """The mean over clusters, weighed by their true sizes, of scores within a sample.
+    """The score by root mean square distances, plus what a sample says about its difference from the real one.
 
     Every sampled point is judged, and is also part of what others are judged by, so the standard error is found by
-    leaving out a twentieth of the sample at a time (jackknife), in both roles.
+    leaving out a tenth of the sample at a time (jackknife), in both roles.
     """
-    rank = _rank_within(codes, torch.randperm(len(codes), generator=generator))
-    base = sizes.clamp(max=_KEEP_ALL_BELOW)
-    left = sizes - base
-    quota = base + (max(0, limit - int(base.sum())) * left) // left.sum().clamp(min=1)
-    chosen = (rank < quota[codes]).nonzero().flatten()
-    points, group = points[chosen], rank[chosen] % _JACKKNIFE_GROUPS
-    share, codes = sizes / sizes.sum(), codes[chosen]
-    k = len(sizes)
-    cells = codes * _JACKKNIFE_GROUPS + group
-    sums = _distance_sums(points, cells, k * _JACKKNIFE_GROUPS).view(-1, k, _JACKKNIFE_GROUPS)
-    counts = torch.bincount(cells, minlength=k * _JACKKNIFE_GROUPS).view(k, _JACKKNIFE_GROUPS)
+    everywhere = _rms_score(points, codes, sizes)
+    chosen, rank = _stratified(codes, sizes, sample, generator)
+    points, codes, group = points[chosen].to(torch.float64), codes[chosen], rank % _JACKKNIFE_GROUPS
+    points = points - points.mean(0)
+    share, k = sizes / sizes.sum(), len(sizes)
+    cells, n_cells = codes * _JACKKNIFE_GROUPS + group, k * _JACKKNIFE_GROUPS
+    by_group = _distance_sums(points, cells, n_cells).view(-1, k, _JACKKNIFE_GROUPS)
+    moments = _Moments.of([points], [cells], n_cells, points.shape[1])
+    squares_by_group = moments.distance_sums(points).view(-1, k, _JACKKNIFE_GROUPS)
+    counts = torch.bincount(cells, minlength=n_cells).view(k, _JACKKNIFE_GROUPS)
+    distances, squares, size = by_group.sum(2), squares_by_group.sum(2), counts.sum(1)
 
-    def estimate(kept: Tensor, without: int | None) -> float:
-        reached, size = sums[kept].sum(2), counts.sum(1)
-        if without is not None:
-            reached, size = reached - sums[kept][:, :, without], size - counts[:, without]
-        totals = torch.bincount(codes[kept], weights=_scores(reached, codes[kept], size), minlength=k)
-        return float((share * totals / size.clamp(min=1)).sum())
+    def difference(distances: Tensor, squares: Tensor, size: Tensor, codes: Tensor) -> float:
+        real = _scores(_means(distances, codes, size), codes, size)
+        gaps = real - _scores(_means(squares, codes, size).sqrt_(), codes, size)
+        return float((share * torch.bincount(codes, weights=gaps, minlength=k) / size.clamp(min=1)).sum())
 
-    value = estimate(torch.ones_like(group, dtype=torch.bool), None)
-    partial = torch.tensor([estimate(group != g, g) for g in range(_JACKKNIFE_GROUPS)], dtype=torch.float64)
+    def without(g: int) -> float:
+        kept = group != g
+        parts = (distances - by_group[:, :, g])[kept], (squares - squares_by_group[:, :, g])[kept].clamp_(min=0)
+        return difference(*parts, size - counts[:, g], codes[kept])
+
+    value = everywhere + difference(distances, squares, size, codes)
+    partial = torch.tensor([without(g) for g in range(_JACKKNIFE_GROUPS)], dtype=torch.float64)
     spread = (partial - partial.mean()).square().sum() * (_JACKKNIFE_GROUPS - 1) / _JACKKNIFE_GROUPS
-    return SilhouetteScore(value, "sampled", float(spread.sqrt()))
+    return SilhouetteScore(min(1.0, max(-1.0, value)), "sampled", float(spread.sqrt()))
+
+
+def _stratified(codes: Tensor, sizes: Tensor, sample: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Positions of a sample that has enough of every code, and the place of each among those of its code."""
+    rank = _rank_within(codes, torch.randperm(len(codes), generator=generator))
+    base = torch.where(sizes < _KEEP_ALL_BELOW, sizes, _KEEP_AT_LEAST)
+    left = sizes - base
+    quota = base + (max(0, sample - int(base.sum())) * left) // left.sum().clamp(min=1)
+    chosen = (rank < quota[codes]).nonzero().flatten()
+    return chosen, rank[chosen]
 
 
 def _rank_within(codes: Tensor, shuffled: Tensor) -> Tensor:

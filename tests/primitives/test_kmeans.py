@@ -6,6 +6,7 @@ import torch
 from sklearn.cluster import KMeans
 
 from holdfast.errors import ConfigError, DataError
+from holdfast.primitives import kmeans as module
 from holdfast.primitives.kmeans import canonical_order, kmeans
 
 
@@ -85,6 +86,49 @@ def test_a_seed_names_the_result_and_global_generators_are_left_alone():
     assert len({kmeans(points, 5, seed=s, restarts=1).inertia for s in range(8)}) > 1
     assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
     assert torch.equal(torch.get_rng_state(), before[1])
+
+
+@pytest.fixture
+def many(monkeypatch):
+    """A thousand points are many."""
+    monkeypatch.setattr(module, "_MANY", 1000)
+
+
+@pytest.mark.parametrize("d", [2, 8, 40])
+def test_starts_on_a_sample_end_about_as_well_as_starts_on_all_points(d, many):
+    loose = torch.randn(3000, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64)
+    tight = blobs(3000, d, 6, spread=0.3, seed=d)
+    for points in (loose, tight):
+        for k in (2, 4, 6):
+            labels = module._lloyd(points, k, seed=0, restarts=10)
+            reference = module._described(points, labels, "lloyd").inertia
+            assert kmeans(points, k).inertia <= 1.02 * reference
+
+
+def test_small_clusters_far_out_are_found_among_many_points(many):
+    generator = torch.Generator().manual_seed(0)
+    corner = torch.arange(4).repeat_interleave(torch.tensor([9700, 200, 60, 40]))
+    points = torch.eye(4)[corner] + 0.05 * torch.randn(len(corner), 4, generator=generator)
+    for seed in range(5):
+        assert torch.equal(kmeans(points, 4, seed=seed).clusters, corner)
+
+
+def test_many_points_are_clustered_as_the_seed_says_and_around_their_centres(many):
+    points = torch.randn(2000, 3, generator=torch.Generator().manual_seed(0))
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    one, same = kmeans(points, 5, seed=3), kmeans(points, 5, seed=3)
+    assert torch.equal(one.clusters, same.clusters)
+    assert len({kmeans(points, 5, seed=s, restarts=1).inertia for s in range(8)}) > 1
+    assert torch.equal(torch.cdist(points.double(), one.centres).argmin(1), one.clusters)
+    assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+def test_many_points_of_few_kinds_give_as_many_clusters(many):
+    plane = torch.tensor([[0.0, 0], [1, 0], [0, 1]]).repeat(1000, 1)
+    plane[17] = torch.tensor([5.0, 5.0])
+    found = kmeans(plane, 6)
+    assert (found.k, found.inertia) == (4, 0.0)
 
 
 def test_fewer_different_points_give_fewer_clusters():

@@ -6,18 +6,18 @@ from holdfast.primitives import silhouette as module
 from holdfast.primitives.silhouette import line_coordinates, silhouette, silhouette_score
 
 
-def brute_force(points, clusters):
-    """The definition, a point at a time."""
+def brute_force(points, clusters, power=1):
+    """The definition, a point at a time; with power 2 for root mean square distances."""
     points = points.double()
     scores = []
     for i in range(len(points)):
-        distance = (points - points[i]).square().sum(1).sqrt()
+        distance = (points - points[i]).square().sum(1) ** (power / 2)
         own = clusters == clusters[i]
         if own.sum() == 1:
             scores.append(0.0)
             continue
-        a = distance[own].sum() / (own.sum() - 1)
-        b = min(distance[clusters == c].mean() for c in clusters.unique() if c != clusters[i])
+        a = (distance[own].sum() / (own.sum() - 1)) ** (1 / power)
+        b = min(distance[clusters == c].mean() for c in clusters.unique() if c != clusters[i]) ** (1 / power)
         scores.append(float((b - a) / max(a, b)) if max(a, b) > 0 else 0.0)
     return torch.tensor(scores, dtype=torch.float64)
 
@@ -83,16 +83,17 @@ def test_one_point_off_the_line_is_noticed():
     assert line_coordinates(points) is None
 
 
-def test_a_sample_agrees_with_the_whole_and_knows_its_error():
-    points, clusters = blobs(3000, 3, 4, spread=0.8)
+@pytest.mark.parametrize("d", [3, 30])
+def test_a_sample_agrees_with_the_whole_and_knows_its_error(d):
+    points, clusters = blobs(3000, d, 4, spread=0.8)
     exact = silhouette_score(points, clusters)
-    estimates = [silhouette_score(points, clusters, seed=seed, limit=1000) for seed in range(30)]
+    estimates = [silhouette_score(points, clusters, seed=seed, limit=2000, sample=500) for seed in range(30)]
     assert exact.method == "exact"
     assert {estimate.method for estimate in estimates} == {"sampled"}
     misses = torch.tensor([estimate.value - exact.value for estimate in estimates])
     errors = torch.tensor([estimate.standard_error for estimate in estimates])
-    assert float(misses.abs().max()) < 0.02
-    assert float(misses.mean().abs()) < 0.003
+    assert float(misses.abs().max()) < 0.005
+    assert float(misses.mean().abs()) < 0.001
     actual = float(misses.square().mean().sqrt())
     assert 0.6 < float(errors.mean()) / actual < 2
     assert silhouette_score(points, clusters, limit=1000) == silhouette_score(points, clusters, limit=1000)
@@ -106,9 +107,32 @@ def test_the_default_sample_is_within_a_hundredth():
     assert sampled.value == pytest.approx(whole.value, abs=0.01)
 
 
-def test_small_clusters_enter_a_sample_whole(monkeypatch):
+def test_one_large_cluster_and_small_ones_are_within_a_hundredth():
+    """Softmax outputs as SPARE sees them: 95 % of a class in one corner, the rest in others."""
+    generator = torch.Generator().manual_seed(0)
+    shown = torch.multinomial(torch.tensor([0.95, 0.03, 0.015, 0.005]), 4000, replacement=True, generator=generator)
+    logits = torch.randn(4000, 4, generator=generator) + 3 * torch.eye(4)[shown]
+    points = logits.softmax(1)
+    for clusters in (shown, logits.argmax(1), (shown > 0).long()):
+        exact = silhouette_score(points, clusters).value
+        for seed in range(5):
+            estimate = silhouette_score(points, clusters, seed=seed, limit=3000)
+            assert estimate.value == pytest.approx(exact, abs=0.01)
+
+
+def test_the_score_by_root_mean_squares_equals_its_definition(monkeypatch):
+    points, clusters = blobs(120, 3, 4)
+    clusters[7] = 4
+    expected = float(brute_force(points, clusters, power=2).mean())
+    for block in (2**20, 100):
+        monkeypatch.setattr(module, "_BLOCK", block)
+        found = module._rms_score(points + 1000, clusters, torch.bincount(clusters))
+        assert found == pytest.approx(expected, abs=1e-9)
+
+
+def test_small_clusters_enter_a_sample_whole_and_large_ones_with_enough(monkeypatch):
     points, clusters = blobs(4000, 2, 2)
-    clusters[:150], clusters[150:151] = 2, 3
+    clusters[:150], clusters[150:151], clusters[151:451] = 2, 3, 4
     seen = {}
     original = module._distance_sums
 
@@ -117,10 +141,12 @@ def test_small_clusters_enter_a_sample_whole(monkeypatch):
         return original(sampled, cells, n_codes)
 
     monkeypatch.setattr(module, "_distance_sums", spy)
-    silhouette_score(points, clusters, limit=1000)
-    assert seen["sizes"][2:] == [150, 1]
-    assert 990 <= sum(seen["sizes"]) <= 1000
-    assert min(seen["sizes"][:2]) >= 200
+    silhouette_score(points, clusters, limit=1000, sample=800)
+    assert seen["sizes"][2:4] == [150, 1]
+    assert 790 <= sum(seen["sizes"]) <= 800
+    assert min(seen["sizes"][0], seen["sizes"][1], seen["sizes"][4]) >= 100
+    silhouette_score(points, clusters, limit=1000, sample=1)
+    assert seen["sizes"] == [100, 100, 150, 1, 100]
 
 
 @pytest.mark.parametrize(
