@@ -34,6 +34,7 @@ FUNCTIONS = {
     "demo": ("demo",),
     "data": ("list_", "info", "get_"),
     "runs": ("list_", "compare"),
+    "audit": ("groups",),
     "report": ("report",),
     "reproduce": ("reproduce",),
 }
