@@ -12,7 +12,12 @@ from typing import Any
 from holdfast.errors import ConfigError, nearest
 from holdfast.spurious import (
     ClassBalanced,
+    Cnc,
     CvarDRO,
+    DfrTrain,
+    DfrVal,
+    Eiil,
+    George,
     GroupBalanced,
     GroupDRO,
     GroupSubsampled,
@@ -20,8 +25,11 @@ from holdfast.spurious import (
     InferGroups,
     Inferring,
     Jtt,
+    Lff,
     Pde,
+    Pgi,
     Spare,
+    Ssa,
 )
 from holdfast.training.policy import Chain, Policy, Uniform
 
@@ -34,6 +42,14 @@ METHODS: dict[str, type[Policy]] = {
     "group-dro": GroupDRO,
     "cvar": CvarDRO,
     "jtt": Jtt,
+    "lff": Lff,
+    "eiil": Eiil,
+    "pgi": Pgi,
+    "george": George,
+    "cnc": Cnc,
+    "ssa": Ssa,
+    "dfr-train": DfrTrain,
+    "dfr-val": DfrVal,
     "pde": Pde,
     "spare": Spare,
 }

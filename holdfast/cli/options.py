@@ -55,7 +55,7 @@ class Choices:
         groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
         preset: published settings by name, where a method has several on a data set; the first of them by default.
         model: a model's name; the data set's recipe names one.
-        weights: a file with the model's weights to start from, or `imagenet` for the published ones.
+        weights: a file with the model's weights to start from, `imagenet` or (text) `hub` for the published ones.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
         track: also log to these trackers: tensorboard, mlflow.

@@ -11,7 +11,7 @@ role and tau of .05, .1, .05 and .1 for CMNIST, Waterbirds, CelebA and CivilComm
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -165,9 +165,9 @@ class Cnc(Inferring):
     tau: float = 0.05
     weight: float = 0.75
     two_sided: bool = False
-    _groups: Tensor | None = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self._groups: Tensor | None = None
         super().__post_init__()
         for option in ("infer_epoch", "set_size"):
             if getattr(self, option) < 1:

@@ -9,7 +9,7 @@ labels and costs a second full training; use it where groups are more than a sho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
@@ -114,9 +114,9 @@ class George(Inferring):
     overcluster: int = 1
     eta_q: float = 0.01
     adjustment: float = 2.0
-    _budget: int = field(default=0, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self._budget = 0
         super().__post_init__()
         self.objective()
         for option, least in (("components", 1), ("k_max", 2), ("overcluster", 1)):
