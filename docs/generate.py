@@ -65,14 +65,13 @@ def _table(page: Path, name: str, docs: Path, results: Path) -> str:
     if not file.exists():
         return f"\nNot measured yet: `holdfast reproduce {experiment} --scale {scale}` does.\n\n"
     measured, declared = read_results(file), find(experiment)
-    heading = ["cell"]
-    for label in render.columns(declared, measured).values():
-        heading += [label, "printed"]
-    lines = [[*heading, "seconds"], ["---"] * (len(heading) + 1), *render.rows(declared, measured)]
+    heading = render.heading(declared, measured)
+    lines = [heading, ["---"] * len(heading), *render.rows(declared, measured)]
     link = Path(os.path.relpath(_page(docs, name), page.parent)).as_posix()
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return (
-        f"\n{declared.source}, at scale `{scale}`: ours over {len(measured.seeds)} seeds, beside the printed numbers. "
+        f"\n{declared.source}, at scale `{scale}`: ours over {len(measured.seeds)} seeds"
+        f"{', beside the printed numbers' if 'printed' in heading else ''}. "
         f"[Claims and how to repeat it]({link}).\n\n{body}\n\n"
     )
 

@@ -156,9 +156,8 @@ def _show(console: Console, experiment: Experiment, results: Results) -> None:
     title = f"{experiment.name} at scale {results.scale}: {experiment.source}"
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("cell", no_wrap=True)
-    for label in render.columns(experiment, results).values():
-        table.add_column(escape(label), justify="right")
-        table.add_column("printed", justify="right", style="dim")
+    for label in render.heading(experiment, results)[1:-1]:
+        table.add_column(escape(label), justify="right", style="dim" if label == "printed" else None)
     table.add_column("seconds", justify="right")
     before = ""
     for row in render.rows(experiment, results):

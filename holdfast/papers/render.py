@@ -5,7 +5,7 @@ Pages are generated, never edited: the file is the source, and the page says whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.papers.catalog import find
 from holdfast.papers.experiment import Experiment, Printed
@@ -36,9 +36,18 @@ def columns(experiment: Experiment, results: Results) -> dict[str, str]:
     return dict(experiment.columns) or found
 
 
+def heading(experiment: Experiment, results: Results) -> list[str]:
+    """The table's head: the cell, ours for each of `columns`, with theirs where the document prints any, seconds."""
+    labels = ["cell"]
+    for metric, label in columns(experiment, results).items():
+        labels += [label, "printed"] if _is_printed(metric, experiment, results) else [label]
+    return [*labels, "seconds"]
+
+
 def rows(experiment: Experiment, results: Results) -> list[list[str]]:
-    """The table's body: name of the cell, then ours and theirs for each of `columns`, then seconds."""
-    return [_row(cell, list(columns(experiment, results)), experiment) for cell in results.cells]
+    """The table's body, in the order of `heading`."""
+    metrics = {metric: _is_printed(metric, experiment, results) for metric in columns(experiment, results)}
+    return [_row(cell, metrics, experiment) for cell in results.cells]
 
 
 def command(results: Results) -> str:
@@ -58,15 +67,12 @@ def markdown(results: Results, experiment: Experiment | None = None) -> str:
         Markdown with a title of the first level: ours beside theirs, verdicts, and how to repeat it.
     """
     declared = experiment or find(results.experiment)
-    heading = ["cell"]
-    for label in columns(declared, results).values():
-        heading += [label, "printed"]
     parts = [
         f"# {declared.name}: {declared.title}",
         f"{declared.source}, at scale `{results.scale}`. Ours are means over "
         f"{_counted(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), ± the {declared.spread} "
-        "standard deviation, beside what the document prints.",
-        _table([*heading, "seconds"], rows(declared, results)),
+        f"standard deviation{', beside what the document prints' if declared.printed else ''}.",
+        _table(heading(declared, results), rows(declared, results)),
     ]
     failed = [
         f"- {cell.name}, seed {seed}: {_cut(error)}" for cell in results.cells for seed, error in cell.errors.items()
@@ -84,13 +90,20 @@ def markdown(results: Results, experiment: Experiment | None = None) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _row(cell: CellResult, metrics: Sequence[str], experiment: Experiment) -> list[str]:
+def _is_printed(metric: str, experiment: Experiment, results: Results) -> bool:
+    """Whether the document prints the metric for any cell that was computed."""
+    return any(metric in experiment.printed.get(cell.name, {}) for cell in results.cells)
+
+
+def _row(cell: CellResult, metrics: Mapping[str, bool], experiment: Experiment) -> list[str]:
     row = [cell.name]
-    for name in metrics:
+    for name, is_printed in metrics.items():
         metric = cell.metrics.get(name)
         printed = experiment.printed.get(cell.name, {}).get(name) if metric is None else metric.printed
         ours = shown(None if metric is None else metric.ours, experiment.digits)
-        row += ["failed" if cell.errors and metric is None else ours, shown(printed, experiment.digits)]
+        row.append("failed" if cell.errors and metric is None else ours)
+        if is_printed:
+            row.append(shown(printed, experiment.digits))
     return [*row, f"{cell.seconds:.0f}" if cell.metrics else "-"]
 
 
@@ -101,8 +114,8 @@ def _origin(results: Results) -> str:
     return f"Run {commit}{dirty} on {results.date[:10]} ({versions}). Seconds are of one seed on one thread."
 
 
-def _table(heading: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    lines = [heading, ["---"] * len(heading), *body]
+def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *body]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 

@@ -47,7 +47,7 @@ def test_a_block_gets_the_table_of_its_results_file(folders):
     page, docs, results_dir, results = folders
     write_results(results, results_dir)
     text = generate.pages(docs, results_dir)[page]
-    assert "| cmnist/erm | 12.2 | 0.0 ± 0.0 | 50.0 | 20.1 ± 0.2 | 3 |" in text
+    assert "| cmnist/erm | 12.2 | 0.0 ± 0.0 | 50.0 | 20.1 ± 0.2 | - | 3 |" in text
     assert "(../results/spare/table5.1.cpu.md)" in text
     assert text.startswith("before\n") and text.endswith("after\n") and "old" not in text
 
