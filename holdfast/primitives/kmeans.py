@@ -24,7 +24,7 @@ _MANY = 10_000  # points from which starts compete on a sample
 _SAMPLE = 1000
 _TRIALS = 4  # candidates for each seed, of which the best is taken
 _ROUNDS = 4  # iterations on the sample before starts are compared
-_BLOCK = 2**20  # distances held at once
+_BLOCK = 2**18  # distances held at once
 
 _Floats = NDArray[np.float64]
 _Ints = NDArray[np.int64]
@@ -103,12 +103,14 @@ def canonical_order(points: Tensor) -> Tensor:
 
 def _described(points: Tensor, labels: _Ints, method: Literal["intervals", "lloyd"]) -> Clustering:
     """Number the clusters by decreasing size, the one that comes first in the points first among equals."""
-    _, first, codes, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
-    number = np.empty(len(sizes), np.int64)
+    sizes = np.bincount(labels)
+    first = np.zeros_like(sizes)
+    first[labels[::-1]] = np.arange(len(labels))[::-1]
+    number = np.empty_like(sizes)
     number[np.lexsort((first, -sizes))] = np.arange(len(sizes))
-    clusters = torch.from_numpy(number[codes])
+    clusters = torch.from_numpy(number[labels])
     ordered = points[clusters.argsort(stable=True)]
-    parts = torch.split(ordered, np.sort(sizes)[::-1].tolist())
+    parts = torch.split(ordered, np.sort(sizes[sizes > 0])[::-1].tolist())
     centres = torch.stack([part.mean(0, dtype=torch.float64) for part in parts])
     inertia = sum(float((part - centre).square().sum()) for part, centre in zip(parts, centres, strict=True))
     return Clustering(clusters, centres, inertia, method)

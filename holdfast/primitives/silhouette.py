@@ -13,6 +13,7 @@ as tens of thousands would say the score itself. The result carries its standard
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +29,7 @@ _BLOCK = 2**20  # distances held at once
 _KEEP_ALL_BELOW = 200  # smaller clusters enter a sample whole
 _KEEP_AT_LEAST = 100  # points of every larger cluster in a sample
 _JACKKNIFE_GROUPS = 10
-_FEW_DIMENSIONS = 16  # up to here, distances are computed without cancellation; beyond, by matrix products
+_FEW_DIMENSIONS = 8  # up to here, distances are computed without cancellation; beyond, by matrix products
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def silhouette(points: Tensor, clusters: Tensor) -> Tensor:
     codes, sizes = _coded(points, clusters)
     line = line_coordinates(points)
     sums = _distance_sums(points, codes, len(sizes)) if line is None else _sums_on_line(line, codes, len(sizes))
-    return _scores(_means(sums, codes, sizes), codes, sizes)
+    return _scores(sums, codes, sizes)
 
 
 def silhouette_score(
@@ -91,7 +92,7 @@ def silhouette_score(
     if line is None and len(points) > limit:
         return _sampled_score(points, codes, sizes, sample, torch_stream(seed, "silhouette"))
     sums = _distance_sums(points, codes, len(sizes)) if line is None else _sums_on_line(line, codes, len(sizes))
-    value = float(_scores(_means(sums, codes, sizes), codes, sizes).mean())
+    value = float(_scores(sums, codes, sizes).mean())
     return SilhouetteScore(value, method="exact" if line is None else "sorted")
 
 
@@ -146,19 +147,23 @@ def _coded(points: Tensor, clusters: Tensor) -> tuple[Tensor, Tensor]:
     return codes, torch.bincount(codes)
 
 
-def _means(sums: Tensor, codes: Tensor, sizes: Tensor) -> Tensor:
-    """Means from sums (n, clusters) over the points of every cluster; in its own a point doesn't count itself."""
-    own = codes[:, None]
-    others = torch.where(sizes > 0, sums / sizes, torch.inf)
-    return others.scatter(1, own, sums.gather(1, own) / (sizes[own] - 1).clamp(min=1))
+def _scores(sums: Tensor, codes: Tensor, sizes: Tensor, power: Literal[1, 2] = 1) -> Tensor:
+    """Silhouettes (..., n) from the summed distances (..., n, clusters) of every point to every cluster.
 
-
-def _scores(means: Tensor, codes: Tensor, sizes: Tensor) -> Tensor:
-    """Silhouettes from the mean distances (n, clusters) of every point to every cluster."""
-    own = codes[:, None]
-    a = means.gather(1, own).squeeze(1)
-    b = means.scatter(1, own, torch.inf).amin(1)
-    return ((b - a) / torch.maximum(a, b)).nan_to_num(0.0).masked_fill(sizes[codes] == 1, 0.0)
+    Args:
+        sums: of distances or, with power 2, of squared distances, whose root mean square then is the distance.
+        codes: cluster of each point, int64 of shape (n,).
+        sizes: of the clusters, (..., clusters).
+        power: of the distances.
+    """
+    own = codes[:, None].expand(*sums.shape[:-1], 1)
+    own_sizes = sizes[..., codes]
+    a = sums.gather(-1, own).squeeze(-1) / (own_sizes - 1).clamp(min=1)
+    means = torch.where(sizes[..., None, :] > 0, sums / sizes[..., None, :], torch.inf)
+    b = means.scatter_(-1, own, torch.inf).amin(-1)
+    if power == 2:
+        a, b = a.sqrt_(), b.sqrt_()
+    return ((b - a) / torch.maximum(a, b)).nan_to_num(0.0).masked_fill(own_sizes == 1, 0.0)
 
 
 def _sums_on_line(coordinates: Tensor, codes: Tensor, n_clusters: int) -> Tensor:
@@ -225,7 +230,7 @@ def _rms_score(points: Tensor, codes: Tensor, sizes: Tensor) -> float:
     moments = _Moments.of(blocks(), torch.split(codes, height), len(sizes), d)
     total = 0.0
     for block, code in zip(blocks(), torch.split(codes, height), strict=True):
-        total += float(_scores(_means(moments.distance_sums(block), code, sizes).sqrt_(), code, sizes).sum())
+        total += float(_scores(moments.distance_sums(block), code, sizes, power=2).sum())
     return total / len(points)
 
 
@@ -241,28 +246,24 @@ def _sampled_score(
     chosen, rank = _stratified(codes, sizes, sample, generator)
     points, codes, group = points[chosen].to(torch.float64), codes[chosen], rank % _JACKKNIFE_GROUPS
     points = points - points.mean(0)
-    share, k = sizes / sizes.sum(), len(sizes)
-    cells, n_cells = codes * _JACKKNIFE_GROUPS + group, k * _JACKKNIFE_GROUPS
-    by_group = _distance_sums(points, cells, n_cells).view(-1, k, _JACKKNIFE_GROUPS)
+    share, k = sizes.to(torch.float64) / sizes.sum(), len(sizes)
+    cells, n_cells = group * k + codes, _JACKKNIFE_GROUPS * k
     moments = _Moments.of([points], [cells], n_cells, points.shape[1])
-    squares_by_group = moments.distance_sums(points).view(-1, k, _JACKKNIFE_GROUPS)
-    counts = torch.bincount(cells, minlength=n_cells).view(k, _JACKKNIFE_GROUPS)
-    distances, squares, size = by_group.sum(2), squares_by_group.sum(2), counts.sum(1)
+    distances = _all_and_without_each(_distance_sums(points, cells, n_cells).view(-1, _JACKKNIFE_GROUPS, k))
+    squares = _all_and_without_each(moments.distance_sums(points).view(-1, _JACKKNIFE_GROUPS, k)).clamp_(min=0)
+    size = _all_and_without_each(torch.bincount(cells, minlength=n_cells).view(1, _JACKKNIFE_GROUPS, k)).squeeze(1)
+    gaps = _scores(distances, codes, size) - _scores(squares, codes, size, power=2)
+    kept = torch.arange(-1, _JACKKNIFE_GROUPS)[:, None] != group
+    judged = (share / size.clamp(min=1))[:, codes] * kept
+    whole, *partial = (gaps * judged).sum(1).tolist()
+    spread = (_JACKKNIFE_GROUPS - 1) * statistics.pvariance(partial)
+    return SilhouetteScore(min(1.0, max(-1.0, everywhere + whole)), "sampled", spread**0.5)
 
-    def difference(distances: Tensor, squares: Tensor, size: Tensor, codes: Tensor) -> float:
-        real = _scores(_means(distances, codes, size), codes, size)
-        gaps = real - _scores(_means(squares, codes, size).sqrt_(), codes, size)
-        return float((share * torch.bincount(codes, weights=gaps, minlength=k) / size.clamp(min=1)).sum())
 
-    def without(g: int) -> float:
-        kept = group != g
-        parts = (distances - by_group[:, :, g])[kept], (squares - squares_by_group[:, :, g])[kept].clamp_(min=0)
-        return difference(*parts, size - counts[:, g], codes[kept])
-
-    value = everywhere + difference(distances, squares, size, codes)
-    partial = torch.tensor([without(g) for g in range(_JACKKNIFE_GROUPS)], dtype=torch.float64)
-    spread = (partial - partial.mean()).square().sum() * (_JACKKNIFE_GROUPS - 1) / _JACKKNIFE_GROUPS
-    return SilhouetteScore(min(1.0, max(-1.0, value)), "sampled", float(spread.sqrt()))
+def _all_and_without_each(parts: Tensor) -> Tensor:
+    """From parts (n, groups, clusters): the sum over groups, then the sums without each; (1 + groups, n, clusters)."""
+    whole = parts.sum(1)
+    return torch.cat([whole[None], whole - parts.transpose(0, 1)])
 
 
 def _stratified(codes: Tensor, sizes: Tensor, sample: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

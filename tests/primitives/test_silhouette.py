@@ -29,7 +29,7 @@ def blobs(n, d, k, seed=0, spread=0.4):
     return centres[clusters] + spread * torch.randn(n, d, generator=generator, dtype=torch.float64), clusters
 
 
-@pytest.mark.parametrize("d", [1, 2, 5, 16, 17, 40])
+@pytest.mark.parametrize("d", [1, 2, 5, 8, 9, 40])
 @pytest.mark.parametrize("k", [2, 4])
 def test_scores_equal_the_definition(d, k):
     points, clusters = blobs(90, d, k, seed=d + k)
@@ -137,7 +137,7 @@ def test_small_clusters_enter_a_sample_whole_and_large_ones_with_enough(monkeypa
     original = module._distance_sums
 
     def spy(sampled, cells, n_codes):
-        seen["sizes"] = torch.bincount(cells // module._JACKKNIFE_GROUPS).tolist()
+        seen["sizes"] = torch.bincount(cells % (n_codes // module._JACKKNIFE_GROUPS)).tolist()
         return original(sampled, cells, n_codes)
 
     monkeypatch.setattr(module, "_distance_sums", spy)
