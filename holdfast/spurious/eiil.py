@@ -39,8 +39,8 @@ def scale_gradients(logits: Tensor, labels: Tensor) -> Tensor:
         labels: class of each example, int64 of shape (n,).
 
     Returns:
-        d/ds CE(s z, y) at s = 1, which is sum_k p_k z_k - z_y; float64 of shape (n,). Positive where the model is
-        wrong; with more than two classes also where it is right by a narrow margin.
+        d/ds CE(s z, y) at s = 1, which is sum_k p_k z_k - z_y; float64 of shape (n,). Never positive where the model is
+        right. Positive where it is wrong, unless there are more than two classes and it is wrong by a narrow margin.
     """
     z = logits.to(torch.float64)
     return (z.softmax(1) * z).sum(1) - z.gather(1, labels[:, None]).squeeze(1)
@@ -70,7 +70,8 @@ def environments(
         learning_rate: of Adam.
 
     Returns:
-        bool of shape (n,): True in the environment where scaling logits up hurts, that of the early model's errors.
+        bool of shape (n,): True in the environment where scaling logits up hurts, that of the early model's errors. The
+        optimum is the sign of `scale_gradients`.
 
     Raises:
         DataError: if shapes disagree, there are no examples, or a logit is not finite.

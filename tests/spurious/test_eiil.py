@@ -98,6 +98,14 @@ def test_with_two_classes_one_environment_is_the_error_set_whatever_was_drawn():
         assert torch.equal(found, logits.argmax(1) != labels)
 
 
+def test_with_more_classes_the_environment_of_the_errors_has_nothing_that_is_right():
+    logits, labels = random_case(200, 5, seed=4)
+    labels[:100] = logits[:100].argmax(1)
+    found, wrong = environments(logits, labels, generator=stream(0)), logits.argmax(1) != labels
+    assert not bool((found & ~wrong).any())
+    assert int(found.sum()) > int(wrong.sum()) / 2
+
+
 def test_an_example_without_a_gradient_stays_where_it_was_drawn():
     logits, labels = random_case(50, 2, seed=3)
     logits[0], labels[0] = torch.tensor([200.0, 0.0]), 0
