@@ -51,7 +51,7 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
         return tuple(method_cell("digits5", row, training={"epochs": 3}) for row in _ARGUMENT)
     if scale == "cpu":
         digits = tuple(method_cell("digits5", row, options=_DIGITS_OPTIONS.get(row)) for row in _ROWS)
-        return tuple(method_cell("cmnist", row) for row in _ARGUMENT) + digits
+        return tuple(method_cell("cmnist", row) for row in ("erm", "spare", "group-balanced")) + digits
     return tuple(method_cell(column, row) for column in ("cmnist", "waterbirds", "celeba") for row in _ROWS)
 
 
@@ -119,8 +119,11 @@ def _follows_colour(results: Results) -> Verdict:
 
 def _class_balance_is_not_enough(results: Results) -> Verdict:
     """The printed differences between CB and ERM are 0.0, +0.2 and -1.6 points."""
-    plain, balanced = _worst(results, "erm"), _worst(results, "class-balanced")
-    gains = {column: balanced[column] - plain[column] for column in plain}
+    gains = {
+        column: results.mean(f"{column}/class-balanced", "worst_group") - results.mean(f"{column}/erm", "worst_group")
+        for column in _columns(results)
+        if (results.scale, column) != ("cpu", "cmnist")
+    }
     return Verdict(max(gains.values()) <= 10, f"worst group gains {_listed(gains)} (at most 10)")
 
 

@@ -18,6 +18,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
+import torch
+
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.papers.experiment import load_function
 
@@ -36,6 +38,7 @@ def work(pipe: Connection, environment: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.update(_ONE_THREAD | dict(environment))
+    torch.set_num_threads(1)
     with suppress(EOFError, BrokenPipeError):
         while True:
             function, settings, seed = pipe.recv()
