@@ -63,6 +63,7 @@ def train(options: FitOptions, console: Console, run: Run | None = None) -> FitR
     try:
         with TrainingProgress(f"{Path(choices.data).name}, {choices.method}", console) as progress:
             if run.has_checkpoint():
+                options.policy.expect(settings.epochs)
                 done = [record for record in run.metrics() if record["event"] == "epoch"]
                 progress.resume(settings.epochs + options.policy.warmup_epochs, len(done))
             result = fit(model, splits, options.policy, settings, run=run, listeners=[progress, *listeners])

@@ -10,6 +10,7 @@ import math
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -17,8 +18,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
-
-import torch
 
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.papers.experiment import load_function
@@ -38,7 +37,8 @@ def work(pipe: Connection, environment: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.update(_ONE_THREAD | dict(environment))
-    torch.set_num_threads(1)
+    if (torch := sys.modules.get("torch")) is not None:  # the parent's main module imports it before this line
+        torch.set_num_threads(1)
     with suppress(EOFError, BrokenPipeError):
         while True:
             function, settings, seed = pipe.recv()
