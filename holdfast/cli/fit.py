@@ -18,6 +18,7 @@ from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.training import FitResult, Run, fit
 from holdfast.training.criteria import criterion_uses_groups
+from holdfast.training.method import as_method
 
 
 def main(arguments: list[str]) -> int:
@@ -46,6 +47,8 @@ def train(options: FitOptions, console: Console, run: Run | None = None) -> FitR
         The result.
     """
     choices, settings = options.choices, options.training
+    method = as_method(options.policy)
+    method.policy.expect(settings.epochs)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
     train_set = splits.train
@@ -63,10 +66,9 @@ def train(options: FitOptions, console: Console, run: Run | None = None) -> FitR
     try:
         with TrainingProgress(f"{Path(choices.data).name}, {choices.method}", console) as progress:
             if run.has_checkpoint():
-                options.policy.expect(settings.epochs)
                 done = [record for record in run.metrics() if record["event"] == "epoch"]
-                progress.resume(settings.epochs + options.policy.warmup_epochs, len(done))
-            result = fit(model, splits, options.policy, settings, run=run, listeners=[progress, *listeners])
+                progress.resume(settings.epochs + method.policy.warmup_epochs, len(done))
+            result = fit(model, splits, method, settings, run=run, listeners=[progress, *listeners])
     except KeyboardInterrupt:
         console.print(f"stopped; continue with: [bold]holdfast fit --resume {shlex.quote(str(run.path))}[/]")
         raise

@@ -181,3 +181,19 @@ def test_missing_data_says_where_it_was_looked_for(capsys, monkeypatch, tmp_path
     assert "nowhere" in shown
     assert "holdfast data get" in shown
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--method", "pde", "--epochs", "12"], "pde first grows its set after epoch 30 and training has 12"),
+        (["--method", "cvar+group-dro"], "each bring their own objective"),
+    ],
+)
+def test_a_method_that_can_not_work_is_refused_before_anything_is_written(
+    words, message, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["fit", *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
