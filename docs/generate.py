@@ -84,10 +84,10 @@ def _benchmarks(measured: Sequence[Benchmark]) -> str:
         parts.append(f"\n## {benchmark.name}\n\n```sh\npython benchmarks/{benchmark.name}.py\n```\n\n")
         parts.append("| ratio | value | target | met |\n| --- | --- | --- | --- |\n")
         for ratio in benchmark.ratios:
-            spread = "" if ratio.spread is None else f" ± {ratio.spread:.3f}"
+            spread = "" if ratio.spread is None else f" ± {ratio.spread:.2g}"
             bound = "at most" if ratio.better == "lower" else "at least"
             met = "yes" if ratio.met else "no"
-            parts.append(f"| {ratio.name} | {ratio.value:.3f}{spread} | {bound} {ratio.target} | {met} |\n")
+            parts.append(f"| {ratio.name} | {ratio.value:.3g}{spread} | {bound} {ratio.target} | {met} |\n")
     return "".join(parts)
 
 

@@ -10,7 +10,7 @@ from holdfast.models import MODELS, build, features_and_logits, find_head, logit
 SHAPES = {"lenet5": (1, 28, 28), "mlp": (3, 4, 4), "linear": (5,), "cubic": (3, 5), "cubic-pure": (3, 5)}
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(set(MODELS) - {"distilbert-base-uncased"}))  # see test_text
 def test_the_head_of_every_own_model_is_found_and_verified(name):
     shape = SHAPES.get(name, (3, 32, 32))
     model = build(name, shape, 2).eval()
