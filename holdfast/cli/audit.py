@@ -23,10 +23,10 @@ from rich.table import Table
 from safetensors.torch import save
 from torch import nn
 
-from holdfast.cli.options import DEFAULT_DATA, parse
+from holdfast.cli.options import DEFAULT_DATA, free_place, named_data, parse
 from holdfast.cli.progress import TrainingProgress
-from holdfast.data import DATASETS, DataSet, Examples, data_root, find
-from holdfast.errors import ConfigError, HoldfastWarning, nearest
+from holdfast.data import DATASETS, DataSet, Examples, data_root
+from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.models import MODELS, build, find_head
 from holdfast.report.audit import doubts, write_audit
 from holdfast.report.markup import DASH, counted, number, percent, times
@@ -123,7 +123,7 @@ def groups(asked: Groups, subject: Subject, typed: Sequence[str]) -> None:
         typed: the arguments, for the record.
     """
     console = Console()
-    out = asked.out or _free_place(subject)
+    out = asked.out or free_place("audits", f"{subject.name}-groups-s{subject.settings.seed}")
     with _whole_folder(out) as folder, _threads(subject.settings.threads):
         train = subject.data.load(subject.data_root).train
         model = _model(asked, subject, train)
@@ -233,10 +233,7 @@ def parse_groups(arguments: Sequence[str]) -> tuple[Groups, Subject]:
             first.run, first.data_root
         )
     data = first.data or DEFAULT_DATA
-    folder = Path(data).resolve() if data not in DATASETS and Path(data).is_dir() else None
-    if folder is None and data not in DATASETS:
-        raise ConfigError(f"there is no data set and no folder {data!r}{nearest(data, DATASETS)}")
-    data_class = find("folder" if folder is not None else data)
+    data_class, folder = named_data(data)
     own = field() if folder is None else field(default=data_class(path=folder))  # type: ignore[call-arg]
     parts: list[tuple[str, Any, Any]] = [
         ("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], own),
@@ -366,16 +363,6 @@ def _next(asked: Groups, found: GroupAudit, typed: Sequence[str]) -> dict[str, s
 
 
 # ------------------------------------------------------------------------------------------------ where it goes
-
-
-def _free_place(subject: Subject) -> Path:
-    """A folder named after what is audited, numbered where that name is taken."""
-    stem = f"{subject.name}-groups-s{subject.settings.seed}"
-    place, count = Path("audits") / stem, 1
-    while place.exists():
-        count += 1
-        place = Path("audits") / f"{stem}-{count}"
-    return place
 
 
 @contextmanager

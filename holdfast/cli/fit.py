@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from holdfast.cli.options import FitOptions, parse
+from holdfast.cli.options import FitOptions, free_place, parse
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import data_root
 from holdfast.errors import ConfigError
@@ -90,14 +90,9 @@ def _show(result: FitResult, options: FitOptions, page: Path, console: Console) 
 
 
 def _free_place(options: FitOptions) -> Path:
-    """A run directory named after what is run, numbered where that name is taken."""
+    """A run directory named after what is run."""
     data = Path(options.choices.data).name
-    stem = f"{data}-{options.choices.method}-s{options.training.seed}"
-    place, number = Path("runs") / stem, 1
-    while place.exists():
-        number += 1
-        place = Path("runs") / f"{stem}-{number}"
-    return place
+    return free_place("runs", f"{data}-{options.choices.method}-s{options.training.seed}")
 
 
 def _resumed(options: FitOptions, arguments: list[str], console: Console) -> tuple[FitOptions, Console, Run]:

@@ -151,10 +151,7 @@ def parse_for(
     file: str | None = None,
 ) -> FitOptions:
     """Options for a given data set and method; their fields become options too."""
-    folder = Path(data).resolve() if data not in DATASETS and Path(data).is_dir() else None
-    if folder is None and data not in DATASETS:
-        raise ConfigError(f"there is no data set and no folder {data!r}{nearest(data, DATASETS)}")
-    data_class = find("folder" if folder is not None else data)
+    data_class, folder = named_data(data)
     names = method_names(method)
     published = preset_for(data_class.name, method, preset)
     recipe = {**data_class.recipe, **published.training}
@@ -186,6 +183,27 @@ def parse_for(
     policies = tuple(getattr(parsed, f"method{place}") for place in range(len(names)))
     source = None if groups is None else getattr(parsed, f"method{len(names)}")
     return FitOptions(parsed.choices, parsed.training, parsed.data, policies, source)
+
+
+def named_data(data: str) -> tuple[type[DataSet], Path | None]:
+    """The data set that ``--data`` names, and the folder with images where it names one.
+
+    Raises:
+        ConfigError: if it is neither.
+    """
+    folder = Path(data).resolve() if data not in DATASETS and Path(data).is_dir() else None
+    if folder is None and data not in DATASETS:
+        raise ConfigError(f"there is no data set and no folder {data!r}{nearest(data, DATASETS)}")
+    return find("folder" if folder is not None else data), folder
+
+
+def free_place(parent: str, stem: str) -> Path:
+    """A folder below `parent` named after what is made, numbered where that name is taken."""
+    place, number = Path(parent) / stem, 1
+    while place.exists():
+        number += 1
+        place = Path(parent) / f"{stem}-{number}"
+    return place
 
 
 def read_config(path: Path) -> dict[str, Any]:
