@@ -1,0 +1,1 @@
+"""Federated learning: clients, rounds, executors, objectives, aggregators, attacks, personalization."""
