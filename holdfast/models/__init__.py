@@ -2,6 +2,8 @@
 
 from holdfast.models.cubic import CubicCNN
 from holdfast.models.densenet import DenseNet121
+from holdfast.models.device_cnns import CelebACNN, DeviceCNN
+from holdfast.models.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
 from holdfast.models.heads import features_and_logits, find_head, logits_of
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
@@ -15,11 +17,16 @@ __all__ = [
     "IMAGENET_WEIGHTS",
     "MLP",
     "MODELS",
+    "BagOfWords",
+    "CelebACNN",
     "CubicCNN",
     "DenseNet121",
+    "DeviceCNN",
     "LeNet5",
     "LinearClassifier",
+    "LinearSVM",
     "ResNet",
+    "SoftmaxRegression",
     "build",
     "distilbert",
     "features_and_logits",

@@ -22,6 +22,8 @@ from holdfast.data.catalog import data_root
 from holdfast.errors import CheckpointError, ConfigError, nearest
 from holdfast.models.cubic import CubicCNN
 from holdfast.models.densenet import DenseNet121, current_name
+from holdfast.models.device_cnns import CelebACNN, DeviceCNN
+from holdfast.models.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
 from holdfast.models.heads import find_head
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
@@ -64,6 +66,14 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "distilbert-base-uncased": distilbert,
         "cubic": _cubic(CubicCNN.released),
         "cubic-pure": _cubic(CubicCNN.pure),
+        "cnn-femnist": lambda shape, n: DeviceCNN(shape, n, (16, 32), 128, dropout=(0.25, 0.5)),
+        "cnn-fashion": lambda shape, n: DeviceCNN(shape, n, (32, 64), 1024),
+        "cnn-celeba": CelebACNN,
+        "cnn-small": lambda shape, n: DeviceCNN(shape, n, (8, 16), 64, padded=False),
+        "cnn-pfl": lambda shape, n: DeviceCNN(shape, n, (32, 64), 128, kernel=3, padded=False, pool_first=False),
+        "svm": LinearSVM,
+        "softmax": SoftmaxRegression,
+        "bag-of-words": BagOfWords,
     }
 )
 

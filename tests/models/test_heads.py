@@ -7,7 +7,14 @@ from torch import nn
 from holdfast.errors import ConfigError
 from holdfast.models import MODELS, build, features_and_logits, find_head, logits_of
 
-SHAPES = {"lenet5": (1, 28, 28), "mlp": (3, 4, 4), "linear": (5,), "cubic": (3, 5), "cubic-pure": (3, 5)}
+SHAPES = {
+    "lenet5": (1, 28, 28),
+    "mlp": (3, 4, 4),
+    "linear": (5,),
+    "cubic": (3, 5),
+    "cubic-pure": (3, 5),
+    "bag-of-words": (6,),
+}
 
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"distilbert-base-uncased"}))  # see test_text
