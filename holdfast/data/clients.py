@@ -6,16 +6,24 @@ are gathered in one indexing, and worker processes share them without a copy.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from holdfast.data.client_files import read_folder, write_folder
 from holdfast.errors import DataError
 
 #: ``classes``: cross-entropy over outputs. ``margin``: labels 0 and 1, one output, the hinge loss of a linear SVM.
 Task = Literal["classes", "margin"]
+
+_PARTS = ("train", "validation", "test")
+_TENSORS = ("inputs", "labels", "offsets")
+_FINGERPRINT_ROWS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +44,18 @@ class ClientPart:
         n = len(self.inputs)
         if len(self.labels) != n:
             raise DataError(f"there are {n} inputs and {len(self.labels)} labels; give one label per input")
-        if self.offsets[0] != 0 or self.offsets[-1] != n or bool((self.offsets.diff() < 0).any()):
+        if (
+            not len(self.offsets)
+            or self.offsets[0] != 0
+            or self.offsets[-1] != n
+            or bool((self.offsets.diff() < 0).any())
+        ):
             raise DataError(f"offsets must rise from 0 to the number of examples, {n}, client after client")
+
+    @classmethod
+    def of_counts(cls, inputs: Tensor, labels: Tensor, counts: Tensor) -> ClientPart:
+        """A part from rows that are sorted by client and the number of rows of each client, int64 (clients,)."""
+        return cls(inputs, labels, torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)]))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -55,6 +73,43 @@ class ClientPart:
     def owners(self) -> Tensor:
         """The client of each example, int64 of shape (n,)."""
         return torch.repeat_interleave(torch.arange(len(self)), self.counts)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How a number is spread over clients."""
+
+    total: int
+    mean: float
+    median: float
+    smallest: int
+    largest: int
+
+    @classmethod
+    def of(cls, values: Tensor) -> Counts:
+        """Of one whole number per client, shape (clients,)."""
+        numbers = values.numpy()
+        middle = float(np.median(numbers))
+        return cls(int(numbers.sum()), float(numbers.mean()), middle, int(numbers.min()), int(numbers.max()))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one wants to know of a federation's data before training.
+
+    Attributes:
+        clients: how many there are.
+        train: training examples per client.
+        validation: validation examples per client.
+        test: test examples per client.
+        classes_per_client: different labels in each client's training data.
+    """
+
+    clients: int
+    train: Counts
+    validation: Counts
+    test: Counts
+    classes_per_client: Counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,3 +146,86 @@ class Clients:
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.train.inputs.shape[1:])
+
+    def check(self) -> Clients:
+        """These clients, if each has examples to train on and every label is a class.
+
+        Raises:
+            DataError: if not; it names the client.
+        """
+        empty = torch.nonzero(self.train.counts == 0).flatten()
+        if len(empty):
+            raise DataError(
+                f"{self.called(int(empty[0]))} has no training examples, one of {len(empty)} such clients; use fewer "
+                "clients or more data, or leave such clients out"
+            )
+        for name in _PARTS:
+            part: ClientPart = getattr(self, name)
+            wrong = torch.nonzero((part.labels < 0) | (part.labels >= self.classes)).flatten()
+            if len(wrong):
+                client = int(torch.searchsorted(part.offsets, wrong[:1], right=True)) - 1
+                raise DataError(
+                    f"{self.called(client)} has label {int(part.labels[wrong[0]])} in its {name} data; labels "
+                    f"go from 0 to {self.classes - 1}"
+                )
+        return self
+
+    def called(self, client: int) -> str:
+        """How messages call a client: its position, and its name where it has one."""
+        return f"client {client}" + (f" ({self.names[client]})" if self.names else "")
+
+    def summary(self) -> Summary:
+        """Counts over clients."""
+        seen = torch.unique(self.train.owners() * self.classes + self.train.labels)
+        return Summary(
+            len(self),
+            Counts.of(self.train.counts),
+            Counts.of(self.validation.counts),
+            Counts.of(self.test.counts),
+            Counts.of(torch.bincount(seen // self.classes, minlength=len(self))),
+        )
+
+    def fingerprint(self) -> str:
+        """Sixteen hexadecimal digits that tell this partition of this data from another.
+
+        They depend on task, sizes, labels, shape and dtype of the inputs and the inputs of 64 rows of each part.
+        """
+        digest = hashlib.blake2b(repr((self.task, self.classes)).encode(), digest_size=8)
+        for name in _PARTS:
+            part: ClientPart = getattr(self, name)
+            step = max(1, len(part.labels) // _FINGERPRINT_ROWS)
+            rows = part.inputs[::step].contiguous()
+            digest.update(repr((tuple(part.inputs.shape), str(part.inputs.dtype))).encode())
+            for tensor in (part.offsets, part.labels, rows):
+                digest.update(np.ascontiguousarray(tensor.numpy()).tobytes())
+        return digest.hexdigest()
+
+    def save(self, folder: Path | str) -> None:
+        """Write a folder from which `open` maps the clients without reading them.
+
+        Args:
+            folder: must not be there yet.
+
+        Raises:
+            DataError: if it is, or can't be written; nothing is left half written.
+        """
+        header = {"classes": self.classes, "task": self.task, "names": list(self.names)}
+        tensors = {f"{name}-{what}": getattr(getattr(self, name), what) for name in _PARTS for what in _TENSORS}
+        write_folder(Path(folder), header, tensors)
+
+    @classmethod
+    def open(cls, folder: Path | str) -> Clients:
+        """Map the clients that `save` wrote; inputs are read from disk when they are gathered.
+
+        Raises:
+            DataError: if the folder is damaged or something else.
+        """
+        header, tensors = read_folder(Path(folder))
+        try:
+            train, validation, test = ([tensors[f"{name}-{what}"] for what in _TENSORS] for name in _PARTS)
+            classes, task, names = int(header["classes"]), header["task"], tuple(map(str, header["names"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{folder} lacks or garbles {error}; save the clients again") from error
+        if task not in get_args(Task):
+            raise DataError(f"{folder} has the task {task!r}; save the clients again")
+        return cls(ClientPart(*train), ClientPart(*validation), ClientPart(*test), classes, task, names)
