@@ -1,0 +1,86 @@
+"""The geometric median: the point with the smallest sum of distances to all updates (Pillutla et al., 2022, RFA).
+
+It looks at whole vectors, so it stands just under half of the updates being anything and, unlike Krum, still averages
+the others. Weiszfeld's iterates are weighted means of the updates, so only the weights are iterated on, with the inner
+products of the updates: after one product of matrices a step costs microseconds, and it can run until it has converged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.federated.aggregators.base import Aggregator
+from holdfast.federated.aggregators.coordinates import majority
+from holdfast.federated.aggregators.sums import centred_products, relative_error, weighted_sum
+
+_STEPS = 2000
+_CONVERGED = 1e-11
+_WANTED = 1e-5
+
+
+def geometric_median(updates: Tensor, smoothing: float = 1e-6) -> Tensor:
+    """The smoothed geometric median.
+
+    Args:
+        updates: shape (m, parameters).
+        smoothing: distances count as at least this fraction of the median distance, so that an iterate on top of an
+            update is no division by zero.
+
+    Returns:
+        Shape (parameters,), in the dtype of the updates.
+    """
+    weights, error = _weiszfeld(centred_products(updates, updates.dtype), relative_error(updates.dtype), smoothing)
+    if error > _WANTED and updates.dtype != torch.float64:
+        exact = torch.float64
+        weights, _ = _weiszfeld(centred_products(updates, exact), relative_error(exact), smoothing)
+    return weighted_sum(updates, weights)
+
+
+def _weiszfeld(products: Tensor, precision: float, smoothing: float) -> tuple[Tensor, float]:
+    """Weights of the updates, float64 (m,), and how wrong a squared distance may be, relative to itself."""
+    m = len(products)
+    squares = products.diagonal()
+    lengths = squares.sqrt()
+    weights = torch.full((m,), 1 / m, dtype=torch.float64, device=products.device)
+    errors = torch.zeros_like(weights)
+    for _ in range(_STEPS):
+        along = products @ weights
+        centre = weights @ along
+        distances = (squares - 2 * along + centre).clamp(min=0).sqrt()
+        floor = smoothing * distances.median() + 1e-12 * distances.max()
+        if floor == 0:
+            break
+        closest = distances.clamp(min=float(floor))
+        errors = precision * (squares + centre) / closest.square()
+        inverse = 1 / closest
+        moved = inverse / inverse.sum()
+        change = ((moved - weights).abs() * lengths).sum()
+        weights = moved
+        if change <= _CONVERGED * distances.median():
+            break
+    return weights, float(errors.max())
+
+
+@dataclass(frozen=True)
+class GeometricMedian(Aggregator):
+    """The geometric median, by Weiszfeld's iteration run until it has converged.
+
+    Attributes:
+        smoothing: distances count as at least this fraction of the median distance.
+    """
+
+    name: ClassVar[str] = "geometric-median"
+
+    smoothing: float = 1e-6
+
+    def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
+        return geometric_median(updates, self.smoothing)
+
+    def check(self, m: int, f: int) -> list[str]:
+        """Half of the updates can place it where they like."""
+        super().check(m, f)
+        return [majority(self.label, m, f)] if 2 * f >= m else []
