@@ -26,6 +26,10 @@ class CheckpointError(HoldfastError, RuntimeError):
     """A checkpoint is truncated, foreign, or can't be written."""
 
 
+class FederationError(HoldfastError, RuntimeError):
+    """A client, a worker or a round failed; the message names the clients and the round."""
+
+
 class MissingDependencyError(HoldfastError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
 

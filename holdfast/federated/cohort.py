@@ -1,0 +1,115 @@
+"""Some clients that work through the same steps at the same time: what a method's client function is given.
+
+A method is written once, for a cohort: models of shape (clients, P), a batch per client and step. Run one client at a
+time, a cohort has one row; run stacked, it has many. Clients with fewer steps come last, so those that are still at
+work are always the first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from holdfast.federated.batches import pad
+from holdfast.federated.network import ClientBatch, Masks
+from holdfast.primitives.streams import torch_stream
+
+if TYPE_CHECKING:
+    from holdfast.federated.site import Site
+
+
+class Cohort:
+    """Clients of one round that run together.
+
+    Args:
+        site: the data, the network and the settings.
+        clients: ids, int64 of shape (clients,).
+        received: the model that the server sent, shape (P,).
+        drawn: how many batches each of these clients has drawn so far, int64 of shape (clients,).
+        steps: how many steps each client takes, int64 of shape (clients,).
+        learning_rate: of the shared model in this round.
+        personal_rate: of personal models in this round.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        clients: Tensor,
+        received: Tensor,
+        *,
+        drawn: Tensor,
+        steps: Tensor,
+        learning_rate: float,
+        personal_rate: float,
+    ) -> None:
+        order = torch.argsort(steps, descending=True, stable=True)
+        self.site = site
+        self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
+        self.received = received
+        self.learning_rate, self.personal_rate = learning_rate, personal_rate
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def copies(self) -> Tensor:
+        """The received model, once per client, shape (clients, P)."""
+        return self.received.repeat(len(self), 1)
+
+    def batches(self, per_step: int = 1) -> Iterator[ClientBatch]:
+        """The mini-batches of the round, those of the first clients only where the others are done.
+
+        Args:
+            per_step: independent batches that a step needs.
+
+        Yields:
+            A batch of the first ``len(batch)`` clients.
+        """
+        part, stream = self.site.clients.train, self.site.stream
+        sizes = part.counts[self.clients]
+        counts = self.steps * per_step
+        rows = [
+            stream.rows(client, size, first, count) + offset
+            for client, size, first, count, offset in zip(
+                self.clients.tolist(),
+                sizes.tolist(),
+                self.drawn.tolist(),
+                counts.tolist(),
+                part.offsets[self.clients].tolist(),
+                strict=True,
+            )
+        ]
+        width = max(batch.shape[1] for batch in rows)
+        table, weights = pad(rows, width)
+        for step in range(int(counts.max())):
+            active = int((counts > step).sum())
+            chosen = table[:active, step]
+            yield ClientBatch(
+                part.inputs[chosen],
+                part.labels[chosen],
+                weights[:active],
+                self.clients[:active],
+                self.drawn[:active] + step,
+            )
+
+    def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
+        """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""
+        return self.site.network.gradient(models, batch, self._masks(batch, role))
+
+    def _masks(self, batch: ClientBatch, role: str) -> Masks:
+        """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""
+        if not self.site.network.drops_out:
+            return ()
+        size = batch.labels.shape[1]
+        masks = []
+        for layer, (p, shape) in enumerate(self.site.mask_shapes):
+            rows = [
+                torch.rand(
+                    size, *shape, generator=torch_stream(self.site.settings.seed, "dropout", role, layer, client, draw)
+                )
+                for client, draw in zip(batch.clients.tolist(), batch.draws.tolist(), strict=True)
+            ]
+            masks.append((torch.stack(rows) >= p) / (1 - p))
+        return tuple(masks)

@@ -1,0 +1,78 @@
+"""Executors by name, and the choice of the fastest by measurement."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from holdfast.federated.executors.base import Executor, default_chunk
+from holdfast.federated.executors.inprocess import InProcess
+from holdfast.federated.executors.pool import Pool
+from holdfast.federated.settings import ExecutorName
+from holdfast.federated.site import Site
+
+__all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "make_executor"]
+
+#: Clients of the trial round that `choose` measures.
+_TRIAL_CLIENTS = 64
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An executor, so that a resumed run uses the same.
+
+    Attributes:
+        name: how clients are run.
+        chunk: clients that are stacked.
+    """
+
+    name: Literal["serial", "batched", "pool"]
+    chunk: int
+
+
+def make_executor(site: Site, choice: Choice) -> Executor:
+    """The executor that `choice` names."""
+    if choice.name == "pool":
+        return Pool(site, choice.chunk, site.settings.workers)
+    return InProcess(site, choice.chunk)
+
+
+def choose(name: ExecutorName, trial: Site) -> Choice:
+    """What to run clients with: as named, or for ``auto`` what is fastest on a trial round.
+
+    Args:
+        name: what was asked for.
+        trial: a site like the real one, whose personal models may be spoilt.
+
+    Returns:
+        The choice. With ``auto`` it depends on the machine, and so do results, by rounding.
+    """
+    stacked = trial.settings.chunk or default_chunk(trial)
+    if name == "serial":
+        return Choice("serial", 1)
+    if name == "batched":
+        return Choice("batched", stacked)
+    if name == "pool":
+        return Choice("pool", trial.settings.chunk or 1)
+    candidates = [Choice("serial", 1), Choice("batched", stacked), Choice("pool", 1), Choice("pool", stacked)]
+    return min(candidates, key=lambda candidate: _seconds(trial, candidate))
+
+
+def _seconds(trial: Site, choice: Choice) -> float:
+    """The better of two trial rounds; the first also warms up."""
+    executor = make_executor(trial, choice)
+    everybody = torch.arange(len(trial.clients))
+    clients = everybody[: min(trial.settings.cohort, _TRIAL_CLIENTS)]
+    drawn = torch.zeros_like(everybody)
+    times = []
+    try:
+        for _ in range(2):
+            start = time.perf_counter()
+            executor.round(0, clients, drawn, trial.network.initial)
+            times.append(time.perf_counter() - start)
+    finally:
+        executor.close()
+    return min(times)

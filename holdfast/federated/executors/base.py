@@ -1,0 +1,106 @@
+"""What runs client functions: one after another, stacked, or on worker processes.
+
+Clients are cut into chunks before anybody is asked who runs them: ascending by id, a fixed number to a chunk. A
+client's result depends on its chunk and on nothing else, so it is the same to the bit whatever the number of workers
+and the order in which clients were named. Between executors, whose chunks differ, results agree to rounding.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from holdfast.federated.scoring import ClientScores, gather
+from holdfast.federated.site import Order, PartName, Site
+
+#: Memory that one stacked computation may take, for choosing the size of chunks.
+_CHUNK_BYTES = 256 * 2**20
+_LARGEST_CHUNK = 32
+
+
+class Executor(ABC):
+    """Runs client functions of a site.
+
+    Args:
+        site: the clients, the network and the personal models.
+        chunk: clients that are stacked into one computation.
+    """
+
+    def __init__(self, site: Site, chunk: int) -> None:
+        self.site, self.chunk = site, chunk
+
+    @abstractmethod
+    def train(self, orders: Sequence[Order], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+        """Run orders, and put what clients send into rows of `updates` and `losses`, order after order."""
+
+    @abstractmethod
+    def tune(self, label: str, chunks: Sequence[Tensor], received: Tensor) -> None:
+        """Run a tuner on chunks of clients."""
+
+    @abstractmethod
+    def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
+        """Score chunks of clients."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let processes go, where there are any."""
+
+    # ---------------------------------------------------------------------------------------------- by clients
+
+    def round(self, number: int, clients: Tensor, drawn: Tensor, received: Tensor) -> tuple[Tensor, Tensor]:
+        """One round.
+
+        Args:
+            number: of the round.
+            clients: who takes part, in any order.
+            drawn: how many batches each client of the federation has drawn, shape (all clients,).
+            received: the shared model, shape (P,).
+
+        Returns:
+            What clients send, shape (clients, P), and their losses, both ascending by client.
+        """
+        orders = [Order(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
+        updates, losses = self._buffers(len(clients))
+        self.train(orders, received, updates, losses)
+        return updates, losses
+
+    def tune_all(self, label: str, received: Tensor) -> None:
+        """Run a tuner on every client; those with similar work share a chunk."""
+        everybody = torch.arange(len(self.site.clients))
+        steps = self.site.tuning_steps(self.site.tuners[label], everybody)
+        self.tune(label, self._alike(everybody, steps), received)
+
+    def score_all(self, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
+        """Scores of every client."""
+        everybody = torch.arange(len(self.site.clients))
+        if label is None:
+            chunks = list(torch.split(everybody, max(len(everybody) // 8, 1)))
+        else:
+            chunks = self._alike(everybody, getattr(self.site.clients, part).counts)
+        return gather(self.score(chunks, part, shared, label))
+
+    def chunks(self, clients: Tensor) -> list[Tensor]:
+        """The clients, ascending, cut into chunks; only batches of the same size where a batch's examples interact."""
+        ordered = torch.sort(clients).values
+        if not self.site.network.batch_dependent:
+            return list(torch.split(ordered, self.chunk))
+        return self._alike(ordered, self.site.clients.train.counts[ordered].clamp(max=self.site.settings.batch_size))
+
+    def _alike(self, clients: Tensor, size: Tensor) -> list[Tensor]:
+        ordered = clients[torch.argsort(size, stable=True)]
+        if not self.site.network.batch_dependent:
+            return list(torch.split(ordered, self.chunk))
+        sizes = torch.sort(size, stable=True).values
+        borders = torch.unique_consecutive(sizes, return_counts=True)[1].tolist()
+        return [chunk for same in torch.split(ordered, borders) for chunk in torch.split(same, self.chunk)]
+
+    def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
+        return torch.empty(clients, self.site.network.size), torch.empty(clients, dtype=torch.float64)
+
+
+def default_chunk(site: Site) -> int:
+    """Clients that fit together: by the memory of their parameters, gradients and activations."""
+    per_client = 4 * (6 * site.network.size + 40 * site.settings.batch_size * site.clients.train.inputs[0].numel())
+    return int(min(max(_CHUNK_BYTES // per_client, 1), _LARGEST_CHUNK, max(site.settings.cohort // 2, 1)))

@@ -1,0 +1,435 @@
+"""The server: rounds of selecting, training, attacking, combining, and the report on every client.
+
+`federate` is the whole of a simulated federation. Clients' work is behind an executor, what they send passes the
+attack, then the guard, then the objective with its aggregator. Personal models never feed back: the shared model of
+Ditto is that of the method underneath, to the bit.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.data.clients import Clients
+from holdfast.errors import ConfigError, DataError
+from holdfast.federated.aggregators import Aggregator, Mean
+from holdfast.federated.attacks import Attack, malicious_clients, poison_labels
+from holdfast.federated.device_report import DeviceReport, benign_of
+from holdfast.federated.executors import Choice, Executor, choose, make_executor
+from holdfast.federated.network import Network
+from holdfast.federated.objectives import FedAvg, Objective
+from holdfast.federated.personalization.base import Driver, Personalizer, Tuner
+from holdfast.federated.scoring import ClientScores
+from holdfast.federated.selection import select
+from holdfast.federated.settings import Rounds
+from holdfast.federated.site import Site
+from holdfast.training.events import Event, Listener
+from holdfast.training.run import Run
+
+_log = logging.getLogger(__name__)
+
+#: Name of the shared model in reports.
+SHARED = "global"
+
+
+@dataclass(frozen=True)
+class Threat:
+    """Who attacks, and how.
+
+    Attributes:
+        attack: what malicious clients do.
+        ratio: share of clients that are malicious; the number is rounded down.
+        known: whether the server knows how many there are, and gives the number per round to its aggregator.
+    """
+
+    attack: Attack
+    ratio: float
+    known: bool = True
+
+
+@dataclass(eq=False)
+class State:
+    """All that the server remembers between rounds.
+
+    Attributes:
+        number: rounds done.
+        weights: the shared model, shape (P,).
+        server: what the objective remembers.
+        drawn: batches that each client has drawn, int64 of shape (clients,).
+        joined: rounds that each client took part in, int64 of shape (clients,).
+        dropped: updates that were not finite.
+        diverged_at: round whose update made the shared model non-finite; it stays as before from then on.
+        history: summaries at the rounds that were evaluated.
+    """
+
+    weights: Tensor
+    server: dict[str, Tensor]
+    drawn: Tensor
+    joined: Tensor
+    number: int = 0
+    dropped: int = 0
+    diverged_at: int | None = None
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a federation leaves.
+
+    Attributes:
+        reports: how every client fares, under ``global`` with the shared model and by method with personal ones.
+        weights: the shared model, shape (P,).
+        network: turns parameters into modules: ``network.load(weights)``.
+        site: has the personal models, see `personal`.
+        malicious: ids of malicious clients.
+        history: summaries along the rounds.
+        joined: rounds that each client took part in.
+        dropped: updates that were dropped because they were not finite.
+        diverged_at: round after which the shared model was frozen, if it was.
+        bytes_up: sent by clients, in all.
+        bytes_down: sent to clients, in all.
+        seconds: training time of this process.
+        choice: the executor that was used.
+    """
+
+    reports: dict[str, DeviceReport]
+    weights: Tensor
+    network: Network
+    site: Site
+    malicious: Tensor
+    history: list[dict[str, Any]]
+    joined: Tensor
+    dropped: int
+    diverged_at: int | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    choice: Choice
+
+    def model(self) -> nn.Module:
+        """The shared model."""
+        return self.network.load(self.weights)
+
+    def personal(self, label: str, client: int) -> nn.Module:
+        """The personal model of a client."""
+        return self.network.load(self.site.personal(label, torch.tensor([client]), self.weights)[0])
+
+
+def federate(
+    clients: Clients,
+    model: nn.Module,
+    settings: Rounds | None = None,
+    *,
+    objective: Objective | None = None,
+    aggregator: Aggregator | None = None,
+    threat: Threat | None = None,
+    personalize: Sequence[Personalizer] = (),
+    run: Run | None = None,
+    listeners: Sequence[Listener] = (),
+) -> Outcome:
+    """Simulate a federation.
+
+    Args:
+        clients: the data.
+        model: the network, with the weights to start from.
+        settings: rounds, cohort, local work, executor, seed.
+        objective: what the shared model is trained for; FedAvg by default.
+        aggregator: how the server combines what clients send; the mean by default.
+        threat: an attack, where there is one.
+        personalize: personalization methods; riders and tuners share one pass over the rounds.
+        run: a run directory; the state is saved in it, and a federation that was killed continues from there.
+        listeners: told what happens.
+
+    Returns:
+        The models and the reports.
+
+    Raises:
+        ConfigError: if methods don't go together, or a setting can't work.
+        DataError: if a client has no training data.
+        FederationError: if a worker fails; the message names clients and round.
+    """
+    federation = Federation(
+        clients,
+        model,
+        settings or Rounds(),
+        objective=objective or FedAvg(),
+        aggregator=aggregator or Mean(),
+        threat=threat,
+        personalize=personalize,
+        run=run,
+    )
+    return federation.run_rounds(listeners)
+
+
+class Federation:
+    """A federation that is under way; `federate` is the usual way in."""
+
+    def __init__(
+        self,
+        clients: Clients,
+        model: nn.Module,
+        settings: Rounds,
+        *,
+        objective: Objective,
+        aggregator: Aggregator,
+        threat: Threat | None,
+        personalize: Sequence[Personalizer],
+        run: Run | None,
+    ) -> None:
+        self.objective, self.aggregator, self.threat, self.run = objective, aggregator, threat, run
+        self.personalizers = _with_tuners(personalize)
+        self.settings = settings = _settings_for(objective, settings, clients)
+        self.malicious = torch.empty(0, dtype=torch.int64)
+        if threat is not None:
+            self.malicious = malicious_clients(len(clients), threat.ratio, settings.seed)
+        self.benign = benign_of(self.malicious, len(clients))
+        self.f = 0
+        if threat is not None and threat.known:
+            self.f = settings.cohort * len(self.malicious) // len(clients)
+        self._check(clients)
+        self.sizes = clients.train.counts
+        self.network = Network(model, clients.task)
+        poisoned = self._poisoned(clients)
+        self.site = self._site(poisoned, run)
+        self.state = State(
+            self.network.initial.clone(),
+            objective.begin(len(clients), self.network.size),
+            torch.zeros(len(clients), dtype=torch.int64),
+            torch.zeros(len(clients), dtype=torch.int64),
+        )
+        self.choice: Choice | None = None
+        if run is not None and run.has_checkpoint():
+            self._restore(run.load_checkpoint())
+        if self.choice is None:
+            self.choice = choose(settings.executor, self._site(poisoned, None))
+
+    # ---------------------------------------------------------------------------------------------- rounds
+
+    def run_rounds(self, listeners: Sequence[Listener] = ()) -> Outcome:
+        """Go on until the last round, tune, and report."""
+        assert self.choice is not None
+        told: list[Listener] = [*listeners]
+        if self.run is not None:
+            self.run.lock()
+            told.append(self.run.log)
+        began = saved = time.monotonic()
+        executor = make_executor(self.site, self.choice)
+        try:
+            _tell(
+                told,
+                "start",
+                self.state.number,
+                {"rounds": self.settings.rounds, "executor": self.choice.name, "chunk": self.choice.chunk},
+            )
+            while self.state.number < self.settings.rounds:
+                self._round(executor)
+                if self._is_evaluated(self.state.number):
+                    self._evaluate(executor, told)
+                elif told:
+                    _tell(told, "step", self.state.number, {})
+                if self.run is not None and time.monotonic() - saved > self.settings.checkpoint_seconds:
+                    self._save()
+                    saved = time.monotonic()
+            for method in self.personalizers:
+                if isinstance(method, Tuner):
+                    executor.tune_all(method.label, self._output())
+            reports = {label: self._report(executor, label) for label in self._labels()}
+        finally:
+            executor.close()
+            if self.run is not None:
+                self._save()
+                self.run.unlock()
+        outcome = self._outcome(reports, time.monotonic() - began)
+        _tell(told, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
+        return outcome
+
+    def _round(self, executor: Executor) -> None:
+        """One round: select, train, attack, guard, combine."""
+        state = self.state
+        chosen = select(self.settings, state.number, self.sizes, ~self.benign)
+        updates, losses = executor.round(state.number, chosen, state.drawn, state.weights)
+        if self.threat is not None:
+            updates = self.threat.attack.send(
+                updates, ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
+            )
+        state.drawn[chosen] += self.site.draws(chosen)
+        state.joined[chosen] += 1
+        self._combine(chosen, updates, losses)
+        state.number += 1
+
+    def _combine(self, chosen: Tensor, updates: Tensor, losses: Tensor) -> None:
+        state = self.state
+        finite = updates.isfinite().all(dim=1) & losses.isfinite()
+        if not finite.all():
+            bad = chosen[~finite].tolist()
+            state.dropped += len(bad)
+            _log.warning("round %d: updates of clients %s are not finite and were dropped", state.number + 1, bad)
+        if state.diverged_at is not None or not finite.any():
+            return
+        f = min(self.f, int(finite.sum()) - 1)
+        step, server = self.objective.combine(
+            updates[finite],
+            losses[finite],
+            cohort=chosen[finite],
+            aggregator=self.aggregator,
+            f=f,
+            state=state.server,
+            learning_rate=self.settings.learning_rate,
+        )
+        weights = state.weights + step
+        if weights.isfinite().all():
+            state.weights, state.server = weights, server
+        else:
+            state.diverged_at = state.number
+            _log.warning("round %d: the shared model is no longer finite; it is kept as it was", state.number + 1)
+
+    # ---------------------------------------------------------------------------------------------- reports
+
+    def _output(self) -> Tensor:
+        return self.objective.output(self.state.weights, self.state.server)
+
+    def _labels(self) -> list[str]:
+        return [SHARED, *(method.label for method in self.personalizers)]
+
+    def _is_evaluated(self, number: int) -> bool:
+        every = self.settings.evaluate_every
+        return every > 0 and number % every == 0 and number < self.settings.rounds
+
+    def _report(self, executor: Executor, label: str) -> DeviceReport:
+        scores: ClientScores = executor.score_all("test", self._output(), None if label == SHARED else label)
+        return DeviceReport(scores, self.benign)
+
+    def _evaluate(self, executor: Executor, told: Sequence[Listener]) -> None:
+        after = {method.label for method in self.personalizers if isinstance(method, Tuner)}
+        summaries = {label: self._report(executor, label).summary() for label in self._labels() if label not in after}
+        self.state.history.append({"round": self.state.number, **summaries})
+        _tell(told, "epoch", self.state.number, summaries)
+
+    def _outcome(self, reports: dict[str, DeviceReport], seconds: float) -> Outcome:
+        state = self.state
+        assert self.choice is not None
+        messages = int(state.joined.sum())
+        up = 4 * self.network.size + 8 * self.objective_needs_losses
+        state.history.append({"round": state.number, **{label: report.summary() for label, report in reports.items()}})
+        return Outcome(
+            reports=reports,
+            weights=self._output(),
+            network=self.network,
+            site=self.site,
+            malicious=self.malicious,
+            history=state.history,
+            joined=state.joined,
+            dropped=state.dropped,
+            diverged_at=state.diverged_at,
+            bytes_up=messages * up,
+            bytes_down=messages * 4 * self.network.size,
+            seconds=seconds,
+            choice=self.choice,
+        )
+
+    # ---------------------------------------------------------------------------------------------- before and between
+
+    @property
+    def objective_needs_losses(self) -> bool:
+        """Whether clients report their loss at the received model."""
+        return self.objective.needs_losses or self.aggregator.needs_losses
+
+    def _check(self, clients: Clients) -> None:
+        empty = (clients.train.counts == 0).nonzero().flatten().tolist()
+        if empty:
+            raise DataError(f"client {empty[0]} has no training examples ({len(empty)} clients in all); leave them out")
+        if self.settings.cohort > len(clients):
+            raise ConfigError(
+                f"a round wants {self.settings.cohort} clients and there are {len(clients)}; lower the cohort"
+            )
+        self.objective.check(self.aggregator)
+        for sentence in self.aggregator.check(self.settings.cohort, self.f):
+            _log.warning(sentence)
+        for method in self.personalizers:
+            method.check(self.settings)
+
+    def _poisoned(self, clients: Clients) -> Clients:
+        if self.threat is None or not self.threat.attack.poisons_labels:
+            return clients
+        labels = poison_labels(
+            clients.train.labels, clients.train.owners(), self.malicious, clients.classes, self.settings.seed
+        )
+        return replace(clients, train=replace(clients.train, labels=labels))
+
+    def _site(self, clients: Clients, run: Run | None) -> Site:
+        folder = None
+        if run is not None:
+            folder = run.path / "personal"
+            folder.mkdir(exist_ok=True)
+        return Site(
+            clients,
+            self.network,
+            self.settings,
+            self.personalizers,
+            proximal=self.objective.proximal,
+            needs_losses=self.objective_needs_losses,
+            folder=folder,
+        )
+
+    def _save(self) -> None:
+        assert self.run is not None
+        assert self.choice is not None
+        state = self.state
+        self.run.save_checkpoint(
+            {
+                "number": state.number,
+                "weights": state.weights,
+                "server": state.server,
+                "drawn": state.drawn,
+                "joined": state.joined,
+                "dropped": state.dropped,
+                "diverged_at": state.diverged_at,
+                "history": state.history,
+                "stores": {label: store.state_dict() for label, store in self.site.stores.items()},
+                "choice": {"name": self.choice.name, "chunk": self.choice.chunk},
+                "metrics": self.run.metrics_size(),
+            }
+        )
+
+    def _restore(self, saved: dict[str, Any]) -> None:
+        assert self.run is not None
+        kept = ("number", "weights", "server", "drawn", "joined", "dropped", "diverged_at", "history")
+        self.state = State(**{name: saved[name] for name in kept})
+        for label, store in self.site.stores.items():
+            store.load_state_dict(saved["stores"][label])
+        self.choice = Choice(**saved["choice"])
+        self.run.cut_metrics(saved["metrics"])
+
+
+def _with_tuners(personalize: Sequence[Personalizer]) -> list[Personalizer]:
+    drivers = [method for method in personalize if isinstance(method, Driver)]
+    if len(drivers) > 1:
+        names = " and ".join(method.name for method in drivers)
+        raise ConfigError(f"{names} both decide what clients send; run one at a time")
+    tuners = [tuner for driver in drivers if (tuner := driver.tuner()) is not None]
+    every = [*personalize, *tuners]
+    labels = [method.label for method in every]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ConfigError(f"there are two personalization methods {label!r}; give each once")
+    return every
+
+
+def _settings_for(objective: Objective, settings: Rounds, clients: Clients) -> Rounds:
+    """Local work as the objective needs it: one step (FedSGD), or one full gradient of every client (AFL)."""
+    if objective.single_step:
+        settings = replace(settings, local_steps=1, local_epochs=None)
+    if objective.full_gradient:
+        settings = replace(settings, cohort=len(clients), batch_size=int(clients.train.counts.max()))
+    return settings
+
+
+def _tell(listeners: Sequence[Listener], kind: Any, number: int, values: dict[str, Any]) -> None:
+    for listener in listeners:
+        listener(Event(kind, number, number, values))

@@ -1,0 +1,212 @@
+"""A torch module as a function of flat parameter vectors, for one client or for many at once.
+
+Everything federated is arithmetic on vectors: updates, distances, pulls towards an anchor. `Network` lets methods write
+it so. It takes parameters of shape (clients, P), one row per client. A single row runs through the module as it is;
+several rows run stacked, by `torch.func.vmap`, which pays for small models where the cost is in the calls.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from holdfast.data.clients import Task
+from holdfast.errors import ConfigError
+from holdfast.federated.stacked_layers import GivenDropout, for_stacking
+
+#: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
+Masks = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ClientBatch:
+    """One mini-batch of each of several clients.
+
+    Attributes:
+        inputs: shape (clients, batch, ...).
+        labels: int64 of shape (clients, batch).
+        weights: shape (clients, batch); each row sums to one, padding has weight zero.
+        clients: ids, int64 of shape (clients,).
+        draws: how many batches each client had drawn before, int64 of shape (clients,).
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    weights: Tensor
+    clients: Tensor
+    draws: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def repeat(self, times: int) -> ClientBatch:
+        """The same batches `times` over, for several models per client: row ``i * clients + k`` is client k's."""
+        return ClientBatch(
+            *(torch.cat([part] * times) for part in (self.inputs, self.labels, self.weights, self.clients, self.draws))
+        )
+
+
+class Network:
+    """A model's outputs, losses and gradients by flat parameters.
+
+    Args:
+        model: any module; its own weights are the start, and are never changed. A module may have an attribute
+            ``weight_penalty``: c adds ``c * ||W||^2`` over its matrices to the loss, as the linear SVM of Vehicle has.
+        task: how outputs are scored.
+
+    Raises:
+        ConfigError: if the module keeps running statistics or has no parameters.
+    """
+
+    def __init__(self, model: nn.Module, task: Task = "classes") -> None:
+        _refuse_running_statistics(model)
+        self.task = task
+        self._single = for_stacking(copy.deepcopy(model).train(), convolutions=False)
+        self._names = [name for name, _ in self._single.named_parameters()]
+        self._parameters = [parameter for _, parameter in self._single.named_parameters()]
+        if not self._parameters:
+            raise ConfigError(f"the model {type(model).__name__} has no parameters; there is nothing to federate")
+        self._shapes = [parameter.shape for parameter in self._parameters]
+        self._sizes = [parameter.numel() for parameter in self._parameters]
+        self.initial = torch.cat([parameter.detach().flatten() for parameter in self._parameters]).clone()
+        self._stacked = for_stacking(copy.deepcopy(self._single), convolutions=True)
+        self._dropouts = [name for name, module in self._single.named_modules() if isinstance(module, GivenDropout)]
+        self.batch_dependent = any(isinstance(module, _BatchNorm) for module in self._single.modules())
+        self._penalty = self._penalty_vector(float(getattr(model, "weight_penalty", 0.0)))
+
+    @property
+    def size(self) -> int:
+        """Number of parameters, P."""
+        return len(self.initial)
+
+    @property
+    def drops_out(self) -> bool:
+        """Whether training needs masks."""
+        return bool(self._dropouts)
+
+    # ---------------------------------------------------------------------------------------------- functions
+
+    def outputs(self, parameters: Tensor, inputs: Tensor, masks: Masks = ()) -> Tensor:
+        """The model's outputs.
+
+        Args:
+            parameters: shape (clients, P).
+            inputs: shape (clients, batch, ...).
+            masks: of the dropout layers; nothing is dropped without.
+
+        Returns:
+            Shape (clients, batch, outputs).
+        """
+        if len(parameters) == 1:
+            return self._call(self._single, parameters[0], inputs[0], [mask[0] for mask in masks])[None]
+        stacked = vmap(lambda row, x, *given: self._call(self._stacked, row, x, given))
+        return stacked(parameters, inputs, *masks)
+
+    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Loss of each example, without the penalty: outputs (..., c) and labels (...) to (...)."""
+        if self.task == "margin":
+            return F.relu(1 - (2 * labels - 1) * outputs.squeeze(-1))
+        flat = F.cross_entropy(outputs.flatten(0, -2), labels.flatten(), reduction="none")
+        return flat.view(labels.shape)
+
+    def correct(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Whether each example is told right, bool."""
+        predicted = (outputs.squeeze(-1) > 0).long() if self.task == "margin" else outputs.argmax(-1)
+        return predicted == labels
+
+    def penalty(self, parameters: Tensor) -> Tensor:
+        """The penalty on weights of each row, shape (rows,)."""
+        if self._penalty is None:
+            return torch.zeros(len(parameters), dtype=parameters.dtype)
+        return (self._penalty * parameters.square()).sum(-1)
+
+    def loss(self, parameters: Tensor, batch: ClientBatch, masks: Masks = ()) -> Tensor:
+        """Mean loss of each client on its batch, with the penalty, shape (clients,)."""
+        losses = self.losses(self.outputs(parameters, batch.inputs, masks), batch.labels)
+        return (losses * batch.weights).sum(-1) + self.penalty(parameters)
+
+    def gradient(self, parameters: Tensor, batch: ClientBatch, masks: Masks = ()) -> Tensor:
+        """Gradient of each client's mean loss on its batch at its parameters, shape (clients, P)."""
+        if len(parameters) == 1:
+            gradient = self._gradient_of_one(parameters, batch, masks)
+        else:
+            at = parameters.detach().requires_grad_()
+            losses = self.losses(self.outputs(at, batch.inputs, masks), batch.labels)
+            (gradient,) = torch.autograd.grad((losses * batch.weights).sum(), at)
+        if self._penalty is not None:
+            gradient.addcmul_(self._penalty, parameters, value=2)
+        return gradient
+
+    def mask_shapes(self, inputs: Tensor) -> list[tuple[float, tuple[int, ...]]]:
+        """For each dropout layer the probability and the shape of its input for one example like ``inputs[0]``."""
+        found: dict[str, tuple[float, tuple[int, ...]]] = {}
+        layers = {name: module for name, module in self._single.named_modules() if isinstance(module, GivenDropout)}
+
+        def look(name: str) -> object:
+            def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
+                assert isinstance(module, GivenDropout)
+                found[name] = (module.p, tuple(given[0].shape[1:]))
+
+            return layers[name].register_forward_pre_hook(hook)
+
+        hooks = [look(name) for name in layers]
+        with torch.no_grad():
+            self.outputs(self.initial[None], inputs[None, :2])
+        for hook in hooks:
+            hook.remove()  # type: ignore[attr-defined]
+        return [found[name] for name in layers]
+
+    def load(self, parameters: Tensor) -> nn.Module:
+        """A copy of the module with these parameters, shape (P,), in evaluation mode."""
+        model = copy.deepcopy(self._single).eval()
+        for parameter, part in zip(model.parameters(), self._split(parameters), strict=True):
+            parameter.data.copy_(part)
+        return model
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    def _split(self, row: Tensor) -> list[Tensor]:
+        return [part.view(shape) for part, shape in zip(torch.split(row, self._sizes), self._shapes, strict=True)]
+
+    def _call(self, module: nn.Module, row: Tensor, inputs: Tensor, masks: Sequence[Tensor]) -> Tensor:
+        given = dict(zip(self._names, self._split(row), strict=True))
+        if masks:
+            given |= {f"{name}.mask": mask for name, mask in zip(self._dropouts, masks, strict=True)}
+        return cast(Tensor, functional_call(module, given, (inputs,)))
+
+    def _gradient_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> Tensor:
+        """Through the module's own parameters, which point into the row: no stacking, one copy at the end."""
+        for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
+            parameter.data = part
+        for name, mask in zip(self._dropouts, masks, strict=False):
+            cast(GivenDropout, self._single.get_submodule(name)).mask = mask[0]
+        outputs = self._single(batch.inputs[0])
+        loss = (self.losses(outputs, batch.labels[0]) * batch.weights[0]).sum()
+        gradients = torch.autograd.grad(loss, self._parameters)
+        return torch.cat([gradient.flatten() for gradient in gradients])[None]
+
+    def _penalty_vector(self, strength: float) -> Tensor | None:
+        if strength == 0:
+            return None
+        parts = [
+            torch.full((size,), strength * (len(shape) > 1))
+            for size, shape in zip(self._sizes, self._shapes, strict=True)
+        ]
+        return torch.cat(parts)
+
+
+def _refuse_running_statistics(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, _BatchNorm) and module.track_running_stats:
+            raise ConfigError(
+                f"the model keeps running statistics in {name!r}, which are no parameters; build it with "
+                "track_running_stats=False, or with group normalisation"
+            )

@@ -1,0 +1,116 @@
+"""What a personalization method is: a row of numbers per client, kept between rounds, and a model made of it.
+
+There are three kinds. A `Rider` trains a personal model alongside the shared one and never feeds back: several can ride
+in one federation, and they all see the same shared model. A `Driver` replaces what clients do with the shared model and
+what they send. A `Tuner` starts when the rounds are over, from the final shared model, on every client.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import Tensor
+
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.settings import Rounds
+
+if TYPE_CHECKING:
+    from holdfast.federated.site import Site
+
+
+@dataclass(frozen=True)
+class Personalizer(ABC):
+    """A way to a model per client. Subclasses are frozen dataclasses; their fields are the method's options.
+
+    Class attributes:
+        name: what users type.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def label(self) -> str:
+        """Name in tables and files; methods with options that are compared add them."""
+        return self.name
+
+    def check(self, settings: Rounds) -> None:  # noqa: B027
+        """Refuse what can't work, before work is lost."""
+
+    def initial(self, network: Network) -> Tensor:
+        """What a client's row holds before its first round, shape (width,); the initial model by default."""
+        return network.initial
+
+    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+        """The personal models to evaluate.
+
+        Args:
+            rows: what is kept, shape (clients, width).
+            shared: the shared model now, shape (P,).
+            site: the data and the network.
+            clients: ids, shape (clients,).
+
+        Returns:
+            Shape (clients, P).
+        """
+        return rows
+
+
+@dataclass(frozen=True)
+class Rider(Personalizer):
+    """A personal model that follows the shared one and never feeds back."""
+
+    @abstractmethod
+    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+        """One local step, on the batch that the shared model has just seen.
+
+        Args:
+            rows: the personal rows of the clients in the batch, changed in place, shape (clients, width).
+            batch: their mini-batch.
+            local: their copies of the shared model after its step, shape (clients, P).
+            cohort: the clients; `Cohort.received` is the model of this round.
+        """
+
+    def begin(self, rows: Tensor, cohort: Cohort) -> None:
+        """Before the first step of a round; may change the rows in place."""
+
+
+@dataclass(frozen=True)
+class Driver(Personalizer):
+    """A method that decides what clients do with the shared model and what they send."""
+
+    #: Independent mini-batches that a step needs.
+    per_step: ClassVar[int] = 1
+
+    @abstractmethod
+    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
+        """One round of some clients.
+
+        Args:
+            cohort: the clients.
+            rows: their personal rows, changed in place.
+
+        Returns:
+            What each client sends, shape (clients, P).
+        """
+
+    def tuner(self) -> Tuner | None:
+        """What follows when the rounds are over, where something does."""
+        return None
+
+
+@dataclass(frozen=True)
+class Tuner(Personalizer):
+    """A personal model that is trained when the rounds are over, from the final shared model.
+
+    Attributes:
+        epochs: walks through a client's data; a client takes max(epochs * n / batch size, epochs) steps.
+    """
+
+    epochs: int = 50
+
+    @abstractmethod
+    def tune(self, cohort: Cohort) -> Tensor:
+        """Personal models of shape (clients, P), from `Cohort.received`."""

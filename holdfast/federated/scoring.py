@@ -1,0 +1,97 @@
+"""Loss and accuracy of every client: of one shared model, or of a model per client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from holdfast.data.clients import ClientPart
+from holdfast.federated.network import Network
+
+#: Examples that run through a shared model at once.
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class ClientScores:
+    """How clients fare.
+
+    Attributes:
+        clients: ids, int64 of shape (clients,).
+        loss: mean loss of each, float64; zero where it has no examples.
+        correct: number of examples told right, int64.
+        count: number of examples, int64.
+    """
+
+    clients: Tensor
+    loss: Tensor
+    correct: Tensor
+    count: Tensor
+
+    @property
+    def accuracy(self) -> Tensor:
+        """Share told right, float64; zero where a client has no examples."""
+        return self.correct / self.count.clamp(min=1).double()
+
+
+def gather(scores: Sequence[ClientScores]) -> ClientScores:
+    """Scores of disjoint clients as one, ascending by client."""
+    clients = torch.cat([part.clients for part in scores])
+    order = torch.argsort(clients)
+    fields = ("loss", "correct", "count")
+    return ClientScores(
+        clients[order], *(torch.cat([getattr(part, name) for part in scores])[order] for name in fields)
+    )
+
+
+@torch.no_grad()
+def score_shared(network: Network, model: Tensor, part: ClientPart, clients: Tensor) -> ClientScores:
+    """Scores of one model on the data of some clients.
+
+    Args:
+        network: the network.
+        model: parameters, shape (P,).
+        part: the data.
+        clients: ids.
+    """
+    if network.batch_dependent:
+        return gather([score_models(network, model[None], part, client[None]) for client in clients])
+    counts = part.counts[clients]
+    owners = torch.repeat_interleave(torch.arange(len(clients)), counts)
+    first = torch.cumsum(counts, 0) - counts
+    rows = torch.arange(len(owners)) - first[owners] + part.offsets[clients][owners]
+    loss, correct = torch.zeros(len(clients), dtype=torch.float64), torch.zeros(len(clients), dtype=torch.int64)
+    for block, owner in zip(torch.split(rows, _BLOCK), torch.split(owners, _BLOCK), strict=True):
+        labels = part.labels[block]
+        outputs = network.outputs(model[None], part.inputs[block][None])[0]
+        loss.index_add_(0, owner, network.losses(outputs, labels).double())
+        correct.index_add_(0, owner, network.correct(outputs, labels).long())
+    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(model[None]).double(), correct, counts)
+
+
+@torch.no_grad()
+def score_models(network: Network, models: Tensor, part: ClientPart, clients: Tensor) -> ClientScores:
+    """Scores of a model per client, each on its own data.
+
+    Args:
+        network: the network.
+        models: parameters, shape (clients, P).
+        part: the data.
+        clients: ids.
+    """
+    counts = part.counts[clients]
+    width = int(counts.max())
+    if width == 0:
+        nothing = torch.zeros(len(clients), dtype=torch.int64)
+        return ClientScores(clients, nothing.double(), nothing, counts)
+    places = torch.arange(width).expand(len(clients), width)
+    real = places < counts[:, None]
+    rows = (part.offsets[clients][:, None] + places * real).clamp(max=len(part.labels) - 1)
+    labels = part.labels[rows]
+    outputs = network.outputs(models, part.inputs[rows])
+    losses = (network.losses(outputs, labels).double() * real).sum(1) / counts.clamp(min=1)
+    correct = (network.correct(outputs, labels) & real).sum(1)
+    return ClientScores(clients, losses + network.penalty(models).double(), correct, counts)

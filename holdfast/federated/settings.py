@@ -1,0 +1,77 @@
+"""How many rounds, which clients, how much local work; the fields are the options of ``holdfast federate``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from holdfast.errors import ConfigError
+
+#: How client functions are run, see `holdfast.federated.executors`.
+ExecutorName = Literal["auto", "serial", "batched", "pool"]
+
+_COUNTS = ("rounds", "cohort", "batch_size", "local_steps", "local_epochs", "workers", "chunk", "halve_every")
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """Settings of a federation.
+
+    Attributes:
+        rounds: how often clients are selected, train and send.
+        cohort: clients per round.
+        batch_size: examples per mini-batch; a client with fewer uses all it has.
+        local_steps: mini-batch steps per round. Ignored where `local_epochs` is given.
+        local_epochs: walks through a client's data per round, instead of a number of steps.
+        learning_rate: of the shared model on clients.
+        personal_learning_rate: of personal models; the same by default.
+        halve_every: halve the learning rates after so many rounds.
+        sampling: how clients are selected, without replacement: in proportion to their training examples, uniformly, or
+            with the malicious share in each round (`stratified`).
+        shuffle: whether clients shuffle their data.
+        evaluate_every: rounds between evaluations on all clients; 0 evaluates after the last round only.
+        executor: how clients are run: one after another, stacked into one computation, on worker processes, or whatever
+            is fastest when measured.
+        workers: processes of `pool`; one per core by default.
+        chunk: clients that are stacked; by the model's size by default.
+        seed: names every random stream.
+        checkpoint_seconds: how often the state is saved, where there is a run directory.
+    """
+
+    rounds: int = 100
+    cohort: int = 10
+    batch_size: int = 16
+    local_steps: int = 2
+    local_epochs: int | None = None
+    learning_rate: float = 0.05
+    personal_learning_rate: float | None = None
+    halve_every: int | None = None
+    sampling: Literal["examples", "uniform", "stratified"] = "examples"
+    shuffle: bool = True
+    evaluate_every: int = 10
+    executor: ExecutorName = "auto"
+    workers: int | None = None
+    chunk: int | None = None
+    seed: int = 0
+    checkpoint_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in _COUNTS:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; give at least 1")
+        for name in ("learning_rate", "personal_learning_rate"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"{name} is {value}; give a positive number")
+        if self.evaluate_every < 0:
+            raise ConfigError(f"evaluate_every is {self.evaluate_every}; give 0 to evaluate at the end only, or more")
+
+    def decay(self, number: int) -> float:
+        """What the learning rates are multiplied by in round `number`, counted from 0."""
+        return 0.5 ** (number // self.halve_every) if self.halve_every else 1.0
+
+    @property
+    def personal_rate(self) -> float:
+        """Learning rate of personal models."""
+        return self.learning_rate if self.personal_learning_rate is None else self.personal_learning_rate

@@ -1,0 +1,189 @@
+"""Where client functions run: the data, the network, the personal models, and nothing of the server's.
+
+A site trains, tunes and scores some of its clients when told to. A simulation in one process has one site; worker
+processes are forks of it; a node of a real federation has one with its own clients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.data.clients import Clients
+from holdfast.federated.batches import BatchStream
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import Network
+from holdfast.federated.personalization.base import Driver, Personalizer, Rider, Tuner
+from holdfast.federated.scoring import ClientScores, score_models, score_shared
+from holdfast.federated.settings import Rounds
+from holdfast.federated.store import RowStore
+
+#: Which examples of a client.
+PartName = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the server asks of some clients in a round.
+
+    Attributes:
+        number: of the round, from 0.
+        clients: ids, ascending, int64 of shape (clients,).
+        drawn: how many batches they have drawn, int64 of shape (clients,).
+    """
+
+    number: int
+    clients: Tensor
+    drawn: Tensor
+
+
+class Site:
+    """Runs client functions.
+
+    Args:
+        clients: the data of all clients; training labels of malicious ones are poisoned already.
+        network: the model.
+        settings: local work and learning rates.
+        personalizers: riders and tuners in any number, or one driver with riders.
+        proximal: strength of the pull towards the received model in the shared training (FedProx).
+        needs_losses: whether clients report their loss at the received model.
+        folder: where personal models are kept; in temporary files by default.
+    """
+
+    def __init__(
+        self,
+        clients: Clients,
+        network: Network,
+        settings: Rounds,
+        personalizers: Sequence[Personalizer] = (),
+        *,
+        proximal: float = 0.0,
+        needs_losses: bool = False,
+        folder: Path | None = None,
+    ) -> None:
+        self.clients, self.network, self.settings = clients, network, settings
+        self.stream = BatchStream(settings.seed, settings.batch_size, settings.shuffle)
+        self.riders = [method for method in personalizers if isinstance(method, Rider)]
+        self.drivers = [method for method in personalizers if isinstance(method, Driver)]
+        self.tuners = {method.label: method for method in personalizers if isinstance(method, Tuner)}
+        self.proximal, self.needs_losses = proximal, needs_losses
+        self.stores = {
+            method.label: RowStore(
+                len(clients), method.initial(network), None if folder is None else folder / f"{method.label}.rows"
+            )
+            for method in personalizers
+        }
+        self._by_label = {method.label: method for method in personalizers}
+
+    @cached_property
+    def mask_shapes(self) -> list[tuple[float, tuple[int, ...]]]:
+        """Of the network's dropout layers, for one example."""
+        return self.network.mask_shapes(self.clients.train.inputs[:2])
+
+    # ---------------------------------------------------------------------------------------------- client functions
+
+    def train(self, order: Order, received: Tensor) -> tuple[Tensor, Tensor]:
+        """One round of some clients.
+
+        Args:
+            order: which clients, and how many batches they have drawn.
+            received: the shared model, shape (P,).
+
+        Returns:
+            What each client sends, shape (clients, P), and its training loss at the received model where the server
+            wants it, shape (clients,).
+        """
+        cohort = self.cohort(order, received)
+        rows = {
+            method.label: self.stores[method.label].read(cohort.clients) for method in (*self.riders, *self.drivers)
+        }
+        if self.drivers:
+            sent = self.drivers[0].train(cohort, rows[self.drivers[0].label])
+        else:
+            sent = self._descend(cohort, rows)
+        for label, kept in rows.items():
+            self.stores[label].write(cohort.clients, kept)
+        back = torch.argsort(cohort.clients)
+        losses = self.score(order.clients, "train", received).loss if self.needs_losses else torch.zeros(len(cohort))
+        return sent[back], losses
+
+    def _descend(self, cohort: Cohort, rows: dict[str, Tensor]) -> Tensor:
+        """Local SGD on the shared model (FedAvg, FedProx), with the riders on the same batches (Ditto, Algorithm 2)."""
+        local = cohort.copies()
+        for rider in self.riders:
+            rider.begin(rows[rider.label], cohort)
+        for batch in cohort.batches():
+            now = local[: len(batch)]
+            gradient = cohort.gradient(now, batch)
+            if self.proximal:
+                gradient.add_(now - cohort.received, alpha=self.proximal)
+            now.sub_(gradient, alpha=cohort.learning_rate)
+            for rider in self.riders:
+                rider.step(rows[rider.label][: len(batch)], batch, now, cohort)
+        return local.sub_(cohort.received)
+
+    def tune(self, label: str, clients: Tensor, received: Tensor) -> None:
+        """Train the personal models of a tuner from the final shared model, and keep them."""
+        tuner = self.tuners[label]
+        cohort = Cohort(
+            self,
+            clients,
+            received,
+            drawn=torch.zeros_like(clients),
+            steps=self.tuning_steps(tuner, clients),
+            learning_rate=self.settings.learning_rate,
+            personal_rate=self.settings.personal_rate,
+        )
+        self.stores[label].write(cohort.clients, tuner.tune(cohort))
+
+    def score(self, clients: Tensor, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
+        """Loss and accuracy of the shared model, or of the personal models called `label`, on some clients' data."""
+        data = getattr(self.clients, part)
+        if label is None:
+            return score_shared(self.network, shared, data, clients)
+        return score_models(self.network, self.personal(label, clients, shared), data, clients)
+
+    def personal(self, label: str, clients: Tensor, shared: Tensor) -> Tensor:
+        """Personal models of some clients, shape (clients, P); the shared one for those that never took part."""
+        store = self.stores[label]
+        models = self._by_label[label].models(store.read(clients), shared, self, clients)
+        models[~store.written[clients]] = shared
+        return models
+
+    # ---------------------------------------------------------------------------------------------- bookkeeping
+
+    def cohort(self, order: Order, received: Tensor) -> Cohort:
+        """The clients of an order, ready to train."""
+        decay = self.settings.decay(order.number)
+        return Cohort(
+            self,
+            order.clients,
+            received,
+            drawn=order.drawn,
+            steps=self.steps(order.clients),
+            learning_rate=decay * self.settings.learning_rate,
+            personal_rate=decay * self.settings.personal_rate,
+        )
+
+    def steps(self, clients: Tensor) -> Tensor:
+        """Local steps of each client in a round."""
+        if self.settings.local_epochs is None:
+            return torch.full_like(clients, self.settings.local_steps)
+        sizes = self.clients.train.counts[clients]
+        return self.settings.local_epochs * (sizes // self.settings.batch_size).clamp(min=1)
+
+    def draws(self, clients: Tensor) -> Tensor:
+        """Batches that each client draws in a round."""
+        per_step = self.drivers[0].per_step if self.drivers else 1
+        return self.steps(clients) * per_step
+
+    def tuning_steps(self, tuner: Tuner, clients: Tensor) -> Tensor:
+        """max(floor(E n / B), E) steps for E epochs (Ditto, Section 2.3 of its program)."""
+        sizes = self.clients.train.counts[clients]
+        return (tuner.epochs * sizes // self.settings.batch_size).clamp(min=tuner.epochs)
