@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregators.base import Aggregator
-from holdfast.federated.aggregators.sums import norms, products, weighted_sum
+from holdfast.federated.aggregators.sums import products, update_norms, weighted_sum
 
-_Vector = NDArray[np.float64]
 _RIDGE = 1e-9
 _TOLERANCE = 1e-12
 
@@ -37,53 +34,56 @@ def shortest_mixture(gram: Tensor, epsilon: float) -> Tensor:
     Returns:
         float64 of shape (m,). Not unique where the vectors are linearly dependent; the mixture is.
     """
-    G = gram.double().cpu().numpy()
+    G = gram.double()
     m = len(G)
     lower, upper = max(1 / m - epsilon, 0.0), min(1 / m + epsilon, 1.0)
-    p = np.full(m, 1 / m)
-    free = np.full(m, lower < upper)
+    p = torch.full((m,), 1 / m, dtype=torch.float64, device=G.device)
+    free = torch.full((m,), lower < upper, device=G.device)
     for _ in range(100 * m):
-        step = _to_minimum(G, p, free)
-        room = np.divide(np.where(step > 0, upper - p, lower - p), step, out=np.full(m, np.inf), where=step != 0)
+        gradient = G @ p
+        if free.sum() < 2 or gradient[free].max() - gradient[free].min() <= _TOLERANCE:
+            if not _let_go(gradient, p, free, lower, upper):
+                break
+            continue
+        step = _to_minimum(G, gradient, free)
+        bound = torch.where(step > 0, p.new_tensor(upper), p.new_tensor(lower))
+        room = torch.where(step == 0, torch.inf, (bound - p) / step)
         length = min(1.0, float(room.min()))
-        p = np.clip(p + length * step, lower, upper)
+        p = (p + length * step).clamp(lower, upper)
         if length < 1:
             met = room <= length
-            p[met] = np.where(step[met] > 0, upper, lower)
+            p[met] = bound[met]
             free &= ~met
-        elif np.abs(step).max() <= _TOLERANCE and not _let_go(G @ p, p, free, lower, upper):
-            break
-    return torch.from_numpy(p)
+    return p
 
 
-def _to_minimum(G: _Vector, p: _Vector, free: NDArray[np.bool_]) -> _Vector:
+def _to_minimum(G: Tensor, gradient: Tensor, free: Tensor) -> Tensor:
     """The step to the minimum over the free weights, shape (m,), with sum zero.
 
     A tiny ridge on the step (not on the objective) makes it unique where vectors are linearly dependent. Taken again
     and again it still ends in a minimum of the objective itself.
     """
-    step = np.zeros(len(p))
-    chosen = np.flatnonzero(free)
-    if len(chosen) > 1:
-        system = G[np.ix_(chosen, chosen)] + _RIDGE * np.eye(len(chosen))
-        right = np.stack([-(G[chosen] @ p), np.ones(len(chosen))], axis=1)
-        downhill, level = np.linalg.solve(system, right).T
-        step[chosen] = downhill - level * (downhill.sum() / level.sum())
-        step[chosen] -= step[chosen].mean()
+    system = G[free][:, free]
+    system.diagonal().add_(_RIDGE)
+    right = torch.stack([-gradient[free], torch.ones_like(gradient[free])], dim=1)
+    downhill, level = torch.linalg.solve(system, right).unbind(1)
+    moved = downhill - level * (downhill.sum() / level.sum())
+    step = torch.zeros_like(gradient)
+    step[free] = moved - moved.mean()
     return step
 
 
-def _let_go(gradient: _Vector, p: _Vector, free: NDArray[np.bool_], lower: float, upper: float) -> bool:
+def _let_go(gradient: Tensor, p: Tensor, free: Tensor, lower: float, upper: float) -> bool:
     """Free the held weight that should move most, or a pair of them if none is free; whether there was one."""
-    may_rise = np.where(~free & (p < upper), gradient, np.inf)
-    may_fall = np.where(~free & (p > lower), gradient, -np.inf)
+    may_rise = torch.where(~free & (p < upper), gradient, torch.inf)
+    may_fall = torch.where(~free & (p > lower), gradient, -torch.inf)
     riser, faller = int(may_rise.argmin()), int(may_fall.argmax())
     if not free.any():
         if may_fall[faller] - may_rise[riser] <= _TOLERANCE:
             return False
         free[[riser, faller]] = True
         return True
-    level = float(gradient[free].mean())
+    level = gradient[free].mean()
     rises, falls = level - may_rise[riser], may_fall[faller] - level
     if max(rises, falls) <= _TOLERANCE:
         return False
@@ -91,7 +91,7 @@ def _let_go(gradient: _Vector, p: _Vector, free: NDArray[np.bool_], lower: float
     return True
 
 
-def fedmgda(updates: Tensor, epsilon: float) -> Tensor:
+def min_norm_step(updates: Tensor, epsilon: float) -> Tensor:
     """The shortest bounded mixture of the normalised updates.
 
     Args:
@@ -101,13 +101,13 @@ def fedmgda(updates: Tensor, epsilon: float) -> Tensor:
     Returns:
         Shape (parameters,), in the dtype of the updates; zero if all updates are.
     """
-    lengths = norms(updates)
+    lengths = update_norms(updates)
     weights = torch.zeros_like(lengths)
     moving = lengths > 0
     if moving.any():
         scale = 1 / lengths[moving]
         gram = products(updates)[moving][:, moving] * scale * scale[:, None]
-        weights[moving] = shortest_mixture(gram, epsilon).to(lengths.device) * scale
+        weights[moving] = shortest_mixture(gram, epsilon) * scale
     return weighted_sum(updates, weights)
 
 
@@ -130,4 +130,4 @@ class FedMgda(Aggregator):
             raise ConfigError(f"fedmgda's epsilon is {self.epsilon:g}; give a number from 0 to 1")
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
-        return self.server_rate * fedmgda(updates, self.epsilon)
+        return self.server_rate * min_norm_step(updates, self.epsilon)

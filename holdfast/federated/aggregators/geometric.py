@@ -15,7 +15,8 @@ from torch import Tensor
 
 from holdfast.federated.aggregators.base import Aggregator
 from holdfast.federated.aggregators.coordinates import majority
-from holdfast.federated.aggregators.sums import centred_products, relative_error, weighted_sum
+from holdfast.federated.aggregators.distances import centred_products
+from holdfast.federated.aggregators.sums import weighted_sum
 
 _STEPS = 2000
 _CONVERGED = 1e-11
@@ -33,10 +34,9 @@ def geometric_median(updates: Tensor, smoothing: float = 1e-6) -> Tensor:
     Returns:
         Shape (parameters,), in the dtype of the updates.
     """
-    weights, error = _weiszfeld(centred_products(updates, updates.dtype), relative_error(updates.dtype), smoothing)
-    if error > _WANTED and updates.dtype != torch.float64:
-        exact = torch.float64
-        weights, _ = _weiszfeld(centred_products(updates, exact), relative_error(exact), smoothing)
+    weights, error = _weiszfeld(*centred_products(updates, exact=False), smoothing)
+    if error > _WANTED:
+        weights, _ = _weiszfeld(*centred_products(updates, exact=True), smoothing)
     return weighted_sum(updates, weights)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregators.base import Aggregator, reported
-from holdfast.federated.aggregators.sums import norms, weighted_sum
+from holdfast.federated.aggregators.sums import update_norms, weighted_sum
 
 
 def tilted_weights(losses: Tensor, t: float) -> Tensor:
@@ -57,7 +57,7 @@ def q_fair_weights(updates: Tensor, losses: Tensor, q: float, learning_rate: flo
     lipschitz = 1 / learning_rate
     shifted = losses.double() + 1e-10
     weighed = lipschitz * shifted**q
-    curvature = q * shifted ** (q - 1) * (lipschitz * norms(updates)) ** 2 + weighed
+    curvature = q * shifted ** (q - 1) * (lipschitz * update_norms(updates)) ** 2 + weighed
     return weighed / curvature.sum()
 
 

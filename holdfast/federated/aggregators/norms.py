@@ -27,7 +27,7 @@ def clip_to_median(updates: Tensor) -> Tensor:
     Returns:
         The same shape and dtype.
     """
-    lengths = sums.norms(updates)
+    lengths = sums.update_norms(updates)
     limit = coordinate_median(lengths[:, None])
     scale = torch.where(lengths > limit, limit / lengths, 1.0)
     return updates * scale.to(updates.dtype)[:, None]
@@ -56,7 +56,7 @@ class KNorm(Aggregator):
     name: ClassVar[str] = "k-norm"
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
-        return sums.mean_of(updates, sums.norms(updates).argsort(stable=True)[: len(updates) - f])
+        return sums.mean_of(updates, sums.update_norms(updates).argsort(stable=True)[: len(updates) - f])
 
     def check(self, m: int, f: int) -> list[str]:
         """Something must be left."""

@@ -46,11 +46,11 @@ def mean_of(updates: Tensor, chosen: Tensor) -> Tensor:
     return weighted_sum(updates, weights)
 
 
-def norms(updates: Tensor) -> Tensor:
+def update_norms(updates: Tensor) -> Tensor:
     """The Euclidean norm of each update over all layers together, float64 of shape (m,)."""
     squares = torch.zeros(len(updates), dtype=torch.float64, device=updates.device)
     for block in torch.split(updates, _COLUMNS, 1):
-        squares += block.double().square_().sum(1)
+        squares += block.double().square().sum(1)
     return squares.sqrt()
 
 
@@ -61,31 +61,3 @@ def products(updates: Tensor) -> Tensor:
         converted = block.double()
         found += converted @ converted.T
     return found
-
-
-def centred_products(updates: Tensor, dtype: torch.dtype) -> Tensor:
-    """Inner products of the updates less their mean.
-
-    Centring keeps distances exact where all updates share a drift that is large beside their differences.
-
-    Args:
-        updates: shape (m, parameters).
-        dtype: of the products within a block of columns; blocks are added in float64.
-
-    Returns:
-        float64 of shape (m, m).
-    """
-    found = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
-    for block in torch.split(updates, _COLUMNS, 1):
-        converted = block.to(dtype)
-        centred = converted - converted.mean(0)
-        found += centred @ centred.T
-    return found
-
-
-def relative_error(dtype: torch.dtype) -> float:
-    """How wrong a product of `centred_products` may be, relative to the product of the two norms.
-
-    Eight times the machine's epsilon; the largest error found, over 20,522 coordinates, was twice that epsilon.
-    """
-    return 8 * torch.finfo(dtype).eps
