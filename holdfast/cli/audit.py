@@ -23,7 +23,8 @@ from rich.table import Table
 from safetensors.torch import save
 from torch import nn
 
-from holdfast.cli.options import DEFAULT_DATA, free_place, named_data, parse
+from holdfast.cli.arguments import free_place
+from holdfast.cli.options import DEFAULT_DATA, named_data, parse
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import DATASETS, DataSet, Examples, data_root
 from holdfast.errors import ConfigError, HoldfastWarning

@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from holdfast.cli.options import FitOptions, free_place, parse
+from holdfast.cli.arguments import free_place, refuse_changes
+from holdfast.cli.options import FitOptions, parse
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import data_root
 from holdfast.errors import ConfigError
@@ -102,10 +103,5 @@ def _resumed(options: FitOptions, arguments: list[str], console: Console) -> tup
         raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
     stored = parse(["--config", str(run.path / "config.yaml")])
     asked = parse([*arguments, "--config", str(run.path / "config.yaml")])
-    if asked.config() != stored.config():
-        changed = [key for key, value in asked.config().items() if value != stored.config().get(key)]
-        raise ConfigError(
-            f"a run is continued with the options it was started with, and {', '.join(changed)} would change; "
-            "leave that out, or start a new run"
-        )
+    refuse_changes(stored.config(), asked.config())
     return replace(stored, choices=replace(stored.choices, track=options.choices.track)), console, run

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-import yaml
 
+from holdfast.cli.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
 from holdfast.data import DATASETS, DataSet
 from holdfast.data.catalog import find
 from holdfast.errors import ConfigError, nearest
@@ -78,10 +78,6 @@ class Choices:
     print_config: bool = False
 
 
-#: Options that say where and how to run, not what: they are no part of a run's configuration.
-_NOT_CONFIGURATION = ("out", "track", "resume", "config", "print_config")
-
-
 @dataclass(frozen=True)
 class FitOptions:
     """Everything `fit` was asked for.
@@ -107,7 +103,7 @@ class FitOptions:
 
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
-        choices = {key: value for key, value in asdict(self.choices).items() if key not in _NOT_CONFIGURATION}
+        choices = {key: value for key, value in asdict(self.choices).items() if key not in NOT_CONFIGURATION}
         sections = {self.data.name: asdict(self.data)}
         names = method_names(self.choices.method)
         sections |= {name: _fields_of(policy) for name, policy in zip(names, self.methods, strict=True)}
@@ -129,14 +125,10 @@ def parse(arguments: Sequence[str]) -> FitOptions:
     Raises:
         ConfigError: if a file, a key of it, a data set or a method is unknown.
     """
-    typed = list(arguments)
-    file = _value_of("config", typed)
-    settings = read_config(Path(file)) if file is not None else {}
-    if settings:
-        typed = [*_as_arguments(settings), *typed]
-    data = _value_of("data", typed) or DEFAULT_DATA
-    method = _value_of("method", typed) or DEFAULT_METHOD
-    groups, preset = _value_of("groups", typed), _value_of("preset", typed)
+    typed, settings, file = with_config(arguments)
+    data = value_of("data", typed) or DEFAULT_DATA
+    method = value_of("method", typed) or DEFAULT_METHOD
+    groups, preset = value_of("groups", typed), value_of("preset", typed)
     return parse_for(data, method, typed, groups=groups, preset=preset, settings=settings, file=file)
 
 
@@ -173,7 +165,9 @@ def parse_for(
         parts.append((f"method{place}", Annotated[policy, tyro.conf.arg(name=name)], default))
     parts.sort(key=lambda part: part[2].default is not MISSING or part[2].default_factory is not MISSING)
     if settings:
-        _check_keys(settings, {data_class.name: data_class, **sections}, file)
+        named = {data_class.name: data_class, **sections}
+        keys = {name: {f.name for f in fields(part)} for name, part in named.items()}  # type: ignore[arg-type]
+        check_keys(settings, configurable(Choices, Training), keys, file)
     description = _PREAMBLE.format(
         methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS))
     )
@@ -197,71 +191,11 @@ def named_data(data: str) -> tuple[type[DataSet], Path | None]:
     return find("folder" if folder is not None else data), folder
 
 
-def free_place(parent: str, stem: str) -> Path:
-    """A folder below `parent` named after what is made, numbered where that name is taken."""
-    place, number = Path(parent) / stem, 1
-    while place.exists():
-        number += 1
-        place = Path(parent) / f"{stem}-{number}"
-    return place
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """A configuration file as nested plain values."""
-    try:
-        loaded = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"the configuration file {path} can't be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the configuration file {path} is not valid YAML: {error}") from error
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"the configuration file {path} must hold options as `name: value` lines")
-    return loaded
-
-
 def _default(data_class: type[DataSet], folder: Path | None, options: Mapping[str, Any]) -> Any:
     if folder is not None:
         return field(default=data_class(path=folder))  # type: ignore[call-arg]
     required = [f for f in fields(data_class) if f.default is MISSING and f.default_factory is MISSING]
     return field() if required else field(default_factory=partial(data_class, **options))
-
-
-def _value_of(option: str, arguments: Sequence[str]) -> str | None:
-    """The last value given to ``--option``, before the real parsing knows which options there are."""
-    found = None
-    for place, word in enumerate(arguments):
-        if word == f"--{option}" and place + 1 < len(arguments):
-            found = arguments[place + 1]
-        elif word.startswith(f"--{option}="):
-            found = word.split("=", 1)[1]
-    return None if found == str(None) else found
-
-
-def _as_arguments(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """A configuration as the options that say the same."""
-    words: list[str] = []
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            words += _as_arguments(value, f"{prefix}{key}.")
-        elif isinstance(value, bool):
-            words.append(f"--{prefix}{'' if value else 'no-'}{key}")
-        elif isinstance(value, list):
-            words += [f"--{prefix}{key}", *(str(item) for item in value)]
-        else:
-            words += [f"--{prefix}{key}", str(value)]
-    return words
-
-
-def _check_keys(settings: Mapping[str, Any], sections: Mapping[str, type], file: str | None) -> None:
-    known = {f.name for part in (Choices, Training) for f in fields(part)} - set(_NOT_CONFIGURATION)
-    for key, value in settings.items():
-        if key in sections and isinstance(value, Mapping):
-            options = {f.name for f in fields(sections[key])}
-            for option in value:
-                if option not in options:
-                    raise ConfigError(f"{file} has an unknown key {key}.{option}{nearest(option, options)}")
-        elif key not in known:
-            raise ConfigError(f"{file} has an unknown key {key!r}{nearest(str(key), known | set(sections))}")
 
 
 def _fields_of(policy: Policy) -> dict[str, Any]:

@@ -1,0 +1,109 @@
+"""What commands share that read their options off the library: configuration files, words, free places."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from holdfast.errors import ConfigError, nearest
+
+#: Options that say where and how to run, not what: they are no part of a run's configuration.
+NOT_CONFIGURATION = ("out", "track", "resume", "config", "print_config")
+
+
+def free_place(parent: str, stem: str) -> Path:
+    """A folder below `parent` named after what is made, numbered where that name is taken."""
+    place, number = Path(parent) / stem, 1
+    while place.exists():
+        number += 1
+        place = Path(parent) / f"{stem}-{number}"
+    return place
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """A configuration file as nested plain values."""
+    try:
+        loaded = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise ConfigError(f"the configuration file {path} can't be read ({error.strerror})") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the configuration file {path} is not valid YAML: {error}") from error
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"the configuration file {path} must hold options as `name: value` lines")
+    return loaded
+
+
+def with_config(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any], str | None]:
+    """The words as typed behind those of the configuration file that they name, its settings, and its name."""
+    typed = list(arguments)
+    file = value_of("config", typed)
+    settings = read_config(Path(file)) if file is not None else {}
+    return [*as_arguments(settings), *typed], settings, file
+
+
+def value_of(option: str, arguments: Sequence[str]) -> str | None:
+    """The last value given to ``--option``, before the real parsing knows which options there are."""
+    found = None
+    for place, word in enumerate(arguments):
+        if word == f"--{option}" and place + 1 < len(arguments):
+            found = arguments[place + 1]
+        elif word.startswith(f"--{option}="):
+            found = word.split("=", 1)[1]
+    return None if found == str(None) else found
+
+
+def as_arguments(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """A configuration as the options that say the same."""
+    words: list[str] = []
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            words += as_arguments(value, f"{prefix}{key}.")
+        elif isinstance(value, bool):
+            words.append(f"--{prefix}{'' if value else 'no-'}{key}")
+        elif isinstance(value, list):
+            words += [f"--{prefix}{key}", *(str(item) for item in value)]
+        else:
+            words += [f"--{prefix}{key}", str(value)]
+    return words
+
+
+def check_keys(
+    settings: Mapping[str, Any], known: Collection[str], sections: Mapping[str, Collection[str]], file: str | None
+) -> None:
+    """Refuse keys of a configuration file that nothing would read.
+
+    Args:
+        settings: what the file says.
+        known: keys at its top.
+        sections: keys below each of its sections.
+        file: its name.
+
+    Raises:
+        ConfigError: if there is another key; the message offers the nearest.
+    """
+    for key, value in settings.items():
+        if key in sections and isinstance(value, Mapping):
+            for option in value:
+                if option not in sections[key]:
+                    raise ConfigError(f"{file} has an unknown key {key}.{option}{nearest(option, sections[key])}")
+        elif key not in known:
+            raise ConfigError(f"{file} has an unknown key {key!r}{nearest(str(key), {*known, *sections})}")
+
+
+def configurable(*parts: type) -> set[str]:
+    """Names of the fields of dataclasses that belong into a configuration file."""
+    return {f.name for part in parts for f in fields(part)} - set(NOT_CONFIGURATION)
+
+
+def refuse_changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Refuse to continue a run with options other than those it was started with."""
+    changed = [key for key, value in asked.items() if value != stored.get(key)]
+    if changed:
+        raise ConfigError(
+            f"a run is continued with the options it was started with, and {', '.join(changed)} would change; "
+            "leave that out, or start a new run"
+        )
