@@ -1,8 +1,9 @@
 """Fill the documentation with measured results: `python docs/generate.py`, or `make docs`.
 
-A page of results is written for every file below ``results/``. In other pages, what stands between
-``<!-- results: PAPER/EXPERIMENT.SCALE -->`` and ``<!-- end results -->`` is replaced by the table of that file. Nothing
-between the marks is written by hand, and a test compares the committed pages with what this script would write.
+A page of results is written for every file below ``results/``, and its figure beside it where it has one. In other
+pages, what stands between ``<!-- results: PAPER/EXPERIMENT.SCALE -->`` and ``<!-- end results -->`` is replaced by the
+table of that file. Nothing between the marks is written by hand, and a test compares the committed pages with what this
+script would write.
 """
 
 from __future__ import annotations
@@ -33,20 +34,24 @@ def pages(docs: Path = DOCS, results: Path = RESULTS) -> dict[Path, str]:
         results: the folder of the results files.
 
     Returns:
-        Text by page: pages of results, and the pages that have marked blocks.
+        Text by file: pages of results, figures beside the results files, and the pages that have marked blocks.
     """
-    made = {}
+    made, drawn = {}, {}
     for file in sorted(results.glob("*/*.json")):
         if file.parent.name != "benchmarks":
             name = f"{file.parent.name}/{file.stem}"
-            made[_page(docs, name)] = _NOTE.format(file=f"results/{name}.json") + render.markdown(read_results(file))
-    if measured := read_benchmarks(results):
-        made[docs / "results" / "benchmarks.md"] = _benchmarks(measured)
+            page, measured, picture = _page(docs, name), read_results(file), None
+            if measured.complete and (draw := find(measured.experiment).figure) is not None:
+                drawn[file.with_suffix(".svg")] = draw(measured)
+                picture = Path(os.path.relpath(file.with_suffix(".svg"), page.parent)).as_posix()
+            made[page] = _NOTE.format(file=f"results/{name}.json") + render.markdown(measured, picture=picture)
+    if benchmarks := read_benchmarks(results):
+        made[docs / "results" / "benchmarks.md"] = _benchmarks(benchmarks)
     made[docs / "results" / "README.md"] = _index(docs, list(made))
     for page in sorted(docs.rglob("*.md")):
         if page not in made and _BLOCK.search(text := page.read_text()):
             made[page] = _filled(text, page, docs, results)
-    return made
+    return made | drawn
 
 
 def _filled(text: str, page: Path, docs: Path, results: Path) -> str:

@@ -76,7 +76,7 @@ def reproduce(
         console.print("Stopped. What was finished is kept; the same command continues.")
         return STOPPED
     _show(console, experiment, results)
-    _write(console, results, folder)
+    _write(console, experiment, results, folder)
     return 0 if results.complete else FAILED
 
 
@@ -181,9 +181,9 @@ def _mark(claim: Judgement) -> str:
     return f"[{style}]{verdict(claim)}[/]"
 
 
-def _write(console: Console, results: Results, folder: Path) -> None:
-    """Write the results file, unless that would put an incomplete run in the place of a complete one."""
-    from holdfast.papers.results import results_file, write_results
+def _write(console: Console, experiment: Experiment, results: Results, folder: Path) -> None:
+    """Write the results file and its figure, unless an incomplete run would take the place of a complete one."""
+    from holdfast.papers.results import results_file, write_figure, write_results
 
     file = results_file(folder, results.experiment, results.scale)
     if not results.complete and (kept := _read(file)) is not None and kept.complete:
@@ -192,6 +192,8 @@ def _write(console: Console, results: Results, folder: Path) -> None:
     write_results(results, folder)
     state = "" if results.complete else ", marked as incomplete"
     console.print(f"Results are in {file}{state}; `make docs` regenerates the pages that show them.", highlight=False)
+    if (figure := write_figure(experiment, results, folder)) is not None:
+        console.print(f"The figure is drawn in {figure}.", highlight=False)
 
 
 def _read(file: Path) -> Results | None:

@@ -109,6 +109,7 @@ class Experiment:
         scales: the scales there are.
         spread: which standard deviation the document's plus-minus is, as far as known; decides what ours is.
         digits: decimals to show.
+        figure: draws complete results as an SVG file, which is written beside the results file.
     """
 
     name: str
@@ -124,6 +125,7 @@ class Experiment:
     scales: tuple[Scale, ...] = SCALES
     spread: SpreadKind = "sample"
     digits: int = 1
+    figure: Callable[[Results], str] | None = None
 
     def __post_init__(self) -> None:
         if self.name.count("/") != 1 or not all(self.name.split("/")):

@@ -56,12 +56,13 @@ def command(results: Results) -> str:
     return f"holdfast reproduce {results.experiment} --scale {results.scale} --seeds {seeds}"
 
 
-def markdown(results: Results, experiment: Experiment | None = None) -> str:
+def markdown(results: Results, experiment: Experiment | None = None, *, picture: str | None = None) -> str:
     """A page about the results.
 
     Args:
         results: read from a results file.
         experiment: its declaration; looked up in the catalog where omitted.
+        picture: where its figure is, seen from the page.
 
     Returns:
         Markdown with a title of the first level: ours beside theirs, verdicts, and how to repeat it.
@@ -72,6 +73,7 @@ def markdown(results: Results, experiment: Experiment | None = None) -> str:
         f"{declared.source}, at scale `{results.scale}`. Ours are means over "
         f"{_counted(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), ± the {declared.spread} "
         f"standard deviation{', beside what the document prints' if declared.printed else ''}.",
+        *([] if picture is None else [f"![{declared.title}]({picture})"]),
         _table(heading(declared, results), rows(declared, results)),
     ]
     failed = [

@@ -23,6 +23,7 @@ from holdfast.papers.execute import Outcome
 from holdfast.papers.experiment import SCALES, Cell, Experiment, Printed, Scale, SpreadKind
 from holdfast.papers.fingerprint import Fingerprint, fingerprint
 from holdfast.papers.jsonfile import expect_keys, number, number_or_none, read_json, text, write_json
+from holdfast.training.state import write_atomically
 
 
 class UnfinishedError(HoldfastError, LookupError):
@@ -261,6 +262,27 @@ def write_results(results: Results, folder: Path) -> Path:
     """
     file = results_file(folder, results.experiment, results.scale)
     write_json(file, to_json(results))
+    return file
+
+
+def figure_file(folder: Path, experiment: str, scale: Scale) -> Path:
+    """Where the drawing of an experiment lies, beside its results file."""
+    return results_file(folder, experiment, scale).with_suffix(".svg")
+
+
+def write_figure(experiment: Experiment, results: Results, folder: Path) -> Path | None:
+    """Draw complete results of an experiment that has a figure, beside the results file.
+
+    Returns:
+        The file; None if there is nothing to draw.
+
+    Raises:
+        CheckpointError: if it can't be written.
+    """
+    if experiment.figure is None or not results.complete:
+        return None
+    file = figure_file(folder, results.experiment, results.scale)
+    write_atomically(file, experiment.figure(results).encode())
     return file
 
 

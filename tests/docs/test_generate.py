@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 
+from holdfast.papers.catalog import EXPERIMENTS
 from holdfast.papers.execute import Outcome
 from holdfast.papers.fingerprint import Fingerprint
 from holdfast.papers.results import Results, collect, write_results
@@ -58,6 +60,17 @@ def test_every_results_file_gets_a_page_that_the_index_links_to(folders):
     made = generate.pages(docs, results_dir)
     assert docs / "results" / "spare" / "table5.1.cpu.md" in made
     assert "(spare/table5.1.cpu.md)" in made[docs / "results" / "README.md"]
+
+
+def test_the_figure_of_an_experiment_is_made_beside_its_results_and_shown_on_the_page(folders, monkeypatch):
+    _, docs, results_dir, results = folders
+    monkeypatch.setitem(EXPERIMENTS, TABLE_5_1.name, replace(TABLE_5_1, figure=lambda results: f"<svg>{results.date}"))
+    write_results(results, results_dir)
+    made = generate.pages(docs, results_dir)
+    assert made[results_dir / "spare" / "table5.1.cpu.svg"] == "<svg>2026-01-01T00:00:00+00:00"
+    page = made[docs / "results" / "spare" / "table5.1.cpu.md"]
+    assert "](../../../results/spare/table5.1.cpu.svg)" in page
+    assert ".svg" not in made[docs / "results" / "README.md"]
 
 
 def test_without_a_results_file_a_block_says_how_to_measure(folders):

@@ -53,6 +53,18 @@ def test_a_failed_cell_gives_exit_code_1_and_a_file_that_says_so(use, tmp_path, 
     assert not read_results(tmp_path / "results" / "toys" / "table1.smoke.json").complete
 
 
+def test_a_figure_is_drawn_beside_complete_results(use, tmp_path, capsys):
+    use(figure=lambda results: f"<svg>{results.mean('toy/b', 'score')}</svg>")
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1") == 0
+    figure = tmp_path / "results" / "toys" / "table1.smoke.svg"
+    assert figure.read_text() == "<svg>10.5</svg>"
+    assert str(figure) in capsys.readouterr().out.replace("\n", "")
+    figure.unlink()
+    use((toy.add, toy.broken), figure=lambda results: f"<svg>{results.mean('toy/b', 'score')}</svg>")
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--fresh") == 1
+    assert not figure.exists()
+
+
 def test_an_incomplete_run_does_not_replace_complete_results(use, tmp_path, capsys):
     use()
     assert run(tmp_path, "toys/table1", "--scale", "smoke") == 0

@@ -68,3 +68,9 @@ def test_code_that_was_not_committed_is_admitted(tmp_path):
 def test_an_experiment_that_is_not_given_is_looked_up(tmp_path):
     with pytest.raises(ConfigError, match="no experiment 'toys/table1'"):
         markdown(make(toy_experiment(tmp_path), outcomes()))
+
+
+def test_a_picture_stands_before_the_table(tmp_path):
+    experiment = toy_experiment(tmp_path)
+    page = markdown(make(experiment, outcomes()), experiment, picture="../toys.svg")
+    assert page.index("![Toys](../toys.svg)\n\n") < page.index("| cell |")
