@@ -19,21 +19,19 @@ from holdfast.errors import ConfigError, DataError, nearest
 
 
 @dataclass(frozen=True)
-class DataSet(ABC):
-    """A data set by name. Subclasses are frozen dataclasses; their fields are the data set's options.
+class Entry:
+    """What a data set of any kind has: a name, files, and fields that are its options.
 
     Class attributes:
         name: what users type.
         summary: one line for the list of data sets.
         files: what must be under the data root, and where it comes from.
-        recipe: the published training settings: model, weights, and fields of `holdfast.training.Training`.
         by_hand: how to get the files where they can't be fetched automatically.
     """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     files: ClassVar[tuple[RemoteFile, ...]] = ()
-    recipe: ClassVar[Mapping[str, object]] = {}
     by_hand: ClassVar[str] = ""
 
     def __post_init__(self) -> None:
@@ -44,17 +42,6 @@ class DataSet(ABC):
                 raise ConfigError(
                     f"data set {self.name!r} has no {option.name} {value!r}{nearest(str(value), allowed)}"
                 )
-
-    @abstractmethod
-    def load(self, root: Path) -> Splits:
-        """Read the three parts.
-
-        Args:
-            root: the data root, see `data_root`.
-
-        Returns:
-            The parts, whose ids are unique over all three.
-        """
 
     @classmethod
     def locate(cls, root: Path, *candidates: str) -> Path:
@@ -69,7 +56,30 @@ class DataSet(ABC):
         )
 
 
+@dataclass(frozen=True)
+class DataSet(Entry, ABC):
+    """A data set by name. Subclasses are frozen dataclasses; their fields are the data set's options.
+
+    Class attributes:
+        recipe: the published training settings: model, weights, and fields of `holdfast.training.Training`.
+    """
+
+    recipe: ClassVar[Mapping[str, object]] = {}
+
+    @abstractmethod
+    def load(self, root: Path) -> Splits:
+        """Read the three parts.
+
+        Args:
+            root: the data root, see `data_root`.
+
+        Returns:
+            The parts, whose ids are unique over all three.
+        """
+
+
 DataSetType = TypeVar("DataSetType", bound=type[DataSet])
+EntryType = TypeVar("EntryType", bound=Entry)
 
 #: Every data set by name.
 DATASETS: dict[str, type[DataSet]] = {}
@@ -109,15 +119,27 @@ def load(name: str, root: Path | str | None = None, **options: Any) -> Splits:
         >>> load("digits", seed=1).train.n_classes
         10
     """
-    cls = find(name)
+    return configured(find(name), options).load(data_root(root))
+
+
+def configured(cls: type[EntryType], options: Mapping[str, Any]) -> EntryType:
+    """A data set with these options.
+
+    Args:
+        cls: the data set.
+        options: values of its fields.
+
+    Raises:
+        ConfigError: if an option is unknown or one is missing; the message offers the nearest name.
+    """
     known = {field.name: field for field in fields(cls)}
     for option in options:
         if option not in known:
-            raise ConfigError(f"data set {name!r} has no option {option!r}{nearest(option, known)}")
+            raise ConfigError(f"data set {cls.name!r} has no option {option!r}{nearest(option, known)}")
     for field in known.values():
         if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
-            raise ConfigError(f"data set {name!r} needs the option {field.name!r}")
-    return cls(**options).load(data_root(root))
+            raise ConfigError(f"data set {cls.name!r} needs the option {field.name!r}")
+    return cls(**options)
 
 
 def data_root(explicit: Path | str | None = None) -> Path:
@@ -126,12 +148,12 @@ def data_root(explicit: Path | str | None = None) -> Path:
     return Path(chosen).expanduser()
 
 
-def status(cls: type[DataSet], root: Path) -> dict[str, Path | None]:
+def status(cls: type[Entry], root: Path) -> dict[str, Path | None]:
     """Which files of a data set are present: for each wanted path, where it was found, or None."""
     return {file.unpacks_to or file.path: file.found(root) for file in cls.files}
 
 
-def get(cls: type[DataSet], root: Path, progress: Progress | None = None) -> list[Path]:
+def get(cls: type[Entry], root: Path, progress: Progress | None = None) -> list[Path]:
     """Fetch the files of a data set that are missing.
 
     Args:

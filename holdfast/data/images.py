@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
@@ -42,14 +43,19 @@ class ImageReader:
         Raises:
             DataError: if the file is missing, truncated or no image.
         """
-        pixels = torch.from_numpy(self._pixels(path)).permute(2, 0, 1).unsqueeze(0)
+        pixels = torch.from_numpy(self.pixels(path)).unsqueeze(0)
         return Normalise(self.mean, self.std)(pixels)[0]
 
     def inputs(self, paths: Sequence[Path], workers: int) -> LazyInputs:
         """The images at `paths` as inputs that are read when gathered, by `workers` threads."""
         return LazyInputs(lambda position: self(paths[position]), len(paths), workers)
 
-    def _pixels(self, path: Path) -> np.ndarray:
+    def pixels(self, path: Path) -> NDArray[np.uint8]:
+        """Read one image as bytes of shape (3, height, width), cropped and resized, not normalised.
+
+        Raises:
+            DataError: if the file is missing, truncated or no image.
+        """
         try:
             with Image.open(path) as file:
                 image = file.convert("RGB")
@@ -65,7 +71,7 @@ class ImageReader:
             image = image.resize((self.resize, self.resize), Image.Resampling.BILINEAR)
         if self.crop is not None:
             image = centre_crop(image, self.crop)
-        return np.array(image)
+        return np.array(image).transpose(2, 0, 1)
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:

@@ -158,6 +158,32 @@ def by_classes(labels: Rows, owned: Rows, sizes: Rows, rng: np.random.Generator)
     return Partition.of_owners(owners, len(owned))
 
 
+def deal_in_turn(labels: Rows, owned: Rows, counts: Rows) -> Partition:
+    """Clients read their classes one after another; a class that would run out is read from its start again.
+
+    This is Ditto's generator of Fashion-MNIST: every client gets exactly what it asks for, and rows may belong to
+    several clients.
+
+    Args:
+        labels: class of each row, int64 of shape (n,).
+        owned: the classes of each client, shape (clients, c).
+        counts: how many rows of each of them it asks for, shape (clients, c); at most a whole class.
+
+    Returns:
+        The partition, each client's rows by class.
+    """
+    rows = [np.flatnonzero(labels == label) for label in range(int(owned.max()) + 1)]
+    at = [0] * len(rows)
+    taken: list[Rows] = []
+    for label, count in zip(owned.ravel().tolist(), counts.ravel().tolist(), strict=True):
+        if at[label] + count > len(rows[label]):
+            at[label] = 0
+        taken.append(rows[label][at[label] : at[label] + count])
+        at[label] += count
+    sizes = np.array([len(part) for part in taken]).reshape(owned.shape).sum(1)
+    return Partition(np.concatenate(taken), sizes)
+
+
 def by_dirichlet(labels: Rows, sizes: Rows, alpha: float, rng: np.random.Generator) -> Partition:
     """Each client draws its class proportions from Dirichlet(alpha) (Hsu, Qi, Brown 2019), and nobody is left empty.
 
