@@ -233,7 +233,7 @@ class DigitsClients(FederatedData):
 
     name = "digits-clients"
     summary = "1,797 handwritten digits over 50 clients of 5 digits each; bundled, no download"
-    recipe: ClassVar = Recipe("softmax", 0.1, 16, rounds=200, cohort=10)
+    recipe: ClassVar = Recipe("softmax", 0.3, 16, rounds=200, cohort=10)
 
     clients: int = 50
     classes_per_client: int = 5
