@@ -8,7 +8,6 @@ several rows run stacked, by `torch.func.vmap`, which pays for small models wher
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,7 +19,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.data.clients import Task
 from holdfast.errors import ConfigError
-from holdfast.federated.stacked_layers import GivenDropout, for_stacking
+from holdfast.federated.stacked_layers import GivenDropout, StackedOps, give_masks
 
 #: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
 Masks = tuple[Tensor, ...]
@@ -69,17 +68,16 @@ class Network:
     def __init__(self, model: nn.Module, task: Task = "classes") -> None:
         _refuse_running_statistics(model)
         self.task = task
-        self._single = for_stacking(copy.deepcopy(model).train(), convolutions=False)
-        self._names = [name for name, _ in self._single.named_parameters()]
-        self._parameters = [parameter for _, parameter in self._single.named_parameters()]
+        self._module = give_masks(copy.deepcopy(model).train())
+        self._names = [name for name, _ in self._module.named_parameters()]
+        self._parameters = [parameter for _, parameter in self._module.named_parameters()]
         if not self._parameters:
             raise ConfigError(f"the model {type(model).__name__} has no parameters; there is nothing to federate")
         self._shapes = [parameter.shape for parameter in self._parameters]
         self._sizes = [parameter.numel() for parameter in self._parameters]
         self.initial = torch.cat([parameter.detach().flatten() for parameter in self._parameters]).clone()
-        self._stacked = for_stacking(copy.deepcopy(self._single), convolutions=True)
-        self._dropouts = [name for name, module in self._single.named_modules() if isinstance(module, GivenDropout)]
-        self.batch_dependent = any(isinstance(module, _BatchNorm) for module in self._single.modules())
+        self._dropouts = [name for name, module in self._module.named_modules() if isinstance(module, GivenDropout)]
+        self.batch_dependent = any(isinstance(module, _BatchNorm) for module in self._module.modules())
         self._penalty = self._penalty_vector(float(getattr(model, "weight_penalty", 0.0)))
 
     @property
@@ -106,9 +104,9 @@ class Network:
             Shape (clients, batch, outputs).
         """
         if len(parameters) == 1:
-            return self._call(self._single, parameters[0], inputs[0], [mask[0] for mask in masks])[None]
-        stacked = vmap(lambda row, x, *given: self._call(self._stacked, row, x, given))
-        return stacked(parameters, inputs, *masks)
+            return self._call(parameters[0], inputs[0], *(mask[0] for mask in masks))[None]
+        with StackedOps():
+            return vmap(self._call)(parameters, inputs, *masks)
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Loss of each example, without the penalty: outputs (..., c) and labels (...) to (...)."""
@@ -148,7 +146,7 @@ class Network:
     def mask_shapes(self, inputs: Tensor) -> list[tuple[float, tuple[int, ...]]]:
         """For each dropout layer the probability and the shape of its input for one example like ``inputs[0]``."""
         found: dict[str, tuple[float, tuple[int, ...]]] = {}
-        layers = {name: module for name, module in self._single.named_modules() if isinstance(module, GivenDropout)}
+        layers = {name: module for name, module in self._module.named_modules() if isinstance(module, GivenDropout)}
 
         def look(name: str) -> object:
             def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
@@ -166,7 +164,7 @@ class Network:
 
     def load(self, parameters: Tensor) -> nn.Module:
         """A copy of the module with these parameters, shape (P,), in evaluation mode."""
-        model = copy.deepcopy(self._single).eval()
+        model = copy.deepcopy(self._module).eval()
         for parameter, part in zip(model.parameters(), self._split(parameters), strict=True):
             parameter.data.copy_(part)
         return model
@@ -176,19 +174,19 @@ class Network:
     def _split(self, row: Tensor) -> list[Tensor]:
         return [part.view(shape) for part, shape in zip(torch.split(row, self._sizes), self._shapes, strict=True)]
 
-    def _call(self, module: nn.Module, row: Tensor, inputs: Tensor, masks: Sequence[Tensor]) -> Tensor:
+    def _call(self, row: Tensor, inputs: Tensor, *masks: Tensor) -> Tensor:
         given = dict(zip(self._names, self._split(row), strict=True))
         if masks:
             given |= {f"{name}.mask": mask for name, mask in zip(self._dropouts, masks, strict=True)}
-        return cast(Tensor, functional_call(module, given, (inputs,)))
+        return cast(Tensor, functional_call(self._module, given, (inputs,)))
 
     def _gradient_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> Tensor:
         """Through the module's own parameters, which point into the row: no stacking, one copy at the end."""
         for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
             parameter.data = part
         for name, mask in zip(self._dropouts, masks, strict=False):
-            cast(GivenDropout, self._single.get_submodule(name)).mask = mask[0]
-        outputs = self._single(batch.inputs[0])
+            cast(GivenDropout, self._module.get_submodule(name)).mask = mask[0]
+        outputs = self._module(batch.inputs[0])
         loss = (self.losses(outputs, batch.labels[0]) * batch.weights[0]).sum()
         gradients = torch.autograd.grad(loss, self._parameters)
         return torch.cat([gradient.flatten() for gradient in gradients])[None]
