@@ -58,18 +58,18 @@ class Cohort:
         """The received model, once per client, shape (clients, P)."""
         return self.received.repeat(len(self), 1)
 
-    def batches(self, per_step: int = 1) -> Iterator[ClientBatch]:
+    def batches(self, counts: Tensor | None = None) -> Iterator[ClientBatch]:
         """The mini-batches of the round, those of the first clients only where the others are done.
 
         Args:
-            per_step: independent batches that a step needs.
+            counts: how many each client draws, never rising from one client to the next; one per step by default.
 
         Yields:
             A batch of the first ``len(batch)`` clients.
         """
         part, stream = self.site.clients.train, self.site.stream
         sizes = part.counts[self.clients]
-        counts = self.steps * per_step
+        counts = self.steps if counts is None else counts
         rows = [
             stream.rows(client, size, first, count) + offset
             for client, size, first, count, offset in zip(

@@ -25,6 +25,7 @@ from holdfast.federated.executors import Choice, Executor, choose, make_executor
 from holdfast.federated.network import Network
 from holdfast.federated.objectives import FedAvg, Objective
 from holdfast.federated.personalization.base import Driver, Personalizer, Tuner
+from holdfast.federated.personalization.choosing import strong_attack
 from holdfast.federated.scoring import ClientScores
 from holdfast.federated.selection import select
 from holdfast.federated.settings import Rounds
@@ -183,7 +184,8 @@ class Federation:
         run: Run | None,
     ) -> None:
         self.objective, self.aggregator, self.threat, self.run = objective, aggregator, threat, run
-        self.personalizers = _with_tuners(personalize)
+        strong = strong_attack(threat)
+        self.personalizers = _with_tuners([method.facing(strong) for method in personalize])
         self.settings = settings = _settings_for(objective, settings, clients)
         self.malicious = torch.empty(0, dtype=torch.int64)
         if threat is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.data.clients import ClientPart
 from holdfast.federated.network import Network
 
-#: Examples that run through a shared model at once.
+#: Examples that run through models at once.
 _BLOCK = 1024
 
 
@@ -87,11 +87,13 @@ def score_models(network: Network, models: Tensor, part: ClientPart, clients: Te
     if width == 0:
         nothing = torch.zeros(len(clients), dtype=torch.int64)
         return ClientScores(clients, nothing.double(), nothing, counts)
-    places = torch.arange(width).expand(len(clients), width)
-    real = places < counts[:, None]
-    rows = (part.offsets[clients][:, None] + places * real).clamp(max=len(part.labels) - 1)
-    labels = part.labels[rows]
-    outputs = network.outputs(models, part.inputs[rows])
-    losses = (network.losses(outputs, labels).double() * real).sum(1) / counts.clamp(min=1)
-    correct = (network.correct(outputs, labels) & real).sum(1)
-    return ClientScores(clients, losses + network.penalty(models).double(), correct, counts)
+    loss, correct = torch.zeros(len(clients), dtype=torch.float64), torch.zeros(len(clients), dtype=torch.int64)
+    block = width if network.batch_dependent else max(_BLOCK // len(clients), 1)
+    for columns in torch.split(torch.arange(width), block):
+        real = columns < counts[:, None]
+        rows = (part.offsets[clients][:, None] + columns * real).clamp(max=len(part.labels) - 1)
+        labels = part.labels[rows]
+        outputs = network.outputs(models, part.inputs[rows])
+        loss += (network.losses(outputs, labels).double() * real).sum(1)
+        correct += (network.correct(outputs, labels) & real).sum(1)
+    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(models).double(), correct, counts)

@@ -131,14 +131,15 @@ class Site:
     def tune(self, label: str, clients: Tensor, received: Tensor) -> None:
         """Train the personal models of a tuner from the final shared model, and keep them."""
         tuner = self.tuners[label]
+        decay = self.settings.decay(self.settings.rounds - 1)
         cohort = Cohort(
             self,
             clients,
             received,
             drawn=torch.zeros_like(clients),
             steps=self.tuning_steps(tuner, clients),
-            learning_rate=self.settings.learning_rate,
-            personal_rate=self.settings.personal_rate,
+            learning_rate=decay * self.settings.learning_rate,
+            personal_rate=decay * self.settings.personal_rate,
         )
         self.stores[label].write(cohort.clients, tuner.tune(cohort))
 
@@ -180,8 +181,8 @@ class Site:
 
     def draws(self, clients: Tensor) -> Tensor:
         """Batches that each client draws in a round."""
-        per_step = self.drivers[0].per_step if self.drivers else 1
-        return self.steps(clients) * per_step
+        steps = self.steps(clients)
+        return self.drivers[0].draws(steps) if self.drivers else steps
 
     def tuning_steps(self, tuner: Tuner, clients: Tensor) -> Tensor:
         """max(floor(E n / B), E) steps for E epochs (Ditto, Section 2.3 of its program)."""

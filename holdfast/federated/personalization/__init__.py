@@ -1,6 +1,48 @@
 """A model per client: riders that follow the shared model, drivers that change it, tuners that come after."""
 
+from holdfast.errors import ConfigError, nearest
+from holdfast.federated.personalization.apfl import Apfl
 from holdfast.federated.personalization.base import Driver, Personalizer, Rider, Tuner
-from holdfast.federated.personalization.ditto import Ditto, FineTuning, Local
+from holdfast.federated.personalization.choosing import DynamicDitto, ParallelDitto, strong_attack
+from holdfast.federated.personalization.ditto import Ditto, Local
+from holdfast.federated.personalization.l2sgd import L2Sgd
+from holdfast.federated.personalization.mapper import Mapper
+from holdfast.federated.personalization.oracle import best_lambda
+from holdfast.federated.personalization.per_fedavg import PerFedAvg
+from holdfast.federated.personalization.pfedme import PFedMe
+from holdfast.federated.personalization.tuning import Ewc, FineTuning, Skl
 
-__all__ = ["Ditto", "Driver", "FineTuning", "Local", "Personalizer", "Rider", "Tuner"]
+__all__ = [
+    "PERSONALIZATION",
+    "Apfl",
+    "Ditto",
+    "Driver",
+    "DynamicDitto",
+    "Ewc",
+    "FineTuning",
+    "L2Sgd",
+    "Local",
+    "Mapper",
+    "PFedMe",
+    "ParallelDitto",
+    "PerFedAvg",
+    "Personalizer",
+    "Rider",
+    "Skl",
+    "Tuner",
+    "best_lambda",
+    "personalization_named",
+    "strong_attack",
+]
+
+#: Every method by the name that users type.
+PERSONALIZATION: dict[str, type[Personalizer]] = {
+    method.name: method for method in (Ditto, Local, FineTuning, Ewc, Skl, Apfl, L2Sgd, Mapper, PerFedAvg, PFedMe)
+}
+
+
+def personalization_named(name: str) -> type[Personalizer]:
+    """The method of that name; an unknown one is answered with the nearest known."""
+    if name not in PERSONALIZATION:
+        raise ConfigError(f"there is no personalization method {name!r}{nearest(name, PERSONALIZATION)}")
+    return PERSONALIZATION[name]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
+from holdfast.errors import ConfigError
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
 from holdfast.federated.settings import Rounds
@@ -35,6 +36,10 @@ class Personalizer(ABC):
     def label(self) -> str:
         """Name in tables and files; methods with options that are compared add them."""
         return self.name
+
+    def facing(self, strong: bool) -> Personalizer:
+        """The method as it runs, once it is known whether the attack is strong: all that a device may know of it."""
+        return self
 
     def check(self, settings: Rounds) -> None:  # noqa: B027
         """Refuse what can't work, before work is lost."""
@@ -81,9 +86,6 @@ class Rider(Personalizer):
 class Driver(Personalizer):
     """A method that decides what clients do with the shared model and what they send."""
 
-    #: Independent mini-batches that a step needs.
-    per_step: ClassVar[int] = 1
-
     @abstractmethod
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
         """One round of some clients.
@@ -95,6 +97,10 @@ class Driver(Personalizer):
         Returns:
             What each client sends, shape (clients, P).
         """
+
+    def draws(self, steps: Tensor) -> Tensor:
+        """Mini-batches that clients draw in a round of so many steps, int64 of shape (clients,)."""
+        return steps
 
     def tuner(self) -> Tuner | None:
         """What follows when the rounds are over, where something does."""
@@ -110,6 +116,10 @@ class Tuner(Personalizer):
     """
 
     epochs: int = 50
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ConfigError(f"epochs is {self.epochs}; give at least 1")
 
     @abstractmethod
     def tune(self, cohort: Cohort) -> Tensor:

@@ -15,48 +15,66 @@ from torch import Tensor
 from holdfast.errors import ConfigError
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch
-from holdfast.federated.personalization.base import Rider, Tuner
+from holdfast.federated.personalization.base import Rider
+from holdfast.federated.personalization.choosing import CANDIDATES, SMALL_LAMBDA, DynamicDitto, ParallelDitto
+from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
 @dataclass(frozen=True)
 class Ditto(Rider):
-    """Ditto with one lambda for all clients.
+    """Ditto with one lambda for all clients, or with a lambda that each client chooses.
 
     Attributes:
-        lambda_: strength of the pull towards the shared model.
+        lambda_: strength of the pull towards the shared model. `auto` lets each client choose among `candidates` at
+            every step by its validation loss, `parallel` trains a model per candidate and chooses in the end.
+        candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 under a strong
+            attack.
         anchor: pull towards the model `received` in this round, or, as an earlier version of the method did, towards
             the client's `local` copy of it, which moves during the round.
     """
 
     name: ClassVar[str] = "ditto"
-    lambda_: float = 1.0
-    anchor: Literal["received", "local"] = "received"
+    lambda_: float | Literal["auto", "parallel"] = "auto"
+    candidates: tuple[float, ...] = ()
+    anchor: Anchor = "received"
 
     def __post_init__(self) -> None:
-        if not self.lambda_ >= 0:
-            raise ConfigError(f"lambda is {self.lambda_}; give 0 or more")
+        if not isinstance(self.lambda_, str):
+            refuse_negative(self.lambda_)
+
+    def facing(self, strong: bool) -> Rider:
+        """With `auto` and `parallel` the method that chooses, with the candidates for such an attack."""
+        if not isinstance(self.lambda_, str):
+            return self
+        choosing = DynamicDitto if self.lambda_ == "auto" else ParallelDitto
+        return choosing(self.candidates or CANDIDATES[strong], SMALL_LAMBDA[strong], self.anchor)
+
+    @property
+    def strength(self) -> float:
+        """Lambda, where it is a number.
+
+        Raises:
+            ConfigError: if clients choose it, which `facing` must settle first; `federate` does.
+        """
+        if isinstance(self.lambda_, str):
+            raise ConfigError(f"lambda is {self.lambda_!r}; settle it by facing(strong), or give a number")
+        return self.lambda_
 
     def check(self, settings: Rounds) -> None:
-        """Refuse a pull that overshoots: the distance to the anchor is multiplied by 1 - eta lambda in each step."""
-        if settings.personal_rate * self.lambda_ >= 2:
-            raise ConfigError(
-                f"lambda {self.lambda_:g} times the learning rate {settings.personal_rate:g} is 2 or more, so personal "
-                "models diverge; lower one of them"
-            )
+        """Refuse a pull that overshoots."""
+        refuse_overshoot(self.strength, settings.personal_rate)
 
     @property
     def label(self) -> str:
         """The name with lambda, so that several can be compared in one run."""
-        return f"{self.name}-{self.lambda_:g}"
+        return f"{self.name}-{self.strength:g}"
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
-        """``v <- v - eta (g + lambda (v - w))``; at lambda 0 the anchor is not looked at, so it may be infinite."""
-        gradient = cohort.gradient(rows, batch, self.name)
-        if self.lambda_:
-            anchor = cohort.received if self.anchor == "received" else local
-            gradient.add_(rows - anchor, alpha=self.lambda_)
-        rows.sub_(gradient, alpha=cohort.personal_rate)
+        """``v <- v - eta (g + lambda (v - w))``."""
+        gradient = cohort.gradient(rows, batch, "ditto")
+        anchor = cohort.received if self.anchor == "received" else local
+        rows.sub_(pulled(gradient, rows, anchor, self.strength), alpha=cohort.personal_rate)
 
 
 @dataclass(frozen=True)
@@ -68,31 +86,3 @@ class Local(Rider):
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta g``."""
         rows.sub_(cohort.gradient(rows, batch, "ditto"), alpha=cohort.personal_rate)
-
-
-@dataclass(frozen=True)
-class FineTuning(Tuner):
-    """Train the final shared model further on each client; with a lambda it is Ditto's second solver.
-
-    Attributes:
-        lambda_: strength of the pull towards the shared model; 0 is plain fine-tuning.
-    """
-
-    name: ClassVar[str] = "finetuning"
-    lambda_: float = 0.0
-
-    @property
-    def label(self) -> str:
-        """The name, with lambda where there is one."""
-        return f"{self.name}-{self.lambda_:g}" if self.lambda_ else self.name
-
-    def tune(self, cohort: Cohort) -> Tensor:
-        """``v <- v - eta (g + lambda (v - w*))`` from w*."""
-        models = cohort.copies()
-        for batch in cohort.batches():
-            now = models[: len(batch)]
-            gradient = cohort.gradient(now, batch, self.name)
-            if self.lambda_:
-                gradient.add_(now - cohort.received, alpha=self.lambda_)
-            now.sub_(gradient, alpha=cohort.personal_rate)
-        return models

@@ -1,0 +1,91 @@
+"""Per-FedAvg: a shared model that is good after one gradient step on a client (Fallah et al., 2020), the HF variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import Network
+from holdfast.federated.personalization.base import Driver, Tuner
+from holdfast.federated.personalization.tuning import FineTuning
+
+if TYPE_CHECKING:
+    from holdfast.federated.site import Site
+
+
+@dataclass(frozen=True)
+class TunedPerFedAvg(FineTuning):
+    """Fine-tuning of the model that Per-FedAvg trained."""
+
+    name: ClassVar[str] = "per-fedavg-tuned"
+
+
+@dataclass(frozen=True)
+class PerFedAvg(Driver):
+    """Minimises the mean of ``F_k(w - alpha grad F_k(w))``; products with the Hessian are differences of gradients.
+
+    Two personal models are reported: ``per-fedavg`` is one step from the shared model, as the method is defined, and
+    ``per-fedavg-tuned`` has the budget of fine-tuning, as Ditto compares it.
+
+    Attributes:
+        beta: step size of the shared model on clients.
+        alpha: step size of the personal step; the learning rate by default.
+        delta: how far apart the two gradients are that give the product with the Hessian.
+        epochs: of the fine-tuning that follows.
+    """
+
+    name: ClassVar[str] = "per-fedavg"
+    beta: float = 0.01
+    alpha: float | None = None
+    delta: float = 1e-3
+    epochs: int = 50
+
+    def __post_init__(self) -> None:
+        for option in ("beta", "alpha", "delta"):
+            value = getattr(self, option)
+            if value is not None and not value > 0:
+                raise ConfigError(f"Per-FedAvg's {option} is {value}; give a positive number")
+
+    def draws(self, steps: Tensor) -> Tensor:
+        """Three independent batches per step."""
+        return 3 * steps
+
+    def initial(self, network: Network) -> Tensor:
+        """Nothing is kept on clients; a number stands for it."""
+        return network.initial.new_zeros(1)
+
+    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
+        """``w <- w - beta g + alpha beta H g``, with g at ``w - alpha grad F(w)``."""
+        alpha = cohort.learning_rate if self.alpha is None else self.alpha
+        local = cohort.copies()
+        batches = cohort.batches(self.draws(cohort.steps))
+        for first, second, third in zip(batches, batches, batches, strict=True):
+            now = local[: len(first)]
+            ahead = now - alpha * cohort.gradient(now, first)
+            g = cohort.gradient(ahead, second)
+            forth, back = (cohort.gradient(now + sign * self.delta * g, third) for sign in (1, -1))
+            hessian_g = (forth - back) / (2 * self.delta)
+            now.sub_(g - alpha * hessian_g, alpha=self.beta)
+        return local.sub_(cohort.received)
+
+    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+        """One step from the shared model, on the first mini-batch of a client's training data."""
+        groups = torch.split(clients, 1 if site.network.batch_dependent else len(clients))
+        return torch.cat([self._stepped(shared, site, group) for group in groups])
+
+    def _stepped(self, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+        rate = site.settings.learning_rate
+        once, none = torch.ones_like(clients), torch.zeros_like(clients)
+        cohort = Cohort(site, clients, shared, drawn=none, steps=once, learning_rate=rate, personal_rate=rate)
+        models = cohort.copies()
+        gradient = site.network.gradient(models, next(cohort.batches()))
+        return models.sub_(gradient, alpha=rate if self.alpha is None else self.alpha)
+
+    def tuner(self) -> Tuner:
+        """Fine-tuning."""
+        return TunedPerFedAvg(epochs=self.epochs)

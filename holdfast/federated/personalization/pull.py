@@ -1,0 +1,53 @@
+"""The pull of a personal model towards an anchor, ``(lambda/2) ||v - w||^2``: its gradient and its limits."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError
+
+#: Pull towards the model `received` in this round, or, as an earlier version of Ditto did, towards the client's `local`
+#: copy of it, which moves during the round.
+Anchor = Literal["received", "local"]
+
+
+def pulled(gradient: Tensor, models: Tensor, anchor: Tensor, lambda_: float) -> Tensor:
+    """``g + lambda (v - w)``.
+
+    At lambda 0 the anchor is not looked at, so it may be infinite: 0 times infinity is no number.
+
+    Args:
+        gradient: of the loss, shape (clients, P); never changed.
+        models: v, shape (clients, P).
+        anchor: w, shape (P,) or (clients, P).
+        lambda_: strength of the pull.
+    """
+    if not lambda_:
+        return gradient
+    distance = models - anchor
+    return torch.add(gradient, distance, alpha=lambda_, out=distance)
+
+
+def refuse_negative(lambda_: float) -> None:
+    """Refuse a lambda that pushes away.
+
+    Raises:
+        ConfigError: if it is negative or no number.
+    """
+    if not lambda_ >= 0:
+        raise ConfigError(f"lambda is {lambda_}; give 0 or more")
+
+
+def refuse_overshoot(lambda_: float, rate: float) -> None:
+    """Refuse a pull that overshoots: each step multiplies the distance to the anchor by 1 - eta lambda.
+
+    Raises:
+        ConfigError: if eta times lambda is 2 or more.
+    """
+    if rate * lambda_ >= 2:
+        raise ConfigError(
+            f"lambda {lambda_:g} times the learning rate {rate:g} is 2 or more, so models diverge; lower one of them"
+        )

@@ -1,0 +1,143 @@
+"""Train the final shared model further on each client: fine-tuning, EWC and SKL (Ditto, Section 4.4 and Table 3).
+
+One loop, ``v <- v - eta (g + lambda d)``, from the final shared model w*. The methods differ in d, the direction that
+leads away from w*: they measure the distance to w* in parameters, in parameters that matter, or in predictions.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
+from holdfast.federated.settings import Rounds
+
+#: From models of shape (clients, P) and their batch to the gradient of their distance from w*, shape (clients, P).
+Away = Callable[[Tensor, ClientBatch], Tensor]
+
+_FISHER_BATCHES = 4
+
+
+@dataclass(frozen=True)
+class PulledTuner(Tuner):
+    """The loop.
+
+    Attributes:
+        lambda_: strength of the pull towards the shared model.
+    """
+
+    lambda_: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        refuse_negative(self.lambda_)
+
+    @property
+    def label(self) -> str:
+        """The name, with lambda where there is one."""
+        return f"{self.name}-{self.lambda_:g}" if self.lambda_ else self.name
+
+    def start(self, cohort: Cohort) -> Tensor:
+        """Where personal models begin, shape (clients, P): at the shared model."""
+        return cohort.copies()
+
+    @abstractmethod
+    def away(self, cohort: Cohort) -> Away:
+        """The direction away from the shared model; not asked for where lambda is 0."""
+
+    def tune(self, cohort: Cohort) -> Tensor:
+        """``v <- v - eta (g + lambda d)``."""
+        models = self.start(cohort)
+        away = self.away(cohort) if self.lambda_ else None
+        for batch in cohort.batches():
+            now = models[: len(batch)]
+            gradient = cohort.gradient(now, batch, "tuning")
+            if away is not None:
+                gradient.add_(away(now, batch), alpha=self.lambda_)
+            now.sub_(gradient, alpha=cohort.personal_rate)
+        return models
+
+
+@dataclass(frozen=True)
+class FineTuning(PulledTuner):
+    """Plain fine-tuning; with a lambda it is Ditto's second solver."""
+
+    name: ClassVar[str] = "finetuning"
+
+    def check(self, settings: Rounds) -> None:
+        """Refuse a pull that overshoots."""
+        refuse_overshoot(self.lambda_, settings.personal_rate)
+
+    def away(self, cohort: Cohort) -> Away:
+        """``v - w*``."""
+        return lambda now, batch: now - cohort.received
+
+
+@dataclass(frozen=True)
+class Ewc(PulledTuner):
+    """Elastic weight consolidation: parameters that matter for the shared model's predictions stay close to it."""
+
+    name: ClassVar[str] = "ewc"
+    lambda_: float = 1.0
+
+    def away(self, cohort: Cohort) -> Away:
+        """``Fi (v - w*)`` with the Fisher information Fi of each parameter."""
+        fisher = fisher_diagonal(cohort)
+        return lambda now, batch: fisher[: len(now)] * (now - cohort.received)
+
+
+@dataclass(frozen=True)
+class Skl(PulledTuner):
+    """Symmetrised KL: predictions on the client's training inputs stay close to those of the shared model."""
+
+    name: ClassVar[str] = "skl"
+    lambda_: float = 1.0
+
+    def away(self, cohort: Cohort) -> Away:
+        """Gradient of half the symmetrised divergence from w*, on the batch."""
+        network, shared = cohort.site.network, cohort.copies()
+
+        def direction(now: Tensor, batch: ClientBatch) -> Tensor:
+            with torch.no_grad():
+                target = network.outputs(shared[: len(batch)], batch.inputs)
+            at = now.detach().requires_grad_()
+            divergence = symmetric_divergence(
+                _logits(network, network.outputs(at, batch.inputs)), _logits(network, target)
+            )
+            (gradient,) = torch.autograd.grad((divergence * batch.weights).sum() / 2, at)
+            return gradient
+
+        return direction
+
+
+def fisher_diagonal(cohort: Cohort) -> Tensor:
+    """The empirical Fisher diagonal of each client at the shared model: mean squared gradient over four batches.
+
+    Returns:
+        Shape (clients, P).
+    """
+    models = cohort.copies()
+    squares = torch.zeros_like(models)
+    for batch in cohort.batches(torch.full_like(cohort.steps, _FISHER_BATCHES)):
+        squares += cohort.site.network.gradient(models, batch).square_()
+    return squares.div_(_FISHER_BATCHES)
+
+
+def symmetric_divergence(logits: Tensor, others: Tensor) -> Tensor:
+    """KL(p || q) + KL(q || p) of the softmax of two sets of logits, shape (..., classes) to (...)."""
+    log_p, log_q = F.log_softmax(logits, -1), F.log_softmax(others, -1)
+    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
+
+
+def _logits(network: Network, outputs: Tensor) -> Tensor:
+    """Outputs as logits of classes; a single margin is the logit of class 1 against 0."""
+    return F.pad(outputs, (1, 0)) if network.task == "margin" else outputs
