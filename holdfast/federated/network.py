@@ -184,12 +184,18 @@ class Network:
         """Through the module's own parameters, which point into the row: no stacking, one copy at the end."""
         for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
             parameter.data = part
-        for name, mask in zip(self._dropouts, masks, strict=False):
-            cast(GivenDropout, self._module.get_submodule(name)).mask = mask[0]
+        self._give(*(mask[0] for mask in masks))
         outputs = self._module(batch.inputs[0])
+        self._give()
         loss = (self.losses(outputs, batch.labels[0]) * batch.weights[0]).sum()
         gradients = torch.autograd.grad(loss, self._parameters)
         return torch.cat([gradient.flatten() for gradient in gradients])[None]
+
+    def _give(self, *masks: Tensor) -> None:
+        """Give the dropout layers their masks, or take them back."""
+        for place, name in enumerate(self._dropouts):
+            layer = cast(GivenDropout, self._module.get_submodule(name))
+            layer.mask = masks[place] if masks else torch.ones(())
 
     def _penalty_vector(self, strength: float) -> Tensor | None:
         if strength == 0:

@@ -1,0 +1,117 @@
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from holdfast.errors import ConfigError
+from holdfast.federated.network import ClientBatch, Network
+from tests.federated.toy import convolutional, linear
+
+
+def batch(clients: int, size: int, shape: tuple[int, ...], classes: int = 3) -> ClientBatch:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(clients, size, *shape, generator=generator, dtype=torch.float64)
+    labels = torch.randint(0, classes, (clients, size), generator=generator)
+    weights = torch.full((clients, size), 1 / size, dtype=torch.float64)
+    return ClientBatch(inputs, labels, weights, torch.arange(clients), torch.zeros(clients, dtype=torch.int64))
+
+
+def one(many: ClientBatch, client: int) -> ClientBatch:
+    parts = (many.inputs, many.labels, many.weights, many.clients, many.draws)
+    return ClientBatch(*(part[client : client + 1] for part in parts))
+
+
+def models(network: Network, clients: int) -> torch.Tensor:
+    noise = torch.randn(clients, network.size, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return network.initial + 0.1 * noise
+
+
+@pytest.mark.parametrize("kind", ["linear", "cnn", "batch norm"])
+def test_stacked_gradients_are_those_of_the_module_for_each_client(kind):
+    module = {"linear": linear(), "cnn": convolutional(), "batch norm": convolutional(norm=True)}[kind].double()
+    network = Network(module)
+    data = batch(4, 6, (6,) if kind == "linear" else (1, 8, 8))
+    at = models(network, 4)
+    stacked = network.gradient(at, data)
+    for client in range(4):
+        plain = copy.deepcopy(module)
+        nn.utils.vector_to_parameters(at[client], plain.parameters())
+        F.cross_entropy(plain(data.inputs[client]), data.labels[client]).backward()
+        wanted = nn.utils.parameters_to_vector([parameter.grad for parameter in plain.parameters()])
+        torch.testing.assert_close(stacked[client], wanted, rtol=0, atol=1e-12)
+        single = network.gradient(at[client : client + 1].clone(), one(data, client))[0]
+        torch.testing.assert_close(single, wanted, rtol=0, atol=1e-12)
+
+
+def test_padding_has_no_influence():
+    network, data = Network(linear().double()), batch(3, 6, (6,))
+    weights = data.weights.clone()
+    weights[1] = torch.tensor([0.25, 0.25, 0.25, 0.25, 0, 0])
+    padded = ClientBatch(data.inputs, data.labels, weights, data.clients, data.draws)
+    short = ClientBatch(
+        data.inputs[1:2, :4], data.labels[1:2, :4], weights[1:2, :4], data.clients[1:2], data.draws[1:2]
+    )
+    at = models(network, 3)
+    torch.testing.assert_close(network.gradient(at, padded)[1], network.gradient(at[1:2].clone(), short)[0])
+
+
+def test_the_module_that_was_given_is_never_changed_and_its_weights_are_the_start():
+    module = convolutional().double()
+    before = copy.deepcopy(module.state_dict())
+    network = Network(module)
+    network.gradient(models(network, 2), batch(2, 4, (1, 8, 8)))
+    network.gradient(models(network, 1), batch(1, 4, (1, 8, 8)))
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+    assert torch.equal(network.initial, nn.utils.parameters_to_vector(module.parameters()).detach())
+
+
+def test_masks_drop_what_they_say_in_every_way_of_running():
+    network = Network(convolutional(dropout=0.5).double())
+    data, at = batch(2, 4, (1, 8, 8)), models(network, 2)
+    mask = (torch.rand(2, 4, 64, generator=torch.Generator().manual_seed(5)) > 0.5).double() * 2
+    stacked = network.gradient(at, data, (mask,))
+    for client in range(2):
+        single = network.gradient(at[client : client + 1].clone(), one(data, client), (mask[client : client + 1],))
+        torch.testing.assert_close(single[0], stacked[client], rtol=0, atol=1e-12)
+    assert not torch.allclose(stacked, network.gradient(at, data))
+    assert network.mask_shapes(data.inputs[0]) == [(0.5, (64,))]
+
+
+def test_a_mask_of_an_earlier_step_is_not_left_behind():
+    network = Network(convolutional(dropout=0.5).double())
+    data, at = batch(1, 4, (1, 8, 8)), models(network, 1)
+    plain = network.gradient(at, data)
+    network.gradient(at, data, (torch.zeros(1, 4, 64, dtype=torch.float64),))
+    assert torch.equal(network.gradient(at, data), plain)
+
+
+def test_the_hinge_loss_and_its_penalty_have_their_closed_form():
+    module = nn.Linear(6, 1).double()
+    module.weight_penalty = 0.01
+    network, data = Network(module, "margin"), batch(2, 5, (6,), classes=2)
+    at = models(network, 2)
+    sign = 2 * data.labels - 1
+    margins = sign * ((data.inputs * at[:, None, :6]).sum(-1) + at[:, 6:])
+    wanted = (1 - margins).clamp(min=0).mean(1) + 0.01 * at[:, :6].square().sum(1)
+    torch.testing.assert_close(network.loss(at, data), wanted)
+    active = (margins < 1) * sign / 5
+    gradient = torch.cat([-(active[..., None] * data.inputs).sum(1) + 0.02 * at[:, :6], -active.sum(1)[:, None]], 1)
+    torch.testing.assert_close(network.gradient(at, data), gradient)
+
+
+def test_loading_gives_a_module_with_the_parameters():
+    network = Network(linear())
+    module = network.load(2 * network.initial)
+    assert torch.equal(nn.utils.parameters_to_vector(module.parameters()).detach(), 2 * network.initial)
+
+
+def test_running_statistics_are_refused():
+    with pytest.raises(ConfigError, match="track_running_stats=False"):
+        Network(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)))
+
+
+def test_a_model_without_parameters_is_refused():
+    with pytest.raises(ConfigError, match="no parameters"):
+        Network(nn.ReLU())
