@@ -225,7 +225,7 @@ class Afl(Objective):
         """The mixture after a step of ascent along the losses, and the lag of the average model."""
         risen, rounds = state["mixture"].clone(), state["rounds"]
         risen[cohort] += self.gamma_p * losses.double()
-        lag = (state["lag"] - step.double()) * (rounds / (rounds + 1))
+        lag = (state["lag"] - step.double()) * (rounds.double() / (rounds + 1))
         return {"mixture": project_to_simplex(risen), "lag": lag, "rounds": rounds + 1}
 
     def output(self, weights: Tensor, state: State) -> Tensor:

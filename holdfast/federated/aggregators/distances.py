@@ -11,7 +11,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holdfast.federated.aggregators.base import mean
 from holdfast.federated.aggregators.coordinates import coordinate_median
 
 _COLUMNS = 4096
@@ -29,7 +28,7 @@ def centred_products(updates: Tensor, exact: bool) -> tuple[Tensor, float]:
         machine's epsilon, where the largest that was found over 20,522 coordinates is twice that epsilon.
     """
     dtype = torch.float64 if exact else updates.dtype
-    centre = coordinate_median(updates) if exact else mean(updates)
+    centre = coordinate_median(updates) if exact else updates.mean(0)
     found = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
     for block, middle in zip(torch.split(updates, _COLUMNS, 1), torch.split(centre, _COLUMNS), strict=True):
         centred = block.to(dtype) - middle.to(dtype)

@@ -34,35 +34,34 @@ def geometric_median(updates: Tensor, smoothing: float = 1e-6) -> Tensor:
     Returns:
         Shape (parameters,), in the dtype of the updates.
     """
-    weights, error = _weiszfeld(*centred_products(updates, exact=False), smoothing)
+    weights, error = _weiszfeld(*centred_products(updates, exact=False), smoothing, _STEPS // 10)
     if error > _WANTED:
-        weights, _ = _weiszfeld(*centred_products(updates, exact=True), smoothing)
+        weights, _ = _weiszfeld(*centred_products(updates, exact=True), smoothing, _STEPS)
     return weighted_sum(updates, weights)
 
 
-def _weiszfeld(products: Tensor, precision: float, smoothing: float) -> tuple[Tensor, float]:
-    """Weights of the updates, float64 (m,), and how wrong a squared distance may be, relative to itself."""
-    m = len(products)
+def _weiszfeld(products: Tensor, precision: float, smoothing: float, steps: int) -> tuple[Tensor, float]:
+    """Weights of the updates, float64 (m,), and how wrong a squared distance may be, relative to itself.
+
+    The error is infinite where so many steps did not suffice.
+    """
     squares = products.diagonal()
     lengths = squares.sqrt()
-    weights = torch.full((m,), 1 / m, dtype=torch.float64, device=products.device)
-    errors = torch.zeros_like(weights)
-    for _ in range(_STEPS):
+    weights = torch.full_like(squares, 1 / len(squares))
+    for _ in range(steps):
         along = products @ weights
         centre = weights @ along
         distances = (squares - 2 * along + centre).clamp(min=0).sqrt()
         floor = smoothing * distances.median() + 1e-12 * distances.max()
         if floor == 0:
-            break
+            return weights, 0.0
         closest = distances.clamp(min=float(floor))
-        errors = precision * (squares + centre) / closest.square()
-        inverse = 1 / closest
-        moved = inverse / inverse.sum()
+        moved = (1 / closest) / (1 / closest).sum()
         change = ((moved - weights).abs() * lengths).sum()
         weights = moved
         if change <= _CONVERGED * distances.median():
-            break
-    return weights, float(errors.max())
+            return weights, float((precision * (squares + centre) / closest.square()).max())
+    return weights, torch.inf
 
 
 @dataclass(frozen=True)

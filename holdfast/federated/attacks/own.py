@@ -34,8 +34,8 @@ class RandomUpdates(Attack):
     def forge(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
         """Normal noise of mean zero and the standard deviation of the own update's coordinates."""
         own = updates[malicious]
-        spread = own.double().std(1, correction=0)
-        return _noise(own, clients[malicious], seed, number) * spread.to(own.dtype)[:, None]
+        spreads = [float(row.double().std(correction=0)) for row in own]
+        return _noise(own, clients[malicious], seed, number) * own.new_tensor(spreads)[:, None]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,87 @@
+"""What our robust aggregators cost beside byzfl's, for 100 updates of 20,522 float32 parameters and 20 attackers.
+
+byzfl 0.0.11 is a published library of Byzantine-robust rules in PyTorch. Both get the same updates in the same run, on
+one thread; ours and theirs alternate, ratios are CPU time of ours over theirs within a repetition. Reported are the
+median ratio and the standard deviation over repetitions.
+
+What differs: our geometric median is iterated until it has converged, theirs three times; our mean adds up in float64,
+theirs in float32, which is why ours is the slower one there. Both Krums make the same number of neighbours count.
+
+Needs byzfl: ``pip install --no-deps byzfl`` (its benchmark runner imports torchvision, which is not needed here).
+Run: ``python benchmarks/aggregators.py``. Writes results/benchmarks/aggregators.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor
+
+from holdfast.federated.aggregators import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
+from holdfast.papers.benchmarks import Ratio, write_benchmark
+
+CLIENTS, PARAMETERS, ATTACKERS = 100, 20_522, 20
+Rule = Callable[[Tensor], Any]
+
+
+def rules(byzfl: Any, updates: Tensor) -> dict[str, tuple[Rule, Rule]]:
+    """Ours and theirs, by name."""
+    f, limit = ATTACKERS, float(updates.norm(dim=1).median())
+    return {
+        "median": (Median(), byzfl.Median()),
+        "trimmed mean": (lambda given: TrimmedMean()(given, f=f), byzfl.TrMean(f)),
+        "geometric median": (GeometricMedian(), byzfl.GeometricMedian()),
+        "Krum": (lambda given: Krum()(given, f=f - 1), byzfl.Krum(f)),
+        "multi-Krum": (lambda given: MultiKrum(keep=CLIENTS - f)(given, f=f - 1), byzfl.MultiKrum(f)),
+        "clipping": (Clipping().prepare, lambda given: byzfl.Clipping(limit)(given.clone())),
+        "mean": (Mean(), byzfl.Average()),
+    }
+
+
+def milliseconds(rule: Rule, updates: Tensor, times: int) -> float:
+    """CPU time of one call, the mean of so many."""
+    started = time.process_time()
+    for _ in range(times):
+        rule(updates)
+    return 1e3 * (time.process_time() - started) / times
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
+    chosen = parser.parse_args()
+    sys.modules.setdefault("byzfl.benchmark", ModuleType("byzfl.benchmark"))
+    import byzfl  # noqa: PLC0415
+
+    torch.set_num_threads(1)
+    updates = 0.01 * torch.randn(CLIENTS, PARAMETERS, generator=torch.Generator().manual_seed(0))
+    ratios = []
+    print(f"| {CLIENTS} x {PARAMETERS:,} | ours, ms | byzfl, ms | ours / byzfl |\n| --- | --- | --- | --- |")
+    with threadpool_limits(1):
+        for name, (ours, theirs) in rules(byzfl, updates).items():
+            rows = [
+                (milliseconds(ours, updates, 5), milliseconds(theirs, updates, 5))
+                for _ in range(chosen.repetitions + 1)
+            ][1:]
+            mine, peer = (statistics.median(column) for column in zip(*rows, strict=True))
+            quotients = [row[0] / row[1] for row in rows]
+            ratio = Ratio(
+                f"time of {name} / byzfl's", statistics.median(quotients), 1.0, "byzfl", statistics.stdev(quotients)
+            )
+            ratios.append(ratio)
+            print(f"| {name} | {mine:.1f} | {peer:.1f} | {ratio.value:.2f} ± {ratio.spread:.2f} |")
+    print(write_benchmark("aggregators", ratios, chosen.results))
+
+
+if __name__ == "__main__":
+    main()
