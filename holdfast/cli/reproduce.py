@@ -66,7 +66,7 @@ def reproduce(
         return 0
     experiment = find(name)
     chosen = experiment.default_seeds(scale) if seeds is None else parse_seeds(seeds)
-    total = len(experiment.cells_at(scale)) * len(chosen)
+    total = sum(len(cell.seeds_of(chosen)) for cell in experiment.cells_at(scale))
     try:
         with _progress(console, f"{experiment.name} at {scale}", total) as listener:
             results = papers.reproduce(
@@ -155,14 +155,14 @@ def _show(console: Console, experiment: Experiment, results: Results) -> None:
 
     title = f"{experiment.name} at scale {results.scale}: {experiment.source}"
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("cell", no_wrap=True)
-    for label in render.heading(experiment, results)[1:-1]:
+    first, *others = render.heading(experiment, results)
+    table.add_column(first, no_wrap=True)
+    for label in others:
         table.add_column(escape(label), justify="right", style="dim" if label == "printed" else None)
-    table.add_column("seconds", justify="right")
     before = ""
     for row in render.rows(experiment, results):
-        section = row[0].partition("/")[0]
-        if before and section != before:
+        section, grouped, _ = row[0].partition("/")
+        if before and grouped and section != before:
             table.add_section()
         table.add_row(*(escape(entry) for entry in row))
         before = section

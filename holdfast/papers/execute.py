@@ -89,7 +89,7 @@ def execute(
     environment: Mapping[str, str] | None = None,
     listener: Callable[[Outcome], None] | None = None,
 ) -> tuple[Outcome, ...]:
-    """Run every cell under every seed.
+    """Run every cell under every seed, or those of them that it asks for.
 
     Args:
         cells: what to compute.
@@ -110,7 +110,9 @@ def execute(
     """
     folder = cache or default_cache()
     _prepare(folder)
-    tasks = [_Task(cell, seed, key) for cell in cells for seed, key in _keys(cell, seeds, depends).items()]
+    tasks = [
+        _Task(cell, seed, key) for cell in cells for seed, key in _keys(cell, cell.seeds_of(seeds), depends).items()
+    ]
     outcomes: dict[tuple[str, int], Outcome] = {}
 
     def settle(outcome: Outcome) -> None:

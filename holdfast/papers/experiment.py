@@ -9,7 +9,7 @@ figure is declared like a table: what its curves show are metrics, what its capt
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -53,12 +53,18 @@ class Cell:
         settings: everything that determines the outcome besides the seed, as plain JSON values.
         depends: modules of holdfast that only this cell needs, in addition to the experiment's; a change there
             recomputes this cell and leaves the others cached.
+        most_seeds: run it under so many of the run's seeds, the first ones; under all of them by default.
     """
 
     name: str
     function: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     depends: tuple[str, ...] = ()
+    most_seeds: int | None = None
+
+    def seeds_of(self, seeds: Sequence[int]) -> tuple[int, ...]:
+        """Those of the run's seeds that this cell is computed under."""
+        return tuple(seeds[: self.most_seeds])
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,28 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """How to show cells that fill several rows of a table each.
+
+    A cell ``COLUMN/anything`` that gives the metric ``ROW/mean`` has the entry of that row and column, so that what one
+    training run measures about many models needn't be computed once per row.
+
+    Attributes:
+        rows: heading by row, in the order of the table.
+        columns: heading by column.
+        mean: the number to show.
+        spread: the number behind its slash.
+        says: what an entry is, in a phrase.
+    """
+
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+    mean: str
+    spread: str
+    says: str
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A table or a figure of a document.
 
@@ -104,6 +132,7 @@ class Experiment:
             so that ours and theirs are only ever compared where they are the same thing.
         claims: what the document concludes.
         columns: heading of each metric to show, by metric; the results file has all metrics.
+        grid: show entries of cells as a grid instead, see `Grid`.
         seeds: seeds by default.
         smoke_seeds: seeds by default at the smoke scale.
         scales: the scales there are.
@@ -120,6 +149,7 @@ class Experiment:
     printed: Mapping[str, Mapping[str, Printed]] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
+    grid: Grid | None = None
     seeds: tuple[int, ...] = (0, 1, 2)
     smoke_seeds: tuple[int, ...] = (0,)
     scales: tuple[Scale, ...] = SCALES

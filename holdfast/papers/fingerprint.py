@@ -91,7 +91,10 @@ def _declaration(experiment: Experiment, scale: Scale) -> str:
     cells = experiment.cells_at(scale)
     return digest(
         {
-            "cells": [[cell.name, cell.function, dict(cell.settings)] for cell in cells],
+            "cells": [
+                [cell.name, cell.function, dict(cell.settings), *([] if cell.most_seeds is None else [cell.most_seeds])]
+                for cell in cells
+            ],
             "printed": {
                 cell.name: {metric: asdict(number) for metric, number in experiment.printed.get(cell.name, {}).items()}
                 for cell in cells

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from holdfast.papers.catalog import find
-from holdfast.papers.experiment import Experiment, Printed
+from holdfast.papers.experiment import Experiment, Grid, Printed
 from holdfast.papers.results import CellResult, Judgement, Measured, Results
 
 
@@ -37,7 +37,12 @@ def columns(experiment: Experiment, results: Results) -> dict[str, str]:
 
 
 def heading(experiment: Experiment, results: Results) -> list[str]:
-    """The table's head: the cell, ours for each of `columns`, with theirs where the document prints any, seconds."""
+    """The table's head: the cell, ours for each of `columns`, with theirs where the document prints any, seconds.
+
+    Of a grid: the row, then the columns that were computed.
+    """
+    if experiment.grid is not None:
+        return ["", *(experiment.grid.columns[column] for column in _grid_columns(experiment.grid, results))]
     labels = ["cell"]
     for metric, label in columns(experiment, results).items():
         labels += [label, "printed"] if _is_printed(metric, experiment, results) else [label]
@@ -46,6 +51,8 @@ def heading(experiment: Experiment, results: Results) -> list[str]:
 
 def rows(experiment: Experiment, results: Results) -> list[list[str]]:
     """The table's body, in the order of `heading`."""
+    if experiment.grid is not None:
+        return _grid_rows(experiment, experiment.grid, results)
     metrics = {metric: _is_printed(metric, experiment, results) for metric in columns(experiment, results)}
     return [_row(cell, metrics, experiment) for cell in results.cells]
 
@@ -72,7 +79,8 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
         f"# {declared.name}: {declared.title}",
         f"{declared.source}, at scale `{results.scale}`. Ours are means over "
         f"{_counted(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), ± the {declared.spread} "
-        f"standard deviation{', beside what the document prints' if declared.printed else ''}.",
+        f"standard deviation{', beside what the document prints' if declared.printed else ''}."
+        f"{_more(declared, results)}",
         *([] if picture is None else [f"![{declared.title}]({picture})"]),
         _table(heading(declared, results), rows(declared, results)),
     ]
@@ -90,6 +98,59 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
         ]
     parts.append(f"## Repeat it\n\n```sh\n{command(results)}\n```\n\n{_origin(results)}")
     return "\n\n".join(parts) + "\n"
+
+
+def _more(experiment: Experiment, results: Results) -> str:
+    said = ""
+    if fewer := {len(cell.seeds) for cell in results.cells if cell.seeds is not None}:
+        said += f" Some cells have the first {_counted(max(fewer), 'seed')} only" + (
+            ", so no ±." if fewer == {1} else "."
+        )
+    if experiment.grid is not None:
+        said += f" An entry is {experiment.grid.says}" + ("; printed ones in brackets." if experiment.printed else ".")
+    return said
+
+
+def _grid_columns(grid: Grid, results: Results) -> list[str]:
+    there = {name.partition("/")[0] for name in results.names}
+    return [column for column in grid.columns if column in there]
+
+
+def _grid_rows(experiment: Experiment, grid: Grid, results: Results) -> list[list[str]]:
+    """Rows that have an entry, then the seconds of one seed of each column."""
+    columns = _grid_columns(grid, results)
+    body = [
+        [label, *(_entry(experiment, grid, results, column, row) for column in columns)]
+        for row, label in grid.rows.items()
+    ]
+    seconds = [sum(cell.seconds for cell in _of_column(results, column)) for column in columns]
+    return [row for row in body if set(row[1:]) != {"-"}] + [["seconds", *(f"{each:.0f}" for each in seconds)]]
+
+
+def _of_column(results: Results, column: str) -> list[CellResult]:
+    return [cell for cell in results.cells if cell.name.partition("/")[0] == column]
+
+
+def _entry(experiment: Experiment, grid: Grid, results: Results, column: str, row: str) -> str:
+    """Ours and theirs, such as ``.911±.002/.08 (.909/.07)``."""
+    names = f"{row}/{grid.mean}", f"{row}/{grid.spread}"
+    ours, theirs = "", ""
+    for cell in _of_column(results, column):
+        if names[0] in cell.metrics:
+            mean, spread = (cell.metrics[name].ours for name in names)
+            over_seeds = "" if mean.spread is None else f"±{_brief(mean.spread, experiment.digits)}"
+            ours = f"{_brief(mean.mean, experiment.digits)}{over_seeds}/{_brief(spread.mean, 2)}"
+        printed = experiment.printed.get(cell.name, {})
+        if names[0] in printed:
+            ours = ours or "failed"
+            theirs = f" ({_brief(printed[names[0]].mean, experiment.digits)}"
+            theirs += f"/{_brief(printed[names[1]].mean, 2)})" if names[1] in printed else ")"
+    return f"{ours}{theirs}" or "-"
+
+
+def _brief(value: float, digits: int) -> str:
+    """Without the zero before the point, as tables of shares are printed."""
+    return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
 
 
 def _is_printed(metric: str, experiment: Experiment, results: Results) -> bool:

@@ -2,8 +2,9 @@
 
 ``results/PAPER/EXPERIMENT.SCALE.json`` holds ``experiment, scale, commit, date, seeds, cells, claims, fingerprint,
 environment``. Each cell has ``name``, ``metrics`` (per metric ``ours`` with mean, spread and the value per seed, and
-``printed`` with mean and spread or null) and ``seconds`` (of one seed, mean), and ``errors`` by seed
-where a seed failed. Each claim has ``name``, ``holds`` (null where it wasn't checked) and ``evidence``.
+``printed`` with mean and spread or null) and ``seconds`` (of one seed, mean), ``errors`` by seed where a seed failed,
+and ``seeds`` where it was computed under fewer than the others. Each claim has ``name``, ``holds`` (null where it
+wasn't checked) and ``evidence``.
 
 The spread is the standard deviation over seeds; which one is the experiment's ``spread``, and `deviation` is the one
 place that computes it: ``sample`` (divided by n - 1) unless the document is known to use ``population`` (divided by n),
@@ -67,12 +68,14 @@ class CellResult:
         metrics: numbers by metric; empty if no seed finished.
         seconds: time of one seed, mean over the seeds that finished.
         errors: what went wrong, by seed.
+        seeds: under which seeds it was computed, where not under all of the run.
     """
 
     name: str
     metrics: Mapping[str, Metric]
     seconds: float
     errors: Mapping[int, str]
+    seeds: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ class Results:
         return self._measured(cell, metric).spread
 
     def values(self, cell: str, metric: str) -> tuple[float, ...]:
-        """Our number under each seed, in the order of `seeds`, for comparisons in pairs."""
+        """Our number under each seed, in the order of `seeds`, for comparisons in pairs; a cell may have fewer."""
         return self._measured(cell, metric).values
 
     def printed(self, cell: str, metric: str) -> Printed | None:
@@ -186,13 +189,14 @@ def collect(experiment: Experiment, cells: Sequence[Cell], outcomes: Sequence[Ou
     Returns:
         A result per cell. Seeds whose metrics differ in name make an error of the odd ones.
     """
+    every = len({outcome.seed for outcome in outcomes})
     return tuple(
-        _cell_result(experiment, cell.name, [outcome for outcome in outcomes if outcome.cell == cell.name])
+        _cell_result(experiment, cell.name, [outcome for outcome in outcomes if outcome.cell == cell.name], every)
         for cell in cells
     )
 
 
-def _cell_result(experiment: Experiment, name: str, outcomes: Sequence[Outcome]) -> CellResult:
+def _cell_result(experiment: Experiment, name: str, outcomes: Sequence[Outcome], every: int) -> CellResult:
     errors: dict[int, str] = {}
     finished: list[tuple[Mapping[str, float], float]] = []
     for outcome in outcomes:
@@ -210,7 +214,8 @@ def _cell_result(experiment: Experiment, name: str, outcomes: Sequence[Outcome])
         ours = Measured(statistics.fmean(values), deviation(values, experiment.spread), values)
         metrics[metric] = Metric(ours, printed.get(metric))
     seconds = statistics.fmean(seconds for _, seconds in finished) if finished else 0.0
-    return CellResult(name, metrics, round(seconds, 3), errors)
+    seeds = tuple(outcome.seed for outcome in outcomes)
+    return CellResult(name, metrics, round(seconds, 3), errors, seeds if len(seeds) < every else None)
 
 
 def judge(experiment: Experiment, results: Results) -> Results:
@@ -310,6 +315,8 @@ def _cell_json(cell: CellResult) -> dict[str, Any]:
         "metrics": {name: _metric_json(metric) for name, metric in cell.metrics.items()},
         "seconds": cell.seconds,
     }
+    if cell.seeds is not None:
+        stored["seeds"] = list(cell.seeds)
     if cell.errors:
         stored["errors"] = {str(seed): message for seed, message in cell.errors.items()}
     return stored
@@ -356,8 +363,10 @@ def from_json(stored: Mapping[str, Any]) -> Results:
 
 
 def _cell(stored: Mapping[str, Any], n_seeds: int) -> CellResult:
-    expect_keys(stored, "name metrics seconds", optional="errors")
+    expect_keys(stored, "name metrics seconds", optional="errors seeds")
     errors = {int(seed): text(message) for seed, message in stored.get("errors", {}).items()}
+    seeds = tuple(int(seed) for seed in stored["seeds"]) if "seeds" in stored else None
+    n_seeds = n_seeds if seeds is None else len(seeds)
     metrics = {}
     for name, metric in stored["metrics"].items():
         expect_keys(metric, "ours printed")
@@ -367,7 +376,7 @@ def _cell(stored: Mapping[str, Any], n_seeds: int) -> CellResult:
             raise ValueError(f"{stored['name']} has {len(values)} values of {name} for {n_seeds} seeds")
         measured = Measured(number(ours["mean"]), number_or_none(ours["spread"]), values)
         metrics[name] = Metric(measured, None if metric["printed"] is None else _printed(metric["printed"]))
-    return CellResult(text(stored["name"]), metrics, number(stored["seconds"]), errors)
+    return CellResult(text(stored["name"]), metrics, number(stored["seconds"]), errors, seeds)
 
 
 def _printed(stored: Mapping[str, Any]) -> Printed:
