@@ -70,7 +70,8 @@ class Executor(ABC):
         """Run a tuner on every client; those with similar work share a chunk."""
         everybody = torch.arange(len(self.site.clients))
         steps = self.site.tuning_steps(self.site.tuners[label], everybody)
-        self.tune(label, self._alike(everybody, steps), received)
+        alike = self._batch_sizes(everybody) if self.site.network.batch_dependent else steps
+        self.tune(label, self._alike(everybody, alike), received)
 
     def score_all(self, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
         """Scores of every client."""
@@ -86,7 +87,10 @@ class Executor(ABC):
         ordered = torch.sort(clients).values
         if not self.site.network.batch_dependent:
             return list(torch.split(ordered, self.chunk))
-        return self._alike(ordered, self.site.clients.train.counts[ordered].clamp(max=self.site.settings.batch_size))
+        return self._alike(ordered, self._batch_sizes(ordered))
+
+    def _batch_sizes(self, clients: Tensor) -> Tensor:
+        return self.site.clients.train.counts[clients].clamp(max=self.site.settings.batch_size)
 
     def _alike(self, clients: Tensor, size: Tensor) -> list[Tensor]:
         ordered = clients[torch.argsort(size, stable=True)]

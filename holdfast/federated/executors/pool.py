@@ -123,7 +123,7 @@ class Pool(Executor):
         clients = f"clients {job[2][0]} to {job[2][-1]}"
         try:
             failure, result = pipe.recv()
-        except EOFError as error:
+        except (EOFError, ConnectionError) as error:
             raise FederationError(
                 f"a worker ended while it ran {clients} in {job[3]}; most often the system was out of memory: use "
                 "fewer --workers or a smaller --chunk"
