@@ -16,6 +16,7 @@ from holdfast.errors import HoldfastError, nearest
 COMMANDS = {
     "demo": ("See the failure of plain training and its repair, on data that comes with the package.", "demo"),
     "fit": ("Train a model and report how every group fares.", "fit"),
+    "federate": ("Simulate a federation, with attacks and personal models, and report on every client.", "federate"),
     "audit": ("Look into data before training: the groups that a shortcut makes.", "audit"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),

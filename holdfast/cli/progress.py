@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -57,3 +58,18 @@ class TrainingProgress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._progress.stop()
+
+
+class RoundsProgress(TrainingProgress):
+    """The same for a federation: rounds, and the mean accuracy of benign clients, shared and first personal model."""
+
+    def __call__(self, event: Event) -> None:
+        """Move the bar."""
+        if event.kind == "start":
+            self.resume(event.values["rounds"], event.epoch)
+            return
+        shown: dict[str, Any] = {}
+        if event.kind in ("epoch", "end"):
+            means = [f"{label} {100 * summary['mean']:.1f}%" for label, summary in event.values.items()]
+            shown["score"] = ", ".join(means[:2])
+        self._progress.update(self._task, completed=event.epoch, **shown)

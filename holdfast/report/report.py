@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.examples import Examples, Splits
+from holdfast.federated.run_files import is_federation
+from holdfast.report.federation import write_federation_report
 from holdfast.report.figures import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.images import example_sheet
 from holdfast.report.markup import Html, counted, duration, join, number, percent, tag
@@ -33,7 +35,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
     """Write the run's page.
 
     Args:
-        run: a run, finished or not.
+        run: a run of `fit` or of a federation, finished or not.
         splits: the data set the run was on, for the images of examples; where it is not at hand, the page says so.
 
     Returns:
@@ -43,6 +45,8 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
         DataError: if `splits` are not what the run was on.
         CheckpointError: if the page can't be written; an earlier one is left alone.
     """
+    if is_federation(run):
+        return write_federation_report(run)
     record = Record.of(run)
     data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
     parts = [

@@ -1,0 +1,193 @@
+"""`holdfast federate`: simulate a federation, report how every client fares, leave a run directory behind."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast.cli.arguments import free_place, refuse_changes
+from holdfast.cli.federate_options import FederateOptions, parse
+from holdfast.cli.progress import RoundsProgress
+from holdfast.data import data_root
+from holdfast.data.clients import Clients
+from holdfast.errors import ConfigError
+from holdfast.federated.device_report import DeviceReport
+from holdfast.federated.federation import Federation, Outcome, federate
+from holdfast.federated.run_files import Asked, save_outcome
+from holdfast.integrations.trackers import trackers
+from holdfast.models import build
+from holdfast.report import write_report
+from holdfast.report.markup import counted, duration
+from holdfast.training import Run
+
+#: Settings that never change a result, so a run may be continued with others.
+_FREE = ("workers", "checkpoint_seconds")
+_COLUMNS = {
+    "mean": "mean",
+    "pooled": "pooled",
+    "std": "std",
+    "worst_tenth": "worst 10%",
+    "worst": "worst",
+    "loss": "loss",
+}
+_WARNINGS_SHOWN = 5
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    options = parse(arguments)
+    console = Console()
+    if options.choices.print_config:
+        console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
+        return 0
+    run = None
+    if options.choices.resume is not None:
+        options, run = _resumed(options, arguments)
+    simulate(options, console, run)
+    return 0
+
+
+def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
+    """Run a federation as `options` say and show what came out.
+
+    Args:
+        options: everything that was asked for.
+        console: where to show.
+        run: a run to continue; by default a new one is made, once everything is known to fit together.
+
+    Returns:
+        The models and the reports.
+    """
+    choices, settings = options.choices, options.settings
+    if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
+        Run.create(choices.out, {})
+    with _shown_warnings(console):
+        clients = options.data.load(data_root(choices.data_root), settings.seed)
+        outputs = 1 if clients.task == "margin" else clients.classes
+        shape = tuple(clients.train.inputs.shape[1:])
+        model = build(choices.model, shape, outputs, seed=settings.seed)
+        parts: dict[str, Any] = {
+            "objective": options.objective,
+            "aggregator": options.aggregator,
+            "threat": options.threat,
+            "personalize": options.personalizers,
+        }
+        Federation(clients, model, replace(settings, executor="serial"), run=None, **parts)
+        if run is None:
+            run = Run.create(choices.out or _free_place(options), options.config())
+        listeners = trackers(choices.track, run)
+        try:
+            with RoundsProgress(Path(choices.data).name, console) as progress:
+                outcome = federate(clients, model, settings, run=run, listeners=[progress, *listeners], **parts)
+        except KeyboardInterrupt:
+            console.print(f"stopped; continue with: [bold]holdfast federate --resume {shlex.quote(str(run.path))}[/]")
+            raise
+    asked = Asked(choices.data, choices.model, settings, options.objective, options.aggregator, options.threat)
+    save_outcome(run, outcome, clients, asked)
+    page = write_report(run)
+    console.print(results_table(outcome.reports, options.title))
+    console.print(escape(facts(outcome, clients)), highlight=False)
+    console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
+    return outcome
+
+
+def results_table(reports: dict[str, DeviceReport], title: str) -> Table:
+    """A row per model: how benign clients fare on their test data."""
+    counted_clients = int(next(iter(reports.values())).counted.sum())
+    table = Table(title=f"{title}\ntest accuracy of {counted_clients} benign clients", title_justify="left")
+    table.add_column("model")
+    for column in _COLUMNS.values():
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, report in reports.items():
+        summary = report.summary()
+        cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
+        table.add_row(label, *cells)
+    return table
+
+
+def facts(outcome: Outcome, clients: Clients) -> str:
+    """One line: what was dropped, who never took part, how it was run, what was sent."""
+    never = int((outcome.joined == 0).sum())
+    said = [
+        f"{counted(outcome.dropped, 'update')} dropped",
+        "no divergence" if outcome.diverged_at is None else f"shared model frozen in round {outcome.diverged_at + 1}",
+        "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
+        f"executor {outcome.choice.name}" + (f" of {outcome.choice.chunk}" if outcome.choice.chunk > 1 else ""),
+        f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
+        duration(outcome.seconds),
+    ]
+    return "; ".join(said) + "."
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"
+
+
+def _free_place(options: FederateOptions) -> Path:
+    """A run directory named after what is run."""
+    choices = options.choices
+    words = [Path(choices.data).name, *([] if choices.objective == "fedavg" else [choices.objective])]
+    words += [] if choices.aggregate == "mean" else [choices.aggregate]
+    words += [] if choices.attack is None else [f"{choices.attack}-{choices.malicious:g}"]
+    words += [] if not options.personalizers else [choices.personalize]
+    return free_place("runs", f"{'-'.join(words)}-s{options.settings.seed}")
+
+
+def _resumed(options: FederateOptions, arguments: list[str]) -> tuple[FederateOptions, Run]:
+    assert options.choices.resume is not None
+    run = Run.open(options.choices.resume)
+    if run.status == "finished":
+        raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
+    stored = parse(["--config", str(run.path / "config.yaml")])
+    asked = parse([*arguments, "--config", str(run.path / "config.yaml")])
+    free = {name: getattr(asked.settings, name) for name in _FREE}
+    refuse_changes({**stored.config(), **free}, asked.config())
+    choices = replace(stored.choices, track=options.choices.track)
+    return replace(stored, choices=choices, settings=replace(stored.settings, **free)), run
+
+
+class _Warnings(logging.Handler):
+    """Shows each warning once, and of a flood only the beginning; the last line of the command has the totals."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a warning."""
+        text = record.getMessage()
+        if text in self._seen:
+            return
+        self._seen.add(text)
+        if len(self._seen) <= _WARNINGS_SHOWN:
+            self._console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+        elif len(self._seen) == _WARNINGS_SHOWN + 1:
+            self._console.print("[yellow]warning:[/] more of the kind; not shown", highlight=False)
+
+
+@contextmanager
+def _shown_warnings(console: Console) -> Iterator[None]:
+    logger, handler = logging.getLogger("holdfast.federated"), _Warnings(console)
+    logger.addHandler(handler)
+    propagated, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated

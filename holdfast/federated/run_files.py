@@ -1,0 +1,177 @@
+"""What a finished federation leaves in its run directory, beside its checkpoint and its personal models.
+
+::
+
+    results.json       the record: methods, settings, every number of every model, what was dropped, bytes, time
+    clients.parquet    a row per client and model: benign, rounds it took part in, accuracy, loss, count, lambda
+
+Both are written when the federation is over, the record last: its presence says that the run is finished. All of it but
+the time follows from the state, so a run that was killed and continued leaves the same.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from holdfast.data.clients import Clients
+from holdfast.federated.aggregators import Aggregator
+from holdfast.federated.device_report import benign_of
+from holdfast.federated.federation import Outcome, Threat
+from holdfast.federated.objectives import Objective
+from holdfast.federated.personalization.base import Personalizer
+from holdfast.federated.personalization.choosing import ChoosingDitto
+from holdfast.federated.settings import Rounds
+from holdfast.training.run import Run
+from holdfast.training.state import write_atomically
+
+#: What ``results.json`` calls itself.
+KIND = "federation"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a federation was made of, for its record.
+
+    Attributes:
+        data: name of the data set.
+        model: name of the model.
+        settings: rounds, cohort, local work.
+        objective: what the shared model was trained for.
+        aggregator: how updates were combined.
+        threat: who attacked, if somebody did.
+    """
+
+    data: str
+    model: str
+    settings: Rounds
+    objective: Objective
+    aggregator: Aggregator
+    threat: Threat | None
+
+
+def is_federation(run: Run) -> bool:
+    """Whether a run directory is that of a federation."""
+    return "aggregate" in run.config
+
+
+def save_outcome(run: Run, outcome: Outcome, clients: Clients, asked: Asked) -> None:
+    """Write ``clients.parquet`` and, last, ``results.json``.
+
+    Args:
+        run: the run directory.
+        outcome: what came out.
+        clients: the data, as it was before labels were poisoned.
+        asked: what it was made of.
+    """
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(client_table(outcome, clients)), buffer)
+    write_atomically(run.path / "clients.parquet", buffer.getvalue())
+    run.save_results(record(outcome, clients, asked))
+
+
+def read_clients(run: Run) -> dict[str, list[Any]]:
+    """The columns of ``clients.parquet``."""
+    columns: dict[str, list[Any]] = pq.read_table(run.path / "clients.parquet").to_pydict()
+    return columns
+
+
+def client_table(outcome: Outcome, clients: Clients) -> dict[str, list[Any]]:
+    """A row per client and model, as columns; ``lambda`` is None for models without one."""
+    number = len(clients)
+    names = list(clients.names) or [str(client) for client in range(number)]
+    columns: dict[str, list[Any]] = {}
+    for label, report in outcome.reports.items():
+        lambdas = lambdas_of(outcome, label)
+        part: dict[str, list[Any]] = {
+            **report.table(),
+            "name": names,
+            "model": [label] * number,
+            "joined": outcome.joined.tolist(),
+            "lambda": [None] * number if lambdas is None else [_number(value) for value in lambdas.tolist()],
+        }
+        columns = {key: columns.get(key, []) + part[key] for key in part}
+    columns["lambda"] = pa.array(columns["lambda"], pa.float64())
+    return columns
+
+
+def lambdas_of(outcome: Outcome, label: str) -> Tensor | None:
+    """The pull towards the shared model of each client, float64 of shape (clients,), where the method has one.
+
+    Where clients choose at every step it is what they chose most often; not a number for those that never chose.
+    """
+    method = _methods(outcome).get(label)
+    if isinstance(method, ChoosingDitto):
+        chosen = method.chosen(outcome.site)
+        most = torch.tensor(method.lambdas, dtype=torch.float64)[chosen.argmax(1)]
+        return torch.where(chosen.sum(1) > 0, most, torch.nan)
+    strength = getattr(method, "lambda_", None)
+    return None if strength is None else torch.full((len(outcome.joined),), float(strength), dtype=torch.float64)
+
+
+def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
+    """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
+    settings, threat = asked.settings, asked.threat
+    attackers = len(outcome.malicious)
+    f = settings.cohort * attackers // len(clients) if threat is not None and threat.known else 0
+    return {
+        "kind": KIND,
+        "data": asked.data,
+        "fingerprint": clients.fingerprint(),
+        "clients": len(clients),
+        "model": asked.model,
+        "parameters": outcome.network.size,
+        "objective": _described(asked.objective),
+        "aggregator": {"name": asked.aggregator.label, **asdict(asked.aggregator)},
+        "attack": None if threat is None else _described(threat.attack),
+        "malicious_ratio": 0.0 if threat is None else threat.ratio,
+        "malicious": outcome.malicious.tolist(),
+        "f": f,
+        "seed": settings.seed,
+        "settings": asdict(settings),
+        "personalize": {
+            label: {**_described(method), "lambdas": _histogram(lambdas_of(outcome, label), outcome)}
+            for label, method in _methods(outcome).items()
+        },
+        "models": {label: report.summary() for label, report in outcome.reports.items()},
+        "history": outcome.history,
+        "dropped": outcome.dropped,
+        "diverged_at": outcome.diverged_at,
+        "never_joined": int((outcome.joined == 0).sum()),
+        "warnings": asked.aggregator.check(settings.cohort, f),
+        "executor": {"name": outcome.choice.name, "chunk": outcome.choice.chunk},
+        "bytes_up": outcome.bytes_up,
+        "bytes_down": outcome.bytes_down,
+        "seconds": outcome.seconds,
+    }
+
+
+def _methods(outcome: Outcome) -> dict[str, Personalizer]:
+    site = outcome.site
+    methods: list[Personalizer] = [*site.riders, *site.drivers, *site.tuners.values()]
+    return {method.label: method for method in methods}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _described(part: Any) -> dict[str, Any]:
+    return {"name": part.name, **{name.rstrip("_"): value for name, value in asdict(part).items()}}
+
+
+def _histogram(lambdas: Tensor | None, outcome: Outcome) -> Mapping[str, int] | None:
+    """How many benign clients have each lambda."""
+    if lambdas is None:
+        return None
+    chose = benign_of(outcome.malicious, len(lambdas)) & lambdas.isfinite()
+    return {f"{value:g}": count for value, count in sorted(Counter(lambdas[chose].tolist()).items())}
