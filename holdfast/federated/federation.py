@@ -236,8 +236,10 @@ class Federation:
                 elif told:
                     _tell(told, "step", self.state.number, {})
                 if self.run is not None and time.monotonic() - saved > self.settings.checkpoint_seconds:
-                    self._save()
+                    self._save(self.run)
                     saved = time.monotonic()
+            if self.run is not None:
+                self._save(self.run)
             for method in self.personalizers:
                 if isinstance(method, Tuner):
                     executor.tune_all(method.label, self._output())
@@ -245,7 +247,6 @@ class Federation:
         finally:
             executor.close()
             if self.run is not None:
-                self._save()
                 self.run.unlock()
         outcome = self._outcome(reports, time.monotonic() - began)
         _tell(told, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
@@ -282,7 +283,7 @@ class Federation:
             aggregator=self.aggregator,
             f=f,
             state=state.server,
-            learning_rate=self.settings.learning_rate,
+            learning_rate=self.settings.decay(state.number) * self.settings.learning_rate,
         )
         weights = state.weights + step
         if weights.isfinite().all():
@@ -346,6 +347,9 @@ class Federation:
         empty = (clients.train.counts == 0).nonzero().flatten().tolist()
         if empty:
             raise DataError(f"client {empty[0]} has no training examples ({len(empty)} clients in all); leave them out")
+        single = _of_one_class(clients)
+        if single:
+            _log.warning("%d of %d clients have training examples of one class only", single, len(clients))
         if self.settings.cohort > len(clients):
             raise ConfigError(
                 f"a round wants {self.settings.cohort} clients and there are {len(clients)}; lower the cohort"
@@ -379,11 +383,11 @@ class Federation:
             folder=folder,
         )
 
-    def _save(self) -> None:
-        assert self.run is not None
+    def _save(self, run: Run) -> None:
+        """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
         state = self.state
-        self.run.save_checkpoint(
+        run.save_checkpoint(
             {
                 "number": state.number,
                 "weights": state.weights,
@@ -395,7 +399,7 @@ class Federation:
                 "history": state.history,
                 "stores": {label: store.state_dict() for label, store in self.site.stores.items()},
                 "choice": {"name": self.choice.name, "chunk": self.choice.chunk},
-                "metrics": self.run.metrics_size(),
+                "metrics": run.metrics_size(),
             }
         )
 
@@ -407,6 +411,12 @@ class Federation:
             store.load_state_dict(saved["stores"][label])
         self.choice = Choice(**saved["choice"])
         self.run.cut_metrics(saved["metrics"])
+
+
+def _of_one_class(clients: Clients) -> int:
+    """How many clients have training examples of a single class."""
+    pairs = torch.unique(clients.train.owners() * clients.classes + clients.train.labels)
+    return int((torch.bincount(pairs // clients.classes, minlength=len(clients)) == 1).sum())
 
 
 def _with_tuners(personalize: Sequence[Personalizer]) -> list[Personalizer]:

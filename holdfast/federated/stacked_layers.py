@@ -10,7 +10,7 @@ stream only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -95,8 +95,8 @@ def _convolve(  # noqa: PLR0917 - torch.conv2d's arguments
     around = (0, 0) if isinstance(padding, str) else _pair(padding)
     if around != (0, 0):
         inputs = F.pad(inputs, (around[1], around[1], around[0], around[0]))
-    convolved: Tensor = Convolution.apply(inputs, weight, _pair(stride))[0]
-    return convolved if bias is None else convolved + bias[:, None, None]
+    convolved = _apply(Convolution, inputs, weight, _pair(stride))[0]
+    return cast(Tensor, convolved if bias is None else convolved + bias[:, None, None])
 
 
 def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
@@ -116,8 +116,7 @@ def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
         inputs = F.pad(inputs, (0, odd[1], 0, odd[0]), value=-torch.inf)
     elif any(odd):
         inputs = inputs[..., : inputs.shape[-2] - odd[0], : inputs.shape[-1] - odd[1]]
-    pooled: Tensor = PoolByTwo.apply(inputs)
-    return pooled
+    return cast(Tensor, _apply(PoolByTwo, inputs))
 
 
 class Convolution(torch.autograd.Function):
@@ -165,7 +164,7 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], inputs: Tensor, weight: Tensor, stride: Pair) -> Any:  # noqa: D102
         images = _first(inputs, in_dims[0], info.batch_size)
-        return Convolution.apply(images, _first(weight, in_dims[1], info.batch_size), stride), (0, 0)
+        return _apply(Convolution, images, _first(weight, in_dims[1], info.batch_size), stride), (0, 0)
 
 
 class PoolByTwo(torch.autograd.Function):
@@ -193,7 +192,12 @@ class PoolByTwo(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], inputs: Tensor) -> Any:  # noqa: D102
-        return PoolByTwo.apply(_first(inputs, in_dims[0], info.batch_size)), 0
+        return _apply(PoolByTwo, _first(inputs, in_dims[0], info.batch_size)), 0
+
+
+def _apply(function: Any, *arguments: Any) -> Any:
+    """`Function.apply`, which torch leaves untyped."""
+    return function.apply(*arguments)
 
 
 def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

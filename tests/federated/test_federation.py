@@ -1,0 +1,183 @@
+import logging
+from dataclasses import dataclass
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+from holdfast.data.clients import ClientPart, Clients
+from holdfast.errors import ConfigError, DataError
+from holdfast.federated import (
+    Attack,
+    Ditto,
+    FedAvg,
+    Krum,
+    LabelPoisoning,
+    Local,
+    Mean,
+    ModelReplacement,
+    RandomUpdates,
+    Rounds,
+    Term,
+    Threat,
+    TrimmedMean,
+    federate,
+)
+from holdfast.federated.federation import Federation, Outcome
+from tests.federated.toy import linear, toy_clients
+
+SETTINGS = Rounds(rounds=6, cohort=4, batch_size=8, learning_rate=0.1, executor="serial", evaluate_every=2)
+
+
+def run(**changes: object) -> Outcome:
+    return federate(toy_clients(), linear(), SETTINGS, **changes)  # type: ignore[arg-type]
+
+
+def test_a_federation_of_one_client_is_sgd():
+    whole = toy_clients(sizes=(40,))
+    settings = Rounds(rounds=5, cohort=1, batch_size=40, local_steps=1, learning_rate=0.1, executor="serial")
+    outcome = federate(whole, linear(), settings)
+    model = linear()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(5):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(whole.train.inputs), whole.train.labels).backward()
+        optimizer.step()
+    wanted = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
+    torch.testing.assert_close(outcome.weights, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_everything_is_a_function_of_the_seed():
+    one, again = run(personalize=[Ditto(0.5)]), run(personalize=[Ditto(0.5)])
+    assert torch.equal(one.weights, again.weights)
+    assert one.history == again.history
+    other = federate(toy_clients(), linear(), Rounds(**{**vars(SETTINGS), "seed": 1}))
+    assert not torch.equal(one.weights, other.weights)
+
+
+def test_compared_methods_see_the_same_clients_the_same_attackers_and_the_same_start():
+    threat = Threat(RandomUpdates(), 0.4)
+    one, other = run(threat=threat), run(threat=threat, objective=Term(t=1.0), aggregator=Mean())
+    assert torch.equal(one.malicious, other.malicious)
+    assert len(one.malicious) == 3
+    assert torch.equal(one.joined, other.joined)
+
+
+def test_bytes_are_those_of_the_shared_model_whatever_is_personalized():
+    plain, ditto, term = run(), run(personalize=[Ditto(1.0), Local()]), run(objective=Term())
+    assert plain.bytes_up == ditto.bytes_up == 6 * 4 * 4 * plain.network.size
+    assert plain.bytes_down == ditto.bytes_down
+    assert term.bytes_up == plain.bytes_up + 6 * 4 * 8
+
+
+def test_history_has_the_evaluated_rounds_and_the_last():
+    assert [entry["round"] for entry in run().history] == [2, 4, 6]
+
+
+@dataclass(frozen=True)
+class Poisonous(Attack):
+    """Sends something that is no number."""
+
+    name: ClassVar[str] = "poisonous"
+    value: float = float("nan")
+
+    def forge(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
+        return torch.full_like(updates[malicious], self.value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_updates_that_are_not_finite_are_dropped_and_counted_and_never_averaged(value, caplog):
+    threat = Threat(Poisonous(value), 0.3)
+    with caplog.at_level(logging.WARNING):
+        outcome = run(threat=threat)
+    joined = int(outcome.joined[outcome.malicious].sum())
+    assert outcome.dropped == joined > 0
+    assert outcome.weights.isfinite().all()
+    assert outcome.diverged_at is None
+    assert str(outcome.malicious.tolist()[0]) in caplog.text
+
+
+def test_a_round_in_which_every_update_is_dropped_leaves_the_model_alone():
+    federation = _federation(threat=Threat(Poisonous(), 0.5))
+    federation._combine(torch.arange(4), torch.full((4, federation.network.size), torch.nan), torch.zeros(4))
+    assert torch.equal(federation.state.weights, federation.network.initial)
+    assert federation.state.dropped == 4
+
+
+def test_a_shared_model_that_overflows_is_frozen_where_it_was_and_personal_models_go_on():
+    everybody = Rounds(**{**vars(SETTINGS), "cohort": 8})
+
+    def under(threat: Threat) -> Outcome:
+        methods = [Local(), Ditto(0.0)]
+        return federate(toy_clients(), linear(), everybody, threat=threat, personalize=methods)
+
+    outcome, calm = under(Threat(ModelReplacement(boost=2e38), 0.5)), under(Threat(LabelPoisoning(), 0.5))
+    assert outcome.diverged_at is not None or outcome.dropped > 0
+    assert outcome.weights.isfinite().all()
+    assert outcome.weights.abs().max() > 1e30
+    for label in ("local", "ditto-0"):
+        assert outcome.reports[label].summary() == calm.reports[label].summary()
+
+
+def test_clients_that_never_took_part_are_evaluated_with_the_shared_model():
+    settings = Rounds(**{**vars(SETTINGS), "rounds": 1, "cohort": 2})
+    outcome = federate(toy_clients(), linear(), settings, personalize=[Local()])
+    absent = (outcome.joined == 0).nonzero().flatten()
+    assert len(absent) == 6
+    shared, own = outcome.reports["global"].scores, outcome.reports["local"].scores
+    assert torch.equal(shared.correct[absent], own.correct[absent])
+    assert not torch.allclose(shared.loss, own.loss)
+
+
+def test_the_personal_model_of_a_client_is_a_module():
+    outcome = run(personalize=[Ditto(1.0)])
+    client = int(outcome.joined.argmax())
+    inputs, labels = toy_clients().test.of(client)
+    predicted = outcome.personal("ditto-1", client)(inputs).argmax(1)
+    assert float((predicted == labels).double().mean()) == outcome.reports["ditto-1"].scores.accuracy[client]
+
+
+def _federation(**changes: object) -> Federation:
+    options: dict[str, object] = {
+        "objective": FedAvg(),
+        "aggregator": Mean(),
+        "threat": None,
+        "personalize": (),
+        "run": None,
+        **changes,
+    }
+    return Federation(toy_clients(), linear(), SETTINGS, **options)  # type: ignore[arg-type]
+
+
+def test_what_cannot_work_is_refused_before_work():
+    with pytest.raises(ConfigError, match="lower the cohort"):
+        federate(toy_clients(), linear(), Rounds(cohort=9))
+    with pytest.raises(ConfigError, match="diverge"):
+        run(personalize=[Ditto(30.0)])
+    with pytest.raises(ConfigError, match="two personalization methods"):
+        run(personalize=[Ditto(1.0), Ditto(1.0)])
+    with pytest.raises(ConfigError, match="trimmed"):
+        run(threat=Threat(LabelPoisoning(), 0.5), aggregator=TrimmedMean())
+    with pytest.raises(ConfigError, match="can't be combined"):
+        run(objective=Term(), aggregator=Krum())
+    with pytest.raises(ConfigError):
+        run(threat=Threat(LabelPoisoning(), 1.5))
+
+
+def test_a_client_without_training_data_is_refused_by_name():
+    some = toy_clients()
+    empty = ClientPart.of_counts(some.train.inputs, some.train.labels, torch.tensor([5, 0, 23, 40, 8, 17, 31, 15]))
+    with pytest.raises(DataError, match="client 1 has no training examples"):
+        federate(Clients(empty, some.validation, some.test, 3), linear(), SETTINGS)
+
+
+def test_clients_of_one_class_and_rules_past_their_breakdown_point_are_logged(caplog):
+    some = toy_clients()
+    labels = some.train.labels.clone()
+    labels[:28] = 1
+    skewed = Clients(ClientPart(some.train.inputs, labels, some.train.offsets), some.validation, some.test, 3)
+    with caplog.at_level(logging.WARNING):
+        federate(skewed, linear(), SETTINGS, threat=Threat(LabelPoisoning(), 0.7), aggregator=Krum())
+    assert "2 of 8 clients have training examples of one class only" in caplog.text
+    assert "krum" in caplog.text.lower()
