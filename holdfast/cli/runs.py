@@ -9,7 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 from holdfast.errors import ConfigError
+from holdfast.federated.run_files import is_federation
 from holdfast.report.compare import comparison, comparison_table
+from holdfast.report.federation import write_comparison
+from holdfast.report.federation_compare import federation_table
+from holdfast.report.federation_record import FederationRecord
+from holdfast.report.markup import counted
 from holdfast.training import Run
 
 
@@ -21,36 +26,55 @@ def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
     """
     runs = [Run.open(file.parent) for file in folder.rglob("config.yaml")]
     if not runs:
-        raise ConfigError(f"there are no runs below {folder}; `holdfast fit` makes one")
+        raise ConfigError(f"there are no runs below {folder}; `holdfast fit` and `holdfast federate` make some")
     table = Table(box=None, header_style="bold")
-    for column in ("run", "started", "status", "data", "method", "worst group", "epochs"):
-        table.add_column(column)
+    for column in ("run", "started", "status", "data", "method", "worst", "done"):
+        table.add_column(column, overflow="fold" if column == "run" else "ellipsis")
     for run in sorted(runs, key=lambda run: str(run.environment["started"]), reverse=True):
-        results = run.results
-        worst = f"{100 * results['test']['worst_accuracy']:.1f}%" if results else ""
-        done = sum(record["event"] == "epoch" for record in run.metrics())
-        config = run.config
-        table.add_row(
-            str(run.path),
-            run.environment["started"],
-            run.status,
-            str(config.get("data", "")),
-            str(config.get("method", "")),
-            worst,
-            str(done),
-        )
+        told = _federation(run) if is_federation(run) else _fit(run)
+        table.add_row(str(run.path), run.environment["started"], run.status, str(run.config.get("data", "")), *told)
     Console().print(table)
 
 
-def compare(runs: tyro.conf.Positional[tuple[Path, ...]]) -> None:
+def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = None) -> None:
     """Show runs side by side; differences to the first one come with intervals where the test sets agree.
 
     Args:
-        runs: two or more run directories.
+        runs: two or more run directories, of `fit` or of `federate`.
+        page: also write this HTML page, with federations in the plane of robustness and fairness.
     """
     if len(runs) < 2:
         raise ConfigError("give two or more run directories to compare")
-    Console().print(comparison_table(comparison([Run.open(path) for path in runs])))
+    found = [Run.open(path) for path in runs]
+    federated = [is_federation(run) for run in found]
+    if not any(federated):
+        if page is not None:
+            raise ConfigError("--page shows federations, and these are runs of fit; leave it out")
+        Console().print(comparison_table(comparison(found)))
+        return
+    if not all(federated):
+        other = found[federated.index(False)].path
+        raise ConfigError(f"{other} is a run of fit and others are federations; compare runs of one kind")
+    records = [FederationRecord.of(run) for run in found]
+    console = Console()
+    console.print(federation_table(records))
+    if page is not None:
+        console.print(f"Page: [bold]{write_comparison(records, page)}[/]", highlight=False, soft_wrap=True)
+
+
+def _fit(run: Run) -> tuple[str, str, str]:
+    """Method, worst group, epochs."""
+    worst = f"{100 * run.results['test']['worst_accuracy']:.1f}% group" if run.results else ""
+    done = sum(record["event"] == "epoch" for record in run.metrics())
+    return str(run.config.get("method", "")), worst, counted(done, "epoch")
+
+
+def _federation(run: Run) -> tuple[str, str, str]:
+    """Methods, worst tenth of devices, rounds."""
+    record = FederationRecord.of(run)
+    method = ", ".join(record.told("objective", "aggregate", "attack", "personalize"))
+    worst = f"{100 * record.models[record.headline]['worst_tenth']:.1f}% tenth" if record.finished else ""
+    return method, worst, counted(record.done, "round")
 
 
 def main(arguments: list[str]) -> int:

@@ -7,7 +7,7 @@ devices are in the table and in no number.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from holdfast.report.federation_figures import Point, curves, distribution, lambda_bars, scatter
@@ -64,7 +64,7 @@ def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
     content = [head]
     if points:
         caption = "Each dot is a model of a run. Up is more accurate, left is fairer."
-        content.append(section("Robustness against fairness", scatter(points, "", caption), id_="scatter"))
+        content.append(section("Robustness against fairness", scatter(points, "", caption, letter=0.75), id_="scatter"))
         rows = [(f"{_run(record)}: {label}", summary) for record in shown for label, summary in record.models.items()]
         content.append(section("Every model", _summary_table(rows), id_="models"))
     write_atomically(path, page("Federations side by side", *content).encode())
@@ -127,11 +127,8 @@ def _numbers(record: FederationRecord) -> Html:
     shared = record.models[SHARED] if record.headline != SHARED else None
 
     def card(title: str, key: str, meaning: str) -> Html:
-        shown = f"{summary[key]:.3f}" if key == "loss" else percent(summary[key])
-        than = None
-        if shared is not None:
-            than = tag("small", f" {SHARED} " + (f"{shared[key]:.3f}" if key == "loss" else percent(shared[key])))
-        return tag("div", tag("dt", title), tag("dd", shown, than), tag("dd", meaning, class_="note"))
+        than = None if shared is None else note(f"{SHARED}: {_score(key, shared)}")
+        return tag("div", tag("dt", title), tag("dd", _score(key, summary)), tag("dd", meaning, than, class_="note"))
 
     return tag(
         "dl",
@@ -142,6 +139,10 @@ def _numbers(record: FederationRecord) -> Html:
         card("Loss", "loss", "mean test loss of benign devices"),
         class_="numbers",
     )
+
+
+def _score(key: str, summary: Mapping[str, float]) -> str:
+    return f"{summary[key]:.3f}" if key == "loss" else percent(summary[key])
 
 
 def _models(record: FederationRecord) -> Html | None:
@@ -155,10 +156,7 @@ def _summary_table(rows: Sequence[tuple[str, dict[str, float]]]) -> Html:
     best = max(range(len(rows)), key=lambda place: rows[place][1]["mean"])
     drawn = []
     for place, (label, summary) in enumerate(rows):
-        cells = [
-            tag("td", f"{summary[key]:.3f}" if key == "loss" else percent(summary[key]), data_value=summary[key])
-            for key in _COLUMNS
-        ]
+        cells = [tag("td", _score(key, summary), data_value=summary[key]) for key in _COLUMNS]
         head = tag("th", row_name(label, None), scope="row", data_value=label)
         drawn.append(tag("tr", head, *cells, class_="best" if place == best else None))
     return sortable(
@@ -239,18 +237,18 @@ def _table(record: FederationRecord) -> Html | None:
     if clients is None:
         return None
     headline = clients.models[record.headline]
-    order = sorted(range(len(clients.names)), key=lambda place: headline.accuracy[place])
+    order = sorted(range(len(clients.names)), key=lambda place: (not clients.benign[place], headline.accuracy[place]))
     shown = order[:_ROWS]
     has_lambda = any(value is not None for value in headline.lambdas)
     columns = ["Device", "Rounds", "Test examples", *clients.models, "Loss"] + ["Lambda"] * has_lambda
     rows = [_device_row(clients, record.headline, place, has_lambda=has_lambda) for place in shown]
     rest = f" The {number(_ROWS)} worst of {number(len(order))} are shown." if len(order) > _ROWS else ""
     lead = note(
-        f"Worst first by {record.headline}, whose loss is shown too.{rest} clients.parquet in the run's directory has "
-        "all, by model."
+        f"Worst first by {record.headline}, whose loss is shown too; malicious devices last.{rest} clients.parquet in "
+        "the run's directory has all, by model."
     )
     table = sortable(
-        "Devices", "Accuracy by device and model; the headers sort.", columns, rows, rising=record.headline,
+        "Devices", "Accuracy by device and model; the headers sort.", columns, rows, rising=None,
         class_="groups devices",
     )  # fmt: skip
     return section("Every device", lead, tag("div", table, class_="long"), id_="table")

@@ -14,6 +14,9 @@ from holdfast.report.markup import Html, counted, join, number, percent, tag
 _BINS = 25
 _SIZE = 1000
 _NAMED = 5
+#: Looks of dots that the style knows, and the height of a name in percent of the plot's.
+_LOOKS = 6
+_NAME_HEIGHT = 5.0
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,18 @@ def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
     )
 
 
-def scatter(points: Sequence[Point], title: str, caption: str) -> Html:
-    """Models in the plane of robustness (up is better) and fairness (left is better)."""
+def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1.9) -> Html:
+    """Models in the plane of robustness (up is better) and fairness (left is better).
+
+    Args:
+        points: the models.
+        title: above it.
+        caption: below it.
+        letter: width of a letter in percent of the plot's.
+
+    Returns:
+        The figure.
+    """
     highest = max(max(point.std for point in points) * 1.15, 0.02)
     spread = _share_axis([0.0], highest)
     low = min(point.mean for point in points)
@@ -115,34 +128,48 @@ def scatter(points: Sequence[Point], title: str, caption: str) -> Html:
         drawing,
         *(tag("span", text, class_="y", style=f"top:{100 - 100 * mean.share(v):.2f}%") for v, text in mean.ticks),
         *(tag("span", text, class_="x", style=f"left:{100 * spread.share(v):.2f}%") for v, text in spread.ticks),
-        *_dots(points, spread, mean),
+        *_dots(points, spread, mean, letter),
         class_="plot scatter",
     )
     return tag(
         "figure",
-        tag("h3", title),
+        tag("h3", title) if title else None,
         tag("div", plot, class_="chart", style=room),
         tag("p", "standard deviation over devices; left is fairer", class_="axis", style=room),
         tag("figcaption", caption),
     )
 
 
-def _dots(points: Sequence[Point], spread: Axis, mean: Axis) -> list[Html]:
-    """Dots with their names, which swap sides near the right edge and give way to one another."""
-    drawn, taken = [], list[tuple[float, float]]()
+def _dots(points: Sequence[Point], spread: Axis, mean: Axis, letter: float) -> list[Html]:
+    """Dots with their names, each where it covers neither a dot nor another name, as near to its dot as can be."""
+    places = {point: (100 * spread.share(point.std), 100 - 100 * mean.share(point.mean)) for point in points}
+    taken = [(x - 1.5, x + 1.5, y) for x, y in places.values()]
+    drawn = []
     for point in sorted(points, key=lambda found: -found.mean):
-        x, y = 100 * spread.share(point.std), 100 - 100 * mean.share(point.mean)
-        label = y
-        while any(abs(x - other) < 30 and abs(label - height) < 5 for other, height in taken):
-            label += 5
-        taken.append((x, label))
-        side = "left" if x > 65 else "right"
-        drawn.append(
-            tag("i", class_=f"dot group-{point.group % 6}", style=f"left:{x:.2f}%;top:{y:.2f}%", aria_hidden="true")
+        x, y = places[point]
+        width = letter * len(point.name) + 2
+        spots = [
+            (side, y + step * sign)
+            for step in range(0, 60, 3)
+            for side in ("right", "left")
+            for sign in ((1,) if step == 0 else (1, -1))
+        ]
+        spans = {"right": (x + 1.6, x + 1.6 + width), "left": (x - 1.6 - width, x - 1.6)}
+        free = (
+            (side, top)
+            for side, top in spots
+            if spans[side][0] >= 0 and spans[side][1] <= 100 and 0 <= top <= 100
+            if not any(
+                spans[side][0] < end and start < spans[side][1] and abs(top - other) < _NAME_HEIGHT
+                for start, end, other in taken
+            )
         )
-        drawn.append(
-            tag("span", point.name, class_=f"named {side}", style=f"left:{x:.2f}%;top:{label:.2f}%", aria_hidden="true")
-        )
+        side, top = next(free, ("right", y))
+        taken.append((*spans[side], top))
+        shade = f"dot group-{point.group % _LOOKS}"
+        drawn.append(tag("i", class_=shade, style=f"left:{x:.2f}%;top:{y:.2f}%", aria_hidden="true"))
+        style = f"left:{x:.2f}%;top:{top:.2f}%"
+        drawn.append(tag("span", point.name, class_=f"named {side}", style=style, aria_hidden="true"))
     return drawn
 
 
