@@ -83,6 +83,7 @@ class Cohort:
         ]
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
+        even = all(batch.shape[1] == width for batch in rows)
         for step in range(int(counts.max())):
             active = int((counts > step).sum())
             chosen = table[:active, step]
@@ -92,6 +93,7 @@ class Cohort:
                 weights[:active],
                 self.clients[:active],
                 self.drawn[:active] + step,
+                even,
             )
 
     def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:

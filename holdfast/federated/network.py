@@ -2,7 +2,8 @@
 
 Everything federated is arithmetic on vectors: updates, distances, pulls towards an anchor. `Network` lets methods write
 it so. It takes parameters of shape (clients, P), one row per client. A single row runs through the module as it is;
-several rows run stacked, by `torch.func.vmap`, which pays for small models where the cost is in the calls.
+several rows run stacked, see `holdfast.federated.stacked_layers`, or by `torch.func.vmap` where a model does not lend
+itself to it. That pays for small models, where the cost is in the calls.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.data.clients import Task
 from holdfast.errors import ConfigError
-from holdfast.federated.stacked_layers import GivenDropout, StackedOps, give_masks
+from holdfast.federated.stacked_layers import CannotStackError, GivenDropout, give_masks, stacked_weights
 
 #: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
 Masks = tuple[Tensor, ...]
@@ -35,6 +36,7 @@ class ClientBatch:
         weights: shape (clients, batch); each row sums to one, padding has weight zero.
         clients: ids, int64 of shape (clients,).
         draws: how many batches each client had drawn before, int64 of shape (clients,).
+        even: whether nothing is padded, so that weights need not be looked at.
     """
 
     inputs: Tensor
@@ -42,15 +44,17 @@ class ClientBatch:
     weights: Tensor
     clients: Tensor
     draws: Tensor
+    even: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def repeat(self, times: int) -> ClientBatch:
         """The same batches `times` over, for several models per client: row ``i * clients + k`` is client k's."""
-        return ClientBatch(
-            *(torch.cat([part] * times) for part in (self.inputs, self.labels, self.weights, self.clients, self.draws))
+        inputs, labels, weights, clients, draws = (
+            torch.cat([part] * times) for part in (self.inputs, self.labels, self.weights, self.clients, self.draws)
         )
+        return ClientBatch(inputs, labels, weights, clients, draws, self.even)
 
 
 class Network:
@@ -73,6 +77,10 @@ class Network:
         self._parameters = [parameter for _, parameter in self._module.named_parameters()]
         if not self._parameters:
             raise ConfigError(f"the model {type(model).__name__} has no parameters; there is nothing to federate")
+        owners = dict(self._module.named_modules())
+        split = [name.rpartition(".") for name in self._names]
+        self._places = [(owners[owner]._parameters, name) for owner, _, name in split]
+        self._stacks: bool | None = None
         self._shapes = [parameter.shape for parameter in self._parameters]
         self._sizes = [parameter.numel() for parameter in self._parameters]
         self.initial = torch.cat([parameter.detach().flatten() for parameter in self._parameters]).clone()
@@ -105,8 +113,11 @@ class Network:
         """
         if len(parameters) == 1:
             return self._call(parameters[0], inputs[0], *(mask[0] for mask in masks))[None]
-        with StackedOps():
-            return vmap(self._call)(parameters, inputs, *masks)
+        if self._stacks is None:
+            self._stacks = self._can_stack(parameters[:2], inputs[:2, :3])
+        if self._stacks:
+            return self._call_stacked(parameters, inputs, masks)
+        return vmap(self._call)(parameters, inputs, *masks)
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Loss of each example, without the penalty: outputs (..., c) and labels (...) to (...)."""
@@ -137,8 +148,8 @@ class Network:
             gradient = self._gradient_of_one(parameters, batch, masks)
         else:
             at = parameters.detach().requires_grad_()
-            losses = self.losses(self.outputs(at, batch.inputs, masks), batch.labels)
-            (gradient,) = torch.autograd.grad((losses * batch.weights).sum(), at)
+            outputs = self.outputs(at, batch.inputs, masks)
+            (gradient,) = torch.autograd.grad(self._sum_of_means(outputs, batch), at)
         if self._penalty is not None:
             gradient.addcmul_(self._penalty, parameters, value=2)
         return gradient
@@ -187,9 +198,34 @@ class Network:
         self._give(*(mask[0] for mask in masks))
         outputs = self._module(batch.inputs[0])
         self._give()
-        loss = (self.losses(outputs, batch.labels[0]) * batch.weights[0]).sum()
-        gradients = torch.autograd.grad(loss, self._parameters)
+        gradients = torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
         return torch.cat([gradient.flatten() for gradient in gradients])[None]
+
+    def _sum_of_means(self, outputs: Tensor, batch: ClientBatch) -> Tensor:
+        """The clients' mean losses, added up; clients don't share parameters, so each gets its own gradient."""
+        if batch.even and self.task == "classes":
+            return len(batch) * F.cross_entropy(outputs.flatten(0, 1), batch.labels.flatten())
+        return (self.losses(outputs, batch.labels) * batch.weights).sum()
+
+    def _call_stacked(self, parameters: Tensor, inputs: Tensor, masks: Masks) -> Tensor:
+        parts = zip(torch.split(parameters, self._sizes, dim=1), self._shapes, strict=True)
+        rows = [part.view(len(parameters), *shape) for part, shape in parts]
+        self._give(*(mask.flatten(0, 1) for mask in masks))
+        with stacked_weights(self._places, rows):
+            outputs = self._module(inputs.flatten(0, 1))
+        self._give()
+        return cast(Tensor, outputs.view(*inputs.shape[:2], *outputs.shape[1:]))
+
+    @torch.no_grad()
+    def _can_stack(self, parameters: Tensor, inputs: Tensor) -> bool:
+        """Whether the model runs stacked, found out by comparing with vmap on a few examples."""
+        if self.batch_dependent:
+            return False
+        try:
+            stacked = self._call_stacked(parameters, inputs, ())
+        except (CannotStackError, RuntimeError, TypeError, AttributeError):
+            return False
+        return torch.allclose(stacked, vmap(self._call)(parameters, inputs), rtol=1e-3, atol=1e-4)
 
     def _give(self, *masks: Tensor) -> None:
         """Give the dropout layers their masks, or take them back."""

@@ -1,15 +1,17 @@
-"""Layers that run for many clients at once: convolution, pooling, and dropout with given masks.
+"""Running a model for many clients at once: their batches as one batch, their weights as a stack.
 
-Under vmap a convolution whose weights differ by client becomes a grouped convolution, and pooling goes through a kernel
-made for large images. On CPUs both are slow for small networks. `StackedOps` puts others in their place while a model
-runs stacked: convolution as one batched matrix product with the input's patches, pooling as comparisons of strided
-slices. Dropout draws from a global generator; with the mask given from outside, what a client drops depends on its own
-stream only.
+Most of a network treats examples one by one and does not care whose they are. Only what touches weights must know:
+there `Stacked` weights, which stand in for a module's parameters, answer torch's functions with a version for many
+clients. Convolution is one batched matrix product with the input's patches; vmap would make it a grouped convolution,
+which CPUs run badly. Pooling compares strided slices, several times faster than torch's kernel on small images.
+
+A model that does anything else with its weights raises `CannotStackError`, and is run by vmap instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -20,44 +22,55 @@ from torch.overrides import TorchFunctionMode
 Pair = tuple[int, int]
 
 
-class GivenDropout(nn.Module):
-    """Dropout whose scales are given: `mask` holds 0 or 1/(1-p) for each entry of the input.
+class CannotStackError(Exception):
+    """A model uses its weights in a way that has no version for many clients here."""
+
+
+class Stacked:
+    """Weights of many clients in place of a module's parameter.
 
     Args:
-        p: the probability to drop.
+        rows: shape (clients, *shape of the parameter).
     """
 
-    mask: Tensor
+    def __init__(self, rows: Tensor) -> None:
+        self.rows = rows
 
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-        self.register_buffer("mask", torch.ones(()), persistent=False)
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Torch's functions for many clients, where there is a version."""
+        if func not in _FOR_MANY:
+            raise CannotStackError(getattr(func, "__name__", str(func)))
+        return _FOR_MANY[func](*args, **(kwargs or {}))
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Scaled inputs; as they are where no mask is given."""
-        return inputs if self.mask.ndim == 0 else inputs * self.mask
 
-
-def give_masks(model: nn.Module) -> nn.Module:
-    """Replace dropout layers by such whose mask is given, in place.
+@contextmanager
+def stacked_weights(places: Sequence[tuple[dict[str, Any], str]], rows: Sequence[Tensor]) -> Iterator[None]:
+    """Put stacked weights in the place of parameters, for a while.
 
     Args:
-        model: the module to change.
-
-    Returns:
-        The module.
+        places: for each parameter, the ``_parameters`` of its module and its name there.
+        rows: the weights, shape (clients, *shape of the parameter) each.
     """
-    for name, child in model.named_children():
-        if isinstance(child, nn.Dropout | nn.Dropout2d):
-            setattr(model, name, GivenDropout(child.p))
-        else:
-            give_masks(child)
-    return model
+    before = [own[name] for own, name in places]
+    try:
+        for (own, name), row in zip(places, rows, strict=True):
+            own[name] = Stacked(row)
+        with _FastPooling():
+            yield
+    finally:
+        for (own, name), parameter in zip(places, before, strict=True):
+            own[name] = parameter
 
 
-class StackedOps(TorchFunctionMode):
-    """While active, plain 2d convolutions and non-overlapping max pooling use the implementations below."""
+class _FastPooling(TorchFunctionMode):
+    """While active, non-overlapping 2 x 2 max pooling is `PoolByTwo`."""
 
     def __torch_function__(
         self,
@@ -66,37 +79,55 @@ class StackedOps(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
+        """Pooling here, everything else as it is."""
         options = kwargs or {}
-        if func is torch.conv2d:
-            convolved = _convolve(*args, **options)
-            if convolved is not None:
-                return convolved
-        if func in (torch.max_pool2d, F.max_pool2d):
+        if func is F.max_pool2d or func is torch.max_pool2d:
             pooled = _pool(*args, **options)
             if pooled is not None:
                 return pooled
         return func(*args, **options)
 
 
-def _convolve(  # noqa: PLR0917 - torch.conv2d's arguments
+# -------------------------------------------------------------------------------------------------- functions
+
+
+def _linear(input: Tensor, weight: Stacked, bias: Stacked | None = None) -> Tensor:
+    if not isinstance(weight, Stacked):
+        raise CannotStackError("linear")
+    rows = weight.rows
+    by_client = input.reshape(len(rows), -1, input.shape[-1])
+    if bias is None:
+        product = torch.bmm(by_client, rows.transpose(1, 2))
+    else:
+        product = torch.baddbmm(bias.rows[:, None], by_client, rows.transpose(1, 2))
+    return product.view(*input.shape[:-1], -1)
+
+
+def _conv2d(  # noqa: PLR0917 - torch.conv2d's arguments
     input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
+    weight: Stacked,
+    bias: Stacked | None = None,
     stride: int | Pair = 1,
     padding: int | Pair | str = 0,
     dilation: int | Pair = 1,
     groups: int = 1,
-) -> Tensor | None:
-    inputs, kernel = input, (weight.shape[-2], weight.shape[-1])
+) -> Tensor:
+    rows = weight.rows
+    kernel = (rows.shape[-2], rows.shape[-1])
+    if padding == "valid":
+        padding = 0
     if padding == "same" and kernel[0] % 2 and kernel[1] % 2:
         padding = (kernel[0] // 2, kernel[1] // 2)
-    if groups != 1 or _pair(dilation) != (1, 1) or (isinstance(padding, str) and padding != "valid"):
-        return None
-    around = (0, 0) if isinstance(padding, str) else _pair(padding)
+    if groups != 1 or _pair(dilation) != (1, 1) or isinstance(padding, str) or input.ndim != 4:
+        raise CannotStackError("conv2d")
+    around = _pair(padding)
     if around != (0, 0):
-        inputs = F.pad(inputs, (around[1], around[1], around[0], around[0]))
-    convolved = _apply(Convolution, inputs, weight, _pair(stride))[0]
-    return cast(Tensor, convolved if bias is None else convolved + bias[:, None, None])
+        input = F.pad(input, (around[1], around[1], around[0], around[0]))
+    convolved: Tensor = cast(Any, Convolution).apply(input, rows, _pair(stride))[0]
+    if bias is None:
+        return convolved
+    by_client = convolved.view(len(rows), -1, *convolved.shape[1:])
+    return (by_client + bias.rows[:, None, :, None, None]).view_as(convolved)
 
 
 def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
@@ -108,35 +139,37 @@ def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Tensor | None:
-    inputs, plain = input, _pair(padding) == (0, 0) and _pair(dilation) == (1, 1) and not return_indices
-    if not plain or _pair(kernel_size) != (2, 2) or (stride and _pair(stride) != (2, 2)):
+    by_two = _pair(kernel_size) == (2, 2) and (not stride or _pair(stride) == (2, 2))
+    if not by_two or _pair(padding) != (0, 0) or _pair(dilation) != (1, 1) or return_indices:
         return None
-    odd = (inputs.shape[-2] % 2, inputs.shape[-1] % 2)
+    odd = (input.shape[-2] % 2, input.shape[-1] % 2)
     if ceil_mode and any(odd):
-        inputs = F.pad(inputs, (0, odd[1], 0, odd[0]), value=-torch.inf)
+        input = F.pad(input, (0, odd[1], 0, odd[0]), value=-torch.inf)
     elif any(odd):
-        inputs = inputs[..., : inputs.shape[-2] - odd[0], : inputs.shape[-1] - odd[1]]
-    return cast(Tensor, _apply(PoolByTwo, inputs))
+        input = input[..., : input.shape[-2] - odd[0], : input.shape[-1] - odd[1]]
+    return cast(Tensor, cast(Any, PoolByTwo).apply(input))
+
+
+#: What is done instead where a weight is stacked.
+_FOR_MANY: dict[Callable[..., Any], Callable[..., Tensor]] = {F.linear: _linear, F.conv2d: _conv2d}
 
 
 class Convolution(torch.autograd.Function):
-    """Convolution of (n, c, H, W) with (o, c, kh, kw), or of stacks of both, without padding.
+    """Convolution of images (clients * batch, c, H, W) with weights (clients, o, c, kh, kw), without padding.
 
     Patches are copied from strided views, which is several times faster than `torch.nn.functional.unfold`.
     """
 
     @staticmethod
-    def forward(inputs: Tensor, weight: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:  # noqa: D102
-        stacked = weight if weight.ndim == 5 else weight[None]
-        images = inputs if weight.ndim == 5 else inputs[None]
-        clients, batch, channels, _, _ = images.shape
-        out, (kh, kw) = stacked.shape[1], stacked.shape[-2:]
-        windows = images.unfold(3, kh, stride[0]).unfold(4, kw, stride[1])
-        height, width = windows.shape[3:5]
-        patches = windows.permute(0, 1, 2, 5, 6, 3, 4).reshape(clients * batch, channels * kh * kw, height * width)
-        flat = _per_example(stacked.reshape(clients, out, -1), batch)
-        convolved = torch.bmm(flat, patches).view(*inputs.shape[:-3], out, height, width)
-        return convolved, patches
+    def forward(images: Tensor, weight: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:  # noqa: D102
+        examples, channels, _, _ = images.shape
+        clients, out = weight.shape[:2]
+        kh, kw = weight.shape[-2:]
+        windows = images.unfold(2, kh, stride[0]).unfold(3, kw, stride[1])
+        height, width = windows.shape[2:4]
+        patches = windows.permute(0, 1, 4, 5, 2, 3).reshape(examples, channels * kh * kw, height * width)
+        flat = _per_example(weight.reshape(clients, out, -1), examples // clients)
+        return torch.bmm(flat, patches).view(examples, out, height, width), patches
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # noqa: D102
@@ -149,30 +182,24 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, None]:  # noqa: D102
         weight, patches = ctx.saved_tensors
-        stacked = weight if weight.ndim == 5 else weight[None]
-        clients, out = stacked.shape[:2]
+        clients, out = weight.shape[:2]
         examples, _, places = patches.shape
         gradient = gradients[0].reshape(examples, out, places)
         by_example = torch.bmm(gradient, patches.transpose(1, 2))
-        for_weight = by_example.view(clients, examples // clients, *stacked.shape[1:]).sum(1).view(weight.shape)
+        for_weight = by_example.view(clients, -1, *weight.shape[1:]).sum(1)
         if not ctx.needs_input_grad[0]:
             return None, for_weight, None
-        flat = _per_example(stacked.reshape(clients, out, -1), examples // clients)
+        flat = _per_example(weight.reshape(clients, out, -1), examples // clients)
         for_patches = torch.bmm(flat.transpose(1, 2), gradient)
-        return _fold(for_patches, ctx.shape, stacked.shape[-2:], ctx.stride), for_weight, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], inputs: Tensor, weight: Tensor, stride: Pair) -> Any:  # noqa: D102
-        images = _first(inputs, in_dims[0], info.batch_size)
-        return _apply(Convolution, images, _first(weight, in_dims[1], info.batch_size), stride), (0, 0)
+        return _fold(for_patches, ctx.shape, weight.shape[-2:], ctx.stride), for_weight, None
 
 
 class PoolByTwo(torch.autograd.Function):
     """The maximum of each 2 x 2 block; of equal entries the first gets the gradient, as in torch."""
 
     @staticmethod
-    def forward(inputs: Tensor) -> Tensor:  # noqa: D102
-        a, b, c, d = _corners(inputs)
+    def forward(images: Tensor) -> Tensor:  # noqa: D102
+        a, b, c, d = _corners(images)
         return torch.maximum(torch.maximum(a, b), torch.maximum(c, d))
 
     @staticmethod
@@ -181,23 +208,16 @@ class PoolByTwo(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: D102
-        inputs, output = ctx.saved_tensors
-        result = torch.empty_like(inputs)
+        images, output = ctx.saved_tensors
+        result = torch.empty_like(images)
         left = gradients[0]
-        for place, corner in zip(_corners(result), _corners(inputs), strict=True):
+        *others, last = zip(_corners(result), _corners(images), strict=True)
+        for place, corner in others:
             taken = left * (corner == output)
             place.copy_(taken)
             left = left - taken
+        last[0].copy_(left)
         return result
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], inputs: Tensor) -> Any:  # noqa: D102
-        return _apply(PoolByTwo, _first(inputs, in_dims[0], info.batch_size)), 0
-
-
-def _apply(function: Any, *arguments: Any) -> Any:
-    """`Function.apply`, which torch leaves untyped."""
-    return function.apply(*arguments)
 
 
 def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -222,9 +242,37 @@ def _per_example(weight: Tensor, batch: int) -> Tensor:
     return weight[:, None].expand(-1, batch, -1, -1).reshape(-1, *weight.shape[1:])
 
 
-def _first(tensor: Tensor, dim: int | None, size: int) -> Tensor:
-    return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-
-
 def _pair(size: int | Pair | Any) -> Pair:
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))
+
+
+# -------------------------------------------------------------------------------------------------- dropout
+
+
+class GivenDropout(nn.Module):
+    """Dropout whose scales are given, so that what a client drops depends on its own stream only.
+
+    Args:
+        p: the probability to drop.
+    """
+
+    mask: Tensor
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+        self.register_buffer("mask", torch.ones(()), persistent=False)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Inputs times `mask`, which holds 0 or 1/(1-p) for each entry; as they are where no mask is given."""
+        return inputs if self.mask.ndim == 0 else inputs * self.mask
+
+
+def give_masks(model: nn.Module) -> nn.Module:
+    """Replace dropout layers by such whose mask is given, in place, and return the module."""
+    for name, child in model.named_children():
+        if isinstance(child, nn.Dropout | nn.Dropout2d):
+            setattr(model, name, GivenDropout(child.p))
+        else:
+            give_masks(child)
+    return model

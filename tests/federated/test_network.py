@@ -115,3 +115,56 @@ def test_running_statistics_are_refused():
 def test_a_model_without_parameters_is_refused():
     with pytest.raises(ConfigError, match="no parameters"):
         Network(nn.ReLU())
+
+
+class MixesExamples(nn.Module):
+    """Subtracts the mean of its batch, so that clients' batches must not be put together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs = self.layer(inputs)
+        return outputs - outputs.mean(0)
+
+
+class UsesAWeightByItself(nn.Module):
+    """Scales by a parameter, which no stacked layer knows of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.ones(3))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.layer(inputs) * self.scale
+
+
+class TiesWeights(nn.Module):
+    """Uses one matrix in two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3)
+        self.second.weight = self.first.weight
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.head(self.second(self.first(inputs).relu()))
+
+
+@pytest.mark.parametrize("kind", [MixesExamples, UsesAWeightByItself, TiesWeights])
+def test_models_that_do_not_stack_are_noticed_and_run_by_vmap(kind):
+    network, data = Network(kind().double()), batch(4, 6, (6,))
+    at = models(network, 4)
+    stacked = network.gradient(at, data)
+    assert network._stacks is False
+    for client in range(4):
+        single = network.gradient(at[client : client + 1].clone(), one(data, client))[0]
+        torch.testing.assert_close(single, stacked[client], rtol=0, atol=1e-12)
+
+
+def test_models_of_plain_layers_do_stack():
+    network = Network(convolutional(dropout=0.2).double())
+    network.gradient(models(network, 4), batch(4, 6, (1, 8, 8)))
+    assert network._stacks is True

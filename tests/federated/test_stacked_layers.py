@@ -1,24 +1,21 @@
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import functional_call
 
-from holdfast.federated.stacked_layers import GivenDropout, StackedOps, give_masks
+from holdfast.federated.stacked_layers import CannotStackError, GivenDropout, give_masks, stacked_weights
 
 
 def stacked_and_single(layer: nn.Module, images: Tensor) -> list[tuple[Tensor, Tensor]]:
-    """Outputs and gradients of three clients' layers: stacked with our operations, and one by one with torch's."""
+    """Outputs and gradients of three clients' layers: stacked, and one by one with torch's own functions."""
     start = {name: parameter.detach() for name, parameter in layer.named_parameters()}
     weights = {name: torch.stack([w, 2 * w, w - 0.3]).requires_grad_() for name, w in start.items()}
     inputs = images.clone().requires_grad_()
-
-    def call(given: dict[str, Tensor], x: Tensor) -> Tensor:
-        return functional_call(layer, given, (x,))
-
-    with StackedOps():
-        ours = vmap(call)(weights, inputs)
-    theirs = torch.stack([call({name: w[k] for name, w in weights.items()}, inputs[k]) for k in range(3)])
+    with stacked_weights([(layer._parameters, name) for name in weights], list(weights.values())):
+        ours = layer(inputs.flatten(0, 1))
+    ours = ours.view(*inputs.shape[:2], *ours.shape[1:])
+    alone = [functional_call(layer, {name: w[k] for name, w in weights.items()}, (inputs[k],)) for k in range(3)]
+    theirs = torch.stack(alone)
     towards = torch.randn(theirs.shape, generator=torch.Generator().manual_seed(1), dtype=theirs.dtype)
     of = [inputs, *weights.values()]
     gradients = zip(torch.autograd.grad(ours, of, towards), torch.autograd.grad(theirs, of, towards), strict=True)
@@ -40,10 +37,22 @@ def test_a_stacked_convolution_is_that_of_torch_for_each_client(padding, kernel,
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
-def test_a_convolution_without_bias_and_one_with_groups_are_those_of_torch():
-    for layer in (nn.Conv2d(2, 4, 3, bias=False), nn.Conv2d(2, 4, 3, groups=2), nn.Conv2d(2, 4, 3, dilation=2)):
-        for ours, theirs in stacked_and_single(layer.double(), images(2, 9, 8)):
+def test_a_convolution_without_bias_and_a_linear_layer_are_those_of_torch():
+    for layer, inputs in (
+        (nn.Conv2d(2, 4, 3, bias=False), images(2, 9, 8)),
+        (nn.Linear(8, 5), images(2, 9, 8)),
+        (nn.Linear(8, 5, bias=False), images(2, 9, 8)[:, :, 0, 0]),
+    ):
+        for ours, theirs in stacked_and_single(layer.double(), inputs):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d(2, 4, 3, groups=2), nn.Conv2d(2, 4, 3, dilation=2), nn.LayerNorm(8)])
+def test_what_has_no_stacked_version_says_so_and_leaves_the_module_as_it_was(layer):
+    before = dict(layer._parameters)
+    with pytest.raises(CannotStackError):
+        stacked_and_single(layer.double(), images(2, 9, 8))
+    assert dict(layer._parameters) == before
 
 
 @pytest.mark.parametrize("size", [(8, 6), (9, 7)])
@@ -58,15 +67,6 @@ def test_of_equal_entries_the_same_one_gets_the_gradient_as_in_torch():
     flat[:, :, :, 1, 1:] = 2.0
     for ours, theirs in stacked_and_single(nn.MaxPool2d(2), flat):
         assert torch.equal(ours, theirs)
-
-
-def test_outside_the_mode_torch_is_as_it_was():
-    x, weight = images(2, 9, 8)[0], torch.randn(3, 2, 3, 3, dtype=torch.float64)
-    before = F.conv2d(x, weight)
-    with StackedOps():
-        inside = F.conv2d(x, weight)
-    torch.testing.assert_close(inside, before, rtol=0, atol=1e-12)
-    assert torch.equal(F.conv2d(x, weight), before)
 
 
 def test_given_dropout_scales_by_its_mask_and_does_nothing_without():
