@@ -1,0 +1,88 @@
+"""Every method, on every executor, and what the command line needs to know of it."""
+
+from dataclasses import fields, replace
+
+import pytest
+import torch
+from torch import nn
+
+from holdfast.errors import ConfigError
+from holdfast.federated.network import Network
+from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper, personalization_named
+from holdfast.federated.personalization.own_losses import own_losses
+from holdfast.federated.scoring import score_models
+from holdfast.federated.site import Site
+from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
+
+EXTRA = {"ditto-1": Ditto(1.0), "ditto-parallel": Ditto("parallel"), "apfl-adaptive": Apfl(adaptive=True)}
+METHODS = {name: method() for name, method in PERSONALIZATION.items()} | EXTRA
+
+
+def short(method):
+    """With two epochs of tuning instead of fifty."""
+    return replace(method, epochs=2) if "epochs" in {field.name for field in fields(method)} else method
+
+
+@pytest.mark.parametrize("local_epochs", [None, 1], ids=["steps", "epochs"])
+@pytest.mark.parametrize("name", METHODS)
+def test_executors_agree(name, local_epochs):
+    """Clients have from 3 to 40 examples, batches of 8, and with epochs different numbers of steps."""
+    method, outcomes = short(METHODS[name]), {}
+    for executor, chunk in [("serial", None), ("batched", 3), ("pool", 2)]:
+        settings = replace(
+            SETTINGS, rounds=3, cohort=6, executor=executor, chunk=chunk, workers=2, local_epochs=local_epochs
+        )
+        outcomes[executor] = run(method, settings=settings)
+    reference = outcomes.pop("serial")
+    everybody = torch.arange(8)
+    for outcome in outcomes.values():
+        torch.testing.assert_close(outcome.weights, reference.weights, rtol=1e-4, atol=1e-5)
+        for label in reference.site.stores:
+            torch.testing.assert_close(rows(outcome, label), rows(reference, label), rtol=1e-4, atol=1e-5)
+            ours, theirs = (each.site.personal(label, everybody, each.weights) for each in (outcome, reference))
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+            assert ours.shape == (8, reference.network.size)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_moves_personal_models_away_from_the_shared_one(name):
+    outcome = run(short(METHODS[name]))
+    for label in outcome.site.stores:
+        personal = outcome.site.personal(label, torch.arange(8), outcome.weights)
+        assert ((personal - outcome.weights).norm(dim=1) > 1e-4)[outcome.joined > 0].all()
+
+
+def test_names_are_what_users_type():
+    expected = {"ditto", "local", "finetuning", "ewc", "skl", "apfl", "l2sgd", "mapper", "per-fedavg", "pfedme"}
+    assert set(PERSONALIZATION) == expected
+    assert personalization_named("l2sgd") is L2Sgd
+    with pytest.raises(ConfigError, match="did you mean 'ditto'"):
+        personalization_named("dito")
+
+
+def test_two_methods_that_decide_what_is_sent_are_refused():
+    with pytest.raises(ConfigError, match="both decide what clients send"):
+        run(L2Sgd(), Mapper())
+
+
+def test_models_with_batch_statistics_are_compared_on_each_client_s_own_batch():
+    """Padding would change the statistics, so clients with different numbers of examples are not stacked."""
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 3))
+    data = replace(clients(), validation=part((4, 6, 5, 5, 8, 9, 7, 4), 1))
+    site = Site(data, Network(net), SETTINGS)
+    ids = torch.tensor([0, 1, 5])
+    models = site.network.initial + 0.1 * torch.randn(
+        2, 3, site.network.size, generator=torch.Generator().manual_seed(0)
+    )
+    expected = torch.stack(
+        [
+            torch.cat(
+                [
+                    score_models(site.network, row[None], data.validation, k[None]).loss
+                    for row, k in zip(each, ids, strict=True)
+                ]
+            )
+            for each in models
+        ]
+    )
+    torch.testing.assert_close(own_losses(site, data.validation, ids, models), expected, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,205 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from holdfast.data.clients import Clients
+from holdfast.errors import ConfigError
+from holdfast.federated.batches import BatchStream
+from holdfast.federated.network import Network
+from holdfast.federated.personalization import Ewc, FineTuning, Skl, tuning
+from holdfast.federated.personalization.tuning import fisher_diagonal, symmetric_divergence
+from holdfast.federated.site import Site
+from tests.federated.personalization.toy import SETTINGS, clients, model, rows, run
+
+EVERYBODY = torch.arange(8)
+
+
+def tuned(method, chunk=8, settings=SETTINGS, data=None, net=None):
+    """Personal models of a tuner, from a shared model that is somewhere."""
+    site = Site(data or clients(), Network(net or model(), (data or clients()).task), settings, [method])
+    shared = site.network.initial + 0.1
+    for group in torch.split(EVERYBODY, chunk):
+        site.tune(method.label, group, shared)
+    return site.stores[method.label].read(EVERYBODY), shared, site
+
+
+def test_fine_tuning_takes_the_published_number_of_steps():
+    """max(floor(E n / B), E) steps: at least one pass in name for clients smaller than a batch."""
+    site = Site(clients(), Network(model()), SETTINGS, [FineTuning(epochs=5)])
+    sizes = clients().train.counts
+    expected = [max(5 * n // 8, 5) for n in sizes.tolist()]
+    assert site.tuning_steps(site.tuners["finetuning"], EVERYBODY).tolist() == expected
+
+
+def test_fine_tuning_is_a_plain_loop_from_the_shared_model():
+    found, shared, site = tuned(FineTuning(epochs=2, lambda_=0.5))
+    for client, n in enumerate(site.clients.train.counts.tolist()):
+        inputs, labels = site.clients.train.of(client)
+        v = shared.clone()
+        for chosen in BatchStream(SETTINGS.seed, 8).rows(client, n, 0, max(2 * n // 8, 2)):
+            net = site.network.load(v).train()
+            nn.functional.cross_entropy(net(inputs[chosen]), labels[chosen]).backward()
+            gradient = torch.cat([parameter.grad.flatten() for parameter in net.parameters()])
+            v = v - 0.1 * (gradient + 0.5 * (v - shared))
+        torch.testing.assert_close(found[client], v, rtol=1e-5, atol=1e-6)
+
+
+def test_learning_rates_that_were_halved_in_the_rounds_stay_so():
+    settings = replace(SETTINGS, rounds=4, halve_every=2)
+    found, _, _ = tuned(FineTuning(epochs=2), settings=settings)
+    expected, _, _ = tuned(FineTuning(epochs=2), settings=replace(SETTINGS, learning_rate=0.05))
+    assert torch.equal(found, expected)
+
+
+# -------------------------------------------------------------------------------------------------- EWC
+
+
+def test_ewc_where_every_parameter_matters_the_same_is_ditto_by_fine_tuning(monkeypatch):
+    monkeypatch.setattr(tuning, "fisher_diagonal", lambda cohort: torch.ones(len(cohort), len(cohort.received)))
+    assert torch.equal(tuned(Ewc(epochs=3, lambda_=0.7))[0], tuned(FineTuning(epochs=3, lambda_=0.7))[0])
+
+
+def test_the_fisher_diagonal_is_the_mean_squared_gradient_of_four_batches():
+    site = Site(clients(), Network(model()), SETTINGS, [FineTuning(epochs=1)])
+    seen = []
+
+    class Watching(FineTuning):
+        def tune(self, cohort):
+            seen.append((cohort.clients, fisher_diagonal(cohort)))
+            return cohort.copies()
+
+    site.tuners["finetuning"] = Watching(epochs=1)
+    site.tune("finetuning", EVERYBODY, site.network.initial)
+    ids, found = seen[0]
+    for client, row in zip(ids.tolist(), found, strict=True):
+        inputs, labels = site.clients.train.of(client)
+        squares = []
+        for chosen in BatchStream(SETTINGS.seed, 8).rows(client, len(labels), 0, 4):
+            net = model()
+            nn.functional.cross_entropy(net(inputs[chosen]), labels[chosen]).backward()
+            squares.append(torch.cat([parameter.grad.flatten() for parameter in net.parameters()]) ** 2)
+        torch.testing.assert_close(row, torch.stack(squares).mean(0), rtol=1e-4, atol=1e-8)
+
+
+# -------------------------------------------------------------------------------------------------- SKL
+
+
+def test_the_divergence_is_the_sum_of_both_kl_divergences():
+    generator = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 5, 4, generator=generator, dtype=torch.float64)
+    p, q = torch.distributions.Categorical(logits=a), torch.distributions.Categorical(logits=b)
+    expected = torch.distributions.kl_divergence(p, q) + torch.distributions.kl_divergence(q, p)
+    torch.testing.assert_close(symmetric_divergence(a, b), expected, rtol=1e-12, atol=1e-14)
+
+
+def skl_setting():
+    """A double-precision classifier, one client's data, and a direction."""
+    data = clients()
+    part = replace(data.train, inputs=data.train.inputs.double())
+    double = Clients(part, replace(data.validation, inputs=data.validation.inputs.double()), data.test, data.classes)
+    site = Site(double, Network(model().double()), SETTINGS, [Skl()])
+    generator = torch.Generator().manual_seed(1)
+    delta = torch.randn(site.network.size, generator=generator, dtype=torch.float64)
+    return site, delta / delta.norm()
+
+
+def exact_fisher(network, w, inputs):
+    """Mean over inputs of J^T (diag p - p p^T) J, J the Jacobian of the logits."""
+    jacobian = torch.func.jacrev(lambda row: network.outputs(row[None], inputs[None])[0])(w)
+    p = network.outputs(w[None], inputs[None])[0].softmax(-1)
+    spread = torch.diag_embed(p) - p[:, :, None] * p[:, None, :]
+    return torch.einsum("ncp,ncd,ndq->pq", jacobian, spread, jacobian) / len(inputs)
+
+
+def test_half_the_divergence_is_the_fisher_form_up_to_third_order():
+    """Halving the step divides the difference by about eight, and so the pull's gradient by about four."""
+    site, delta = skl_setting()
+    network, w = site.network, site.network.initial
+    inputs = site.clients.train.inputs[:12]
+    fisher = exact_fisher(network, w, inputs)
+    differences = []
+    for scale in (0.1, 0.05, 0.025):
+        v = w + scale * delta
+        logits = [network.outputs(row[None], inputs[None])[0] for row in (v, w)]
+        half = symmetric_divergence(*logits).mean() / 2
+        differences.append(abs(float(half - (scale * delta) @ fisher @ (scale * delta) / 2)))
+        assert differences[-1] < 0.2 * float(half)
+    assert differences[0] / differences[1] > 6.5
+    assert differences[1] / differences[2] > 6.5
+
+
+def test_the_pull_of_skl_is_the_gradient_of_half_the_divergence_averaged_over_the_batch():
+    site, delta = skl_setting()
+    found = []
+
+    class Watching(Skl):
+        def tune(self, cohort):
+            batch = next(cohort.batches())
+            now = cohort.copies()[: len(batch)] + 0.1 * delta
+            found.append((batch, now, self.away(cohort)(now, batch)))
+            return cohort.copies()
+
+    site.tuners["skl-1"] = Watching()
+    site.tune("skl-1", EVERYBODY, site.network.initial)
+    batch, now, pull = found[0]
+    step = 1e-6
+
+    def divergence(models):
+        shared = site.network.initial.repeat(len(batch), 1)
+        logits = [site.network.outputs(rows, batch.inputs) for rows in (models, shared)]
+        return (symmetric_divergence(*logits) * batch.weights).sum(1) / 2
+
+    slope = (divergence(now + step * delta) - divergence(now - step * delta)) / (2 * step)
+    torch.testing.assert_close(pull @ delta, slope, rtol=1e-6, atol=1e-8)
+
+
+def test_skl_treats_a_margin_as_the_logit_of_two_classes():
+    data = clients()
+    binary = replace(
+        data,
+        train=replace(data.train, labels=data.train.labels % 2),
+        validation=replace(data.validation, labels=data.validation.labels % 2),
+        test=replace(data.test, labels=data.test.labels % 2),
+        classes=2,
+        task="margin",
+    )
+    net = nn.Linear(4, 1)
+    free, shared, _ = tuned(FineTuning(epochs=5), data=binary, net=net)
+    close, _, _ = tuned(Skl(epochs=5, lambda_=5.0), data=binary, net=net)
+    assert (close - shared).norm(dim=1).mean() < (free - shared).norm(dim=1).mean()
+
+
+# -------------------------------------------------------------------------------------------------- all
+
+
+@pytest.mark.parametrize("method", [Ewc, Skl])
+def test_without_lambda_every_tuner_is_plain_fine_tuning(method):
+    assert torch.equal(tuned(method(epochs=2, lambda_=0.0))[0], tuned(FineTuning(epochs=2))[0])
+
+
+@pytest.mark.parametrize("method", [FineTuning, Ewc, Skl])
+def test_a_larger_lambda_keeps_models_closer_to_the_shared_one(method):
+    distances = []
+    for lambda_ in (0.0, 1.0, 10.0):
+        found, shared, _ = tuned(method(epochs=4, lambda_=lambda_))
+        distances.append(float((found - shared).norm(dim=1).mean()))
+    assert distances[0] > distances[1] > distances[2]
+
+
+def test_tuners_start_from_the_final_shared_model_of_a_federation():
+    outcome = run(FineTuning(epochs=1), Ewc(epochs=1))
+    assert outcome.reports.keys() == {"global", "finetuning", "ewc-1"}
+    site, everyone = outcome.site, rows(outcome, "finetuning")
+    site.tune("finetuning", EVERYBODY, outcome.weights)
+    torch.testing.assert_close(site.stores["finetuning"].read(EVERYBODY), everyone, rtol=1e-5, atol=1e-6)
+
+
+def test_tuners_refuse_what_cannot_work():
+    with pytest.raises(ConfigError, match="epochs is 0"):
+        FineTuning(epochs=0)
+    with pytest.raises(ConfigError, match="lambda is -1"):
+        Skl(lambda_=-1.0)
+    with pytest.raises(ConfigError, match="lambda 20 times"):
+        run(FineTuning(lambda_=20.0))
