@@ -50,7 +50,7 @@ def update_norms(updates: Tensor) -> Tensor:
     """The Euclidean norm of each update over all layers together, float64 of shape (m,)."""
     squares = torch.zeros(len(updates), dtype=torch.float64, device=updates.device)
     for block in torch.split(updates, _COLUMNS, 1):
-        squares += block.double().square().sum(1)
+        squares += torch.linalg.vector_norm(block.double(), dim=1).square()
     return squares.sqrt()
 
 

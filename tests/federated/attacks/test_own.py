@@ -55,6 +55,9 @@ class TestRandomUpdates:
         updates = torch.randn(1, 20_000, generator=torch.Generator().manual_seed(1)) + 5
         assert float(send(RandomUpdates(), updates, [0]).std()) == pytest.approx(1, abs=0.03)
 
+    def test_an_update_of_one_coordinate_has_no_spread(self) -> None:
+        assert send(RandomUpdates(), torch.tensor([[2.0], [1.0]]), [0]).tolist() == [[0.0], [1.0]]
+
     def test_every_round_client_and_seed_draws_its_own_and_the_cohort_does_not_matter(self) -> None:
         updates = random_round(2, 4, 50)
         sent = send(RandomUpdates(), updates, [0, 1])
