@@ -41,7 +41,7 @@ def alone(data, client, steps, settings):
     inputs, labels = data.train.of(client)
     stream = BatchStream(settings.seed, settings.batch_size)
     for chosen in stream.rows(client, len(labels), 0, steps) if steps else []:
-        loss = (F.cross_entropy(net(inputs[chosen]), labels[chosen], reduction="none") * (1 / len(chosen))).sum()
+        loss = F.cross_entropy(net(inputs[chosen]), labels[chosen])
         for parameter, gradient in zip(
             net.parameters(), torch.autograd.grad(loss, list(net.parameters())), strict=True
         ):

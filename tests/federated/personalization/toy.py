@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients import ClientPart, Clients, Task
 from holdfast.federated.aggregators import Mean
 from holdfast.federated.federation import Outcome, federate
 from holdfast.federated.network import Network
@@ -81,6 +81,9 @@ class Recording(Mean):
 
 class Squares(Network):
     """Half the squared distance of the outputs from zero, instead of a classifier's loss."""
+
+    def __init__(self, model: nn.Module, task: Task = "margin") -> None:
+        super().__init__(model, "margin")
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return outputs.square().sum(-1) / 2
