@@ -23,15 +23,13 @@ from holdfast.data.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.device_report import DeviceReport
 from holdfast.federated.federation import Federation, Outcome, federate
-from holdfast.federated.run_files import Asked, save_outcome
+from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
 from holdfast.integrations.trackers import trackers
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.report.markup import counted, duration
 from holdfast.training import Run
 
-#: Settings that never change a result, so a run may be continued with others.
-_FREE = ("workers", "checkpoint_seconds")
 _COLUMNS = {
     "mean": "mean",
     "pooled": "pooled",
@@ -153,9 +151,13 @@ def _resumed(options: FederateOptions, arguments: list[str]) -> tuple[FederateOp
     run = Run.open(options.choices.resume)
     if run.status == "finished":
         raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
+    if run.status == "running":
+        raise ConfigError(f"another process is running the federation at {run.path}; wait or stop it")
+    if not is_federation(run):
+        raise ConfigError(f"the run at {run.path} is one of `holdfast fit`; continue it with that")
     stored = parse(["--config", str(run.path / "config.yaml")])
     asked = parse([*arguments, "--config", str(run.path / "config.yaml")])
-    free = {name: getattr(asked.settings, name) for name in _FREE}
+    free = {name: getattr(asked.settings, name) for name in FREE}
     refuse_changes({**stored.config(), **free}, asked.config())
     choices = replace(stored.choices, track=options.choices.track)
     return replace(stored, choices=choices, settings=replace(stored.settings, **free)), run

@@ -36,6 +36,8 @@ from holdfast.training.state import write_atomically
 
 #: What ``results.json`` calls itself.
 KIND = "federation"
+#: Settings that never change a result: a run may be continued with others.
+FREE = ("workers", "checkpoint_seconds")
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
         "malicious": outcome.malicious.tolist(),
         "f": f,
         "seed": settings.seed,
-        "settings": asdict(settings),
+        "settings": {name: value for name, value in asdict(settings).items() if name not in FREE},
         "personalize": {
             label: {**_described(method), "lambdas": _histogram(lambdas_of(outcome, label), outcome)}
             for label, method in _methods(outcome).items()

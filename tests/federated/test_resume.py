@@ -1,0 +1,173 @@
+"""A federation that died at any moment and was continued leaves what one that was never stopped leaves, to the bit."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.data.federations import load_federation
+from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
+from holdfast.federated.run_files import lambdas_of
+from holdfast.federated.site import Site
+from holdfast.federated.store import RowStore
+from holdfast.models import build
+from holdfast.training import Run, state
+from holdfast.training import run as run_module
+
+CLIENTS, COHORT = 12, 4
+SETTINGS = Rounds(
+    rounds=9, cohort=COHORT, batch_size=8, learning_rate=0.1, evaluate_every=2, executor="serial", checkpoint_seconds=0
+)
+DIED = 9
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def go(path: Path, settings: Rounds = SETTINGS):
+    clients = load_federation("digits-clients", clients=CLIENTS)
+    run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, {})
+    return federate(
+        clients,
+        build("softmax", (1, 8, 8), 10),
+        settings,
+        threat=Threat(ModelReplacement(), 0.25),
+        personalize=[Ditto(), Ditto(lambda_=0.5), Local(), FineTuning(epochs=2)],
+        run=run,
+    )
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("whole") / "run"
+    return path, go(path)
+
+
+def expect_the_same(path, outcome, whole):
+    whole_path, expected = whole
+    assert outcome.history == expected.history
+    assert torch.equal(outcome.weights, expected.weights)
+    assert torch.equal(outcome.joined, expected.joined)
+    everybody = torch.arange(CLIENTS)
+    for label, report in expected.reports.items():
+        assert outcome.reports[label].table() == report.table()
+        if label != "global":
+            rows = [found.site.personal(label, everybody, found.weights) for found in (outcome, expected)]
+            assert torch.equal(*rows)
+    chosen = [lambdas_of(found, "ditto-auto").nan_to_num(-1) for found in (outcome, expected)]
+    assert torch.equal(*chosen)
+    logged = [[event for event in Run.open(p).metrics() if event["event"] == "epoch"] for p in (path, whole_path)]
+    assert logged[0] == logged[1]
+
+
+@dataclass
+class Fuse:
+    """Ends the process, without a word to anybody, at the n-th call of a function."""
+
+    left: int
+
+    def burn(self, function, before=True):
+        def burning(*args, **options):
+            self.left -= 1
+            if self.left == 0 and before:
+                os._exit(DIED)
+            result = function(*args, **options)
+            if self.left == 0:
+                os._exit(DIED)
+            return result
+
+        return burning
+
+
+def trained_in_round(number: int, clients: int) -> int:
+    return number * COHORT + clients
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        (Site, "train", trained_in_round(0, 2), False),
+        (Site, "train", trained_in_round(4, 3), False),
+        (RowStore, "write", 3 * trained_in_round(5, 1) + 2, False),
+        (RowStore, "state_dict", 14, False),
+        (run_module, "save_state", 3, True),
+        (state.os, "fsync", 4, False),
+        (Path, "replace", 4, False),
+        (Site, "tune", 5, False),
+    ],
+    ids=["first round", "mid-round", "between two personal models", "rows flushed, no checkpoint yet",
+         "before a checkpoint", "checkpoint not in place", "checkpoint in place", "tuning"],
+)  # fmt: skip
+def test_a_killed_federation_continues_to_the_bit(tmp_path, whole, moment, monkeypatch):
+    owner, name, call, before = moment
+    path = tmp_path / "run"
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(owner, name, Fuse(call).burn(getattr(owner, name), before))
+        try:
+            go(path)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == DIED
+    assert Run.open(path).status == "interrupted"
+    expect_the_same(path, go(path), whole)
+
+
+def test_checkpoints_that_are_rare_cost_time_and_nothing_else(tmp_path, whole, monkeypatch):
+    path = tmp_path / "run"
+    child = os.fork()
+    if child == 0:
+        saves = iter([0.0, 1e9])
+        monkeypatch.setattr(Rounds, "checkpoint_seconds", property(lambda _: next(saves, 1e9)), raising=False)
+        monkeypatch.setattr(Site, "train", Fuse(trained_in_round(6, 1)).burn(Site.train, before=False))
+        try:
+            go(path)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == DIED
+    assert Run.open(path).load_checkpoint()["number"] == 1
+    expect_the_same(path, go(path), whole)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_ctrl_c_in_the_middle_of_a_round_spoils_nothing(tmp_path, whole, clients, monkeypatch):
+    path = tmp_path / "run"
+    trained = Site.train
+    calls = iter(range(trained_in_round(5, clients)))
+
+    def interrupted(*args):
+        result = trained(*args)
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return result
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Site, "train", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            go(path)
+    expect_the_same(path, go(path), whole)
+
+
+def test_a_continued_federation_keeps_the_executor_it_began_with(tmp_path, whole):
+    path = tmp_path / "run"
+    child = os.fork()
+    if child == 0:
+        Site.train = Fuse(trained_in_round(4, 2)).burn(Site.train)
+        try:
+            go(path)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == DIED
+    outcome = go(path, Rounds(**{**vars(SETTINGS), "executor": "batched"}))
+    assert outcome.choice.name == "serial"
+    expect_the_same(path, outcome, whole)
