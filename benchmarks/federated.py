@@ -137,15 +137,28 @@ class Runner:
         if found is None:
             return None
         usage, out = found
-        ends = json.loads((out / "record.json").read_text())["ends"]
+        record = json.loads((out / "record.json").read_text())
+        ends = record["ends"]
         clients = find_workload(workload).trained
         speed, best = speeds(ends, clients)
         cpu = 1000 * usage.cpu_between(ends[0], ends[-1]) / (clients * (len(ends) - 1))
         digest = sum(float(np.abs(np.load(file).astype(np.float64)).sum()) for file in sorted(out.glob("*.npy")))
-        row = Row(workload, system, turn, speed, best, ends[0] - usage.started, usage.pss, usage.rss, cpu, load, digest)
-        print(
-            f"pass {turn}, {workload}, {system}: {speed:.1f} clients/s, first round {row.first:.1f} s, load {load:.1f}"
+        row = Row(
+            workload,
+            system,
+            turn,
+            speed,
+            best,
+            ends[0] - usage.started,
+            usage.pss,
+            usage.rss,
+            cpu,
+            load,
+            digest,
+            record["note"],
         )
+        told = f"{speed:.1f} clients/s, first round {row.first:.1f} s, load {load:.1f} {row.note}"
+        print(f"pass {turn}, {workload}, {system}: {told}", flush=True)
         return row
 
     def agreement(self, systems: Sequence[str], workload: str) -> dict[str, float]:
@@ -228,10 +241,11 @@ def main() -> None:
     if not chosen.quick:
         stored = {"machine": machine(environments), "agreement": agreement, "runs": [asdict(row) for row in rows]}
         write_json(chosen.results / "benchmarks" / "federated" / "runs.json", stored)
+    if runner.failed:
+        sys.exit(f"failed, so no ratios are written: {', '.join(runner.failed)}")
+    if not chosen.quick:
         ratios = [one.ratio for one in compared if one.target is not None]
         print(write_benchmark("federated", ratios, chosen.results))
-    if runner.failed:
-        sys.exit(f"failed: {', '.join(runner.failed)}")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ def main() -> None:
     ditto = Ditto(lambda_=LAMBDA)
     personalize = [ditto] if workload.ditto else []
     outcome = federate(make_clients(workload), model, settings, personalize=personalize, listeners=[listen])
+    record.note = f"{outcome.choice.name}, {outcome.choice.chunk} to a chunk"
     everybody = torch.arange(workload.clients)
     personal = outcome.site.personal(ditto.label, everybody, outcome.weights) if workload.ditto else None
     record.write(job, outcome.weights, personal)

@@ -47,6 +47,7 @@ class Row:
         cpu: CPU milliseconds of all processes per client, from the end of the first round to that of the last.
         load: the machine's load average of the last minute before the run.
         digest: sum of the absolute final weights, personal ones included.
+        note: how the system ran, where it chose that itself.
     """
 
     workload: str
@@ -60,6 +61,7 @@ class Row:
     cpu: float
     load: float
     digest: float
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -169,9 +169,16 @@ def current_job() -> tuple[Job, Workload]:
 
 @dataclass
 class Record:
-    """What a run writes down: when each round ended, the weights it started from and ended with."""
+    """What a run writes down: when each round ended, the weights it started from and ended with.
+
+    Attributes:
+        initial: hash of the initial weights.
+        note: how the system ran, where it chose that itself.
+        ends: when each round ended, seconds since the epoch.
+    """
 
     initial: str
+    note: str = ""
     ends: list[float] = field(default_factory=list)
 
     @classmethod

@@ -1,0 +1,94 @@
+import os
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.federated.report import Row, against, compare, ditto_speeds, largest_difference, speeds, targets_table
+from benchmarks.federated.watch import run_watched
+from benchmarks.federated.workload import WORKLOADS, Workload, find_workload, flat, tiny
+
+ROW = Row("w1", "ours", 0, speed=100.0, best=110.0, first=3.0, pss=10, rss=20, cpu=5.0, load=0.0, digest=1.0)
+
+
+def row(workload: str, system: str, turn: int = 0, **figures: float) -> Row:
+    return replace(ROW, workload=workload, system=system, turn=turn, **figures)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("logistic", 7_850), ("mlp", 79_510), ("w1", 20_522), ("w2", 1_626_442), ("many", 610)]
+)
+def test_models_have_the_parameters_of_the_peers_page(name: str, parameters: int) -> None:
+    assert len(flat(WORKLOADS[name].new_model())) == parameters
+
+
+def test_a_workload_with_another_number_of_clients_keeps_the_rest() -> None:
+    assert find_workload("w1@1000") == replace(WORKLOADS["w1"], clients=1000, rounds=4)
+    assert find_workload("w1@10").rounds == 4 * WORKLOADS["w1"].rounds
+
+
+def test_training_is_plain_sgd_on_batches_in_order_and_dittos_adds_the_pull() -> None:
+    workload = Workload(tiny, (60,), examples=25, dtype=torch.float64)
+    x, y = workload.client(3)
+    for towards in (None, {"0.weight": torch.ones(10, 60), "0.bias": torch.ones(10)}):
+        model = workload.new_model()
+        weight, bias = (parameter.detach().clone() for parameter in model.parameters())
+        workload.train(model, x, y, towards)
+        for start in (0, 10, 20):
+            a, b = x[start : start + 10], y[start : start + 10]
+            error = (a @ weight.T + bias).softmax(1) - torch.nn.functional.one_hot(b, 10)
+            step = error.T @ a / len(a), error.mean(0)
+            if towards is not None:
+                step = step[0] + (weight - 1), step[1] + (bias - 1)
+            weight, bias = weight - 0.05 * step[0], bias - 0.05 * step[1]
+        torch.testing.assert_close(flat(model), torch.cat([weight.flatten(), bias]), rtol=1e-12, atol=1e-14)
+
+
+def test_the_first_round_starts_the_clock_and_is_not_counted() -> None:
+    assert speeds([100.0, 101.0, 103.0, 107.0], clients=8) == (4.0, 8.0)
+
+
+def test_weights_are_compared_element_by_element() -> None:
+    reference = np.array([1.0, -2.0, 0.5], dtype=np.float32)
+    swapped = reference[[0, 2, 1]]
+    assert largest_difference(swapped, reference) == pytest.approx(2.5 / 2.0)
+    assert largest_difference(reference, reference) == 0
+
+
+def test_ratios_are_taken_within_a_pass_against_the_best_of_the_peers() -> None:
+    rows = [
+        *(row("w1", "ours", 0, speed=100), row("w1", "pfl", 0, speed=20), row("w1", "loop", 0, speed=50)),
+        *(row("w1", "ours", 1, speed=30), row("w1", "pfl", 1, speed=15), row("w1", "loop", 1, speed=10)),
+        row("w1", "ours", 2, speed=1000),
+    ]
+    assert against(rows, "w1", ("pfl", "loop"), lambda one: one.speed) == (2.0, 2.0)
+
+
+def test_dittos_base_is_pfllibs_speed_scaled_by_the_loop_in_the_same_pass() -> None:
+    rows = [row("w1", "loop", speed=136), row("ditto", "ours", speed=168), row("ditto", "loop", speed=1)]
+    assert ditto_speeds(rows) == (3.0,)
+
+
+def test_a_system_that_computes_something_else_fails_the_table() -> None:
+    rows = [row("w1", "ours", digest=1.00001), row("w1", "loop", digest=1.0, speed=10)]
+    table = targets_table(compare(rows, {"w1": {"ours": 1e-9, "pfl": 1e-3}}))
+    lines = {line.split(" |")[0]: line for line in table.splitlines()}
+    assert "FAIL" in next(line for name, line in lines.items() if "any system, double precision" in name)
+    assert "FAIL" in next(line for name, line in lines.items() if "final digest" in name)
+    assert "PASS" in next(line for name, line in lines.items() if "clients/s" in name)
+
+
+BURN = "import time; e = time.process_time() + 0.3; s = bytearray(30_000_000)\nwhile time.process_time() < e: pass"
+PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BURN!r}], start_new_session=True)"
+
+
+def test_the_watch_sees_processes_that_left_the_tree_and_waits_for_them(tmp_path) -> None:
+    environment = {**os.environ, "MARK": "only-this-run-4711"}
+    usage = run_watched([sys.executable, "-c", PARENT], environment, "only-this-run-4711", tmp_path / "log.txt")
+    assert usage.code == 0
+    assert usage.cpu[-1] >= 0.2
+    assert usage.pss > 30_000_000
+    assert usage.cpu_between(usage.started - 10, time.time()) == pytest.approx(usage.cpu[-1] - usage.cpu[0])
