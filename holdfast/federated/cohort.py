@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast.federated.batches import pad
-from holdfast.federated.network import ClientBatch, Masks
+from holdfast.federated.network import ClientBatch, Masks, Pull
 from holdfast.primitives.streams import torch_stream
 
 if TYPE_CHECKING:
@@ -99,6 +99,16 @@ class Cohort:
     def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
         """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""
         return self.site.network.gradient(models, batch, self._masks(batch, role))
+
+    def descend(
+        self, models: Tensor, batch: ClientBatch, rate: float, pull: Pull | None = None, role: str = "shared"
+    ) -> None:
+        """One SGD step in place, with a pull where there is one: ``v <- v - rate (g + strength (v - anchor))``.
+
+        A pull of strength 0 is not looked at, so its anchor may be infinite.
+        """
+        wanted = pull if pull is not None and pull[0] != 0 else None
+        self.site.network.descend(models, batch, rate, wanted, self._masks(batch, role))
 
     def _masks(self, batch: ClientBatch, role: str) -> Masks:
         """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""

@@ -268,14 +268,14 @@ class Federation:
 
     def _combine(self, chosen: Tensor, updates: Tensor, losses: Tensor) -> None:
         state = self.state
-        finite = updates.isfinite().all(dim=1) & losses.isfinite()
+        finite = torch.linalg.vector_norm(updates, ord=torch.inf, dim=1).isfinite() & losses.isfinite()
         if not finite.all():
             bad = chosen[~finite].tolist()
             state.dropped += len(bad)
             _log.warning("round %d: updates of clients %s are not finite and were dropped", state.number + 1, bad)
         if state.diverged_at is not None or not finite.any():
             return
-        f = min(self.f, int(finite.sum()) - 1)
+        f = max(self.f - int((~finite).sum()), 0)
         step, server = self.objective.combine(
             updates[finite],
             losses[finite],

@@ -25,6 +25,9 @@ from holdfast.federated.stacked_layers import CannotStackError, GivenDropout, gi
 #: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
 Masks = tuple[Tensor, ...]
 
+#: How strongly, and towards what, parameters are pulled: the gradient gets ``strength * (parameters - anchor)``.
+Pull = tuple[float, Tensor]
+
 
 @dataclass(frozen=True, eq=False)
 class ClientBatch:
@@ -145,7 +148,7 @@ class Network:
     def gradient(self, parameters: Tensor, batch: ClientBatch, masks: Masks = ()) -> Tensor:
         """Gradient of each client's mean loss on its batch at its parameters, shape (clients, P)."""
         if len(parameters) == 1:
-            gradient = self._gradient_of_one(parameters, batch, masks)
+            gradient = torch.cat([part.flatten() for part in self._gradients_of_one(parameters, batch, masks)])[None]
         else:
             at = parameters.detach().requires_grad_()
             outputs = self.outputs(at, batch.inputs, masks)
@@ -153,6 +156,28 @@ class Network:
         if self._penalty is not None:
             gradient.addcmul_(self._penalty, parameters, value=2)
         return gradient
+
+    def descend(self, parameters: Tensor, batch: ClientBatch, rate: float, pull: Pull | None, masks: Masks) -> None:
+        """One SGD step of each client, in place: ``v <- v - rate (gradient + strength (v - anchor))``.
+
+        Args:
+            parameters: shape (clients, P); changed.
+            batch: a mini-batch of each client.
+            rate: the learning rate.
+            pull: strength and anchor, shape (P,) or (clients, P), where there is a pull.
+            masks: of the dropout layers.
+        """
+        if len(parameters) > 1 or self._penalty is not None:
+            gradient = self.gradient(parameters, batch, masks)
+            if pull is not None:
+                gradient.add_(parameters - pull[1], alpha=pull[0])
+            parameters.sub_(gradient, alpha=rate)
+            return
+        parts, gradients = self._split(parameters[0]), list(self._gradients_of_one(parameters, batch, masks))
+        if pull is not None:
+            away = torch._foreach_sub(parts, self._split(pull[1].view(-1)))
+            torch._foreach_add_(gradients, list(away), alpha=pull[0])
+        torch._foreach_sub_(parts, gradients, alpha=rate)
 
     def mask_shapes(self, inputs: Tensor) -> list[tuple[float, tuple[int, ...]]]:
         """For each dropout layer the probability and the shape of its input for one example like ``inputs[0]``."""
@@ -191,15 +216,14 @@ class Network:
             given |= {f"{name}.mask": mask for name, mask in zip(self._dropouts, masks, strict=True)}
         return cast(Tensor, functional_call(self._module, given, (inputs,)))
 
-    def _gradient_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> Tensor:
-        """Through the module's own parameters, which point into the row: no stacking, one copy at the end."""
+    def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> tuple[Tensor, ...]:
+        """Of each parameter, through the module itself, whose parameters point into the row."""
         for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
             parameter.data = part
         self._give(*(mask[0] for mask in masks))
         outputs = self._module(batch.inputs[0])
         self._give()
-        gradients = torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
-        return torch.cat([gradient.flatten() for gradient in gradients])[None]
+        return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
 
     def _sum_of_means(self, outputs: Tensor, batch: ClientBatch) -> Tensor:
         """The clients' mean losses, added up; clients don't share parameters, so each gets its own gradient."""

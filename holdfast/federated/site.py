@@ -120,10 +120,7 @@ class Site:
             rider.begin(rows[rider.label], cohort)
         for batch in cohort.batches():
             now = local[: len(batch)]
-            gradient = cohort.gradient(now, batch)
-            if self.proximal:
-                gradient.add_(now - cohort.received, alpha=self.proximal)
-            now.sub_(gradient, alpha=cohort.learning_rate)
+            cohort.descend(now, batch, cohort.learning_rate, (self.proximal, cohort.received))
             for rider in self.riders:
                 rider.step(rows[rider.label][: len(batch)], batch, now, cohort)
         return local.sub_(cohort.received)

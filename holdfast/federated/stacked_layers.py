@@ -226,14 +226,16 @@ def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _fold(patches: Tensor, shape: torch.Size, kernel: torch.Size, stride: Pair) -> Tensor:
-    """Add patches up where they came from: one strided addition per entry of the kernel."""
+    """Add patches up where they came from: first the rows of each column of the kernel, then the columns."""
+    (height, width), (kh, kw) = shape[-2:], kernel
+    down, across = (height - kh) // stride[0] + 1, (width - kw) // stride[1] + 1
+    taps = patches.view(*shape[:-2], kh, kw, down, across)
+    columns = patches.new_zeros(*shape[:-2], kw, height, across)
+    for y in range(kh):
+        columns[..., y : y + down * stride[0] : stride[0], :].add_(taps[..., y, :, :, :])
     images = patches.new_zeros(shape)
-    height, width = ((size - k) // s + 1 for size, k, s in zip(shape[-2:], kernel, stride, strict=True))
-    taps = patches.view(*shape[:-2], *kernel, height, width)
-    for y in range(kernel[0]):
-        for x in range(kernel[1]):
-            rows, columns = slice(y, y + height * stride[0], stride[0]), slice(x, x + width * stride[1], stride[1])
-            images[..., rows, columns].add_(taps[..., y, x, :, :])
+    for x in range(kw):
+        images[..., x : x + across * stride[1] : stride[1]].add_(columns[..., x, :, :])
     return images
 
 

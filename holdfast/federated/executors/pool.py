@@ -11,7 +11,8 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
@@ -21,8 +22,11 @@ from torch import Tensor
 from holdfast.errors import FederationError, HoldfastError
 from holdfast.federated.executors.base import Executor
 from holdfast.federated.scoring import ClientScores
-from holdfast.federated.shared import shared_zeros
+from holdfast.federated.shared import keep_freed_memory, shared_zeros
 from holdfast.federated.site import Order, PartName, Site
+
+#: An action, its arguments, and for messages the clients and what they are asked in.
+Job = tuple[str, tuple[Any, ...], Tensor, str]
 
 
 class Pool(Executor):
@@ -97,7 +101,7 @@ class Pool(Executor):
 
     # ---------------------------------------------------------------------------------------------- server's side
 
-    def _run(self, jobs: Sequence[tuple[str, tuple[Any, ...], Tensor, str]]) -> list[Any]:
+    def _run(self, jobs: Sequence[Job]) -> list[Any]:
         """Hand each free worker the next job until all are done; results in the order of the jobs."""
         results: list[Any] = [None] * len(jobs)
         waiting = iter(enumerate(jobs))
@@ -106,7 +110,8 @@ class Pool(Executor):
         def hand_out(pipe: Connection) -> None:
             place, job = next(waiting, (None, None))
             if place is not None and job is not None:
-                pipe.send(job[:2])
+                with _reporting(job):
+                    pipe.send(job[:2])
                 busy[pipe] = place
 
         for pipe in self._pipes:
@@ -119,17 +124,11 @@ class Pool(Executor):
                 hand_out(pipe)
         return results
 
-    def _receive(self, pipe: Connection, job: tuple[str, tuple[Any, ...], Tensor, str]) -> Any:
-        clients = f"clients {job[2][0]} to {job[2][-1]}"
-        try:
+    def _receive(self, pipe: Connection, job: Job) -> Any:
+        with _reporting(job):
             failure, result = pipe.recv()
-        except (EOFError, ConnectionError) as error:
-            raise FederationError(
-                f"a worker ended while it ran {clients} in {job[3]}; most often the system was out of memory: use "
-                "fewer --workers or a smaller --chunk"
-            ) from error
         if failure is not None:
-            raise FederationError(f"{clients} failed in {job[3]}: {failure}")
+            raise FederationError(f"clients {job[2][0]} to {job[2][-1]} failed in {job[3]}: {failure}")
         return result
 
     # ---------------------------------------------------------------------------------------------- worker's side
@@ -139,6 +138,7 @@ class Pool(Executor):
             other.close()
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         torch.set_num_threads(1)
+        keep_freed_memory()
         actions: dict[str, Callable[..., Any]] = {"train": self._train, "tune": self._tune, "score": self._score}
         while True:
             try:
@@ -166,6 +166,18 @@ class Pool(Executor):
     def _score(self, clients: list[int], part: PartName, label: str | None) -> list[list[float]]:
         scores = self.site.score(torch.tensor(clients), part, self._received, label)
         return [scores.clients.tolist(), scores.loss.tolist(), scores.correct.tolist(), scores.count.tolist()]
+
+
+@contextmanager
+def _reporting(job: Job) -> Iterator[None]:
+    """Turn the loss of a worker into a sentence."""
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        raise FederationError(
+            f"a worker ended while it ran clients {job[2][0]} to {job[2][-1]} in {job[3]}; most often the system was "
+            "out of memory: use fewer --workers or a smaller --chunk"
+        ) from error
 
 
 _KINDS = (torch.int64, torch.float64, torch.int64, torch.int64)

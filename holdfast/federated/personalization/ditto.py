@@ -17,7 +17,7 @@ from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch
 from holdfast.federated.personalization.base import Rider
 from holdfast.federated.personalization.choosing import CANDIDATES, SMALL_LAMBDA, DynamicDitto, ParallelDitto
-from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.pull import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
@@ -72,9 +72,8 @@ class Ditto(Rider):
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta (g + lambda (v - w))``."""
-        gradient = cohort.gradient(rows, batch, "ditto")
         anchor = cohort.received if self.anchor == "received" else local
-        rows.sub_(pulled(gradient, rows, anchor, self.strength), alpha=cohort.personal_rate)
+        cohort.descend(rows, batch, cohort.personal_rate, (self.strength, anchor), role="ditto")
 
 
 @dataclass(frozen=True)
@@ -85,4 +84,4 @@ class Local(Rider):
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta g``."""
-        rows.sub_(cohort.gradient(rows, batch, "ditto"), alpha=cohort.personal_rate)
+        cohort.descend(rows, batch, cohort.personal_rate, role="ditto")
