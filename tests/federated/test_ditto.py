@@ -15,6 +15,7 @@ from holdfast.federated.batches import BatchStream
 from holdfast.federated.federation import Threat, federate
 from holdfast.federated.objectives import FedAvg, FedProx, Term
 from holdfast.federated.personalization import Ditto, DynamicDitto, FineTuning, Local
+from holdfast.federated.personalization.pull import pulled
 from holdfast.federated.settings import Rounds
 from holdfast.federated.theory import ditto_trajectory
 from tests.federated.personalization.toy import SETTINGS, Point, Recording, Squares, model, points, rows, run
@@ -63,6 +64,11 @@ def test_with_lambda_0_a_client_trains_alone_to_the_bit_while_the_shared_model_e
     )
     assert torch.equal(rows(outcome, "ditto-0"), expected)
     assert torch.equal(rows(outcome, "local"), expected)
+
+
+def test_with_lambda_0_not_even_an_infinite_anchor_matters():
+    gradient, models = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
+    assert torch.equal(pulled(gradient, models, torch.full((2,), torch.inf), 0.0), gradient)
 
 
 def test_local_models_of_benign_clients_are_the_same_under_every_attack():

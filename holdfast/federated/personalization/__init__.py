@@ -3,7 +3,7 @@
 from holdfast.errors import ConfigError, nearest
 from holdfast.federated.personalization.apfl import Apfl
 from holdfast.federated.personalization.base import Driver, Personalizer, Rider, Tuner
-from holdfast.federated.personalization.choosing import DynamicDitto, ParallelDitto, strong_attack
+from holdfast.federated.personalization.choosing import DynamicDitto, ParallelDitto, lambda_record, strong_attack
 from holdfast.federated.personalization.ditto import Ditto, Local
 from holdfast.federated.personalization.l2sgd import L2Sgd
 from holdfast.federated.personalization.mapper import Mapper
@@ -31,6 +31,7 @@ __all__ = [
     "Skl",
     "Tuner",
     "best_lambda",
+    "lambda_record",
     "personalization_named",
     "strong_attack",
 ]

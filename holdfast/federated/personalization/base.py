@@ -21,6 +21,9 @@ from holdfast.federated.settings import Rounds
 if TYPE_CHECKING:
     from holdfast.federated.site import Site
 
+#: Stream of the dropout masks of personal models: those that are compared drop the same.
+ROLE = "personal"
+
 
 @dataclass(frozen=True)
 class Personalizer(ABC):
@@ -65,7 +68,18 @@ class Personalizer(ABC):
 
 @dataclass(frozen=True)
 class Rider(Personalizer):
-    """A personal model that follows the shared one and never feeds back."""
+    """A personal model that follows the shared one and never feeds back.
+
+    Class attributes:
+        moves_by_gradient: whether `move` makes a step from the gradient at the model that begins the row. Where several
+            such riders run stacked, their gradients are one computation.
+    """
+
+    moves_by_gradient: ClassVar[bool] = False
+
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+        """One local step from the gradient, shape (clients, P), which may be overwritten; otherwise like `step`."""
+        raise NotImplementedError
 
     @abstractmethod
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from holdfast.errors import ConfigError
 from holdfast.federated.attacks import ModelReplacement
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
-from holdfast.federated.personalization.base import Rider
+from holdfast.federated.personalization.base import ROLE, Rider
 from holdfast.federated.personalization.own_losses import own_losses
 from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
@@ -99,6 +99,7 @@ class DynamicDitto(ChoosingDitto):
     """
 
     name: ClassVar[str] = "ditto-auto"
+    moves_by_gradient: ClassVar[bool] = True
 
     def initial(self, network: Network) -> Tensor:
         """The initial model, and no lambda chosen yet."""
@@ -116,8 +117,12 @@ class DynamicDitto(ChoosingDitto):
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta (g + lambda (v - w))`` with each lambda, of which the best on validation data is kept."""
+        gradient = cohort.gradient(rows[:, : len(cohort.received)], batch, ROLE)
+        self.move(rows, gradient, batch, local, cohort)
+
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+        """The same from a gradient."""
         models, counts = rows[:, : len(cohort.received)], rows[:, len(cohort.received) :]
-        gradient = cohort.gradient(models, batch, "ditto")
         anchor = cohort.received if self.anchor == "received" else local
 
         def after(lambda_: float) -> Tensor:
@@ -153,7 +158,7 @@ class ParallelDitto(ChoosingDitto):
         """A step of Ditto for each lambda."""
         anchor = cohort.received if self.anchor == "received" else local
         for lambda_, models in zip(self.lambdas, torch.split(rows, len(cohort.received), dim=1), strict=True):
-            gradient = cohort.gradient(models, batch, "ditto")
+            gradient = cohort.gradient(models, batch, ROLE)
             models.sub_(pulled(gradient, models, anchor, lambda_), alpha=cohort.personal_rate)
 
     def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
@@ -177,3 +182,12 @@ class ParallelDitto(ChoosingDitto):
             offered = torch.stack([models[lambda_][able] for lambda_ in self.candidates])
             choice[able] = self._choose(site, clients[able], offered)
         return choice
+
+
+def lambda_record(site: Site) -> dict[str, dict[str, Any]]:
+    """For each method that chooses, its `lambdas` and how often each client has chosen each of them, ready for JSON."""
+    return {
+        rider.label: {"lambdas": list(rider.lambdas), "chosen": rider.chosen(site).tolist()}
+        for rider in site.riders
+        if isinstance(rider, ChoosingDitto)
+    }

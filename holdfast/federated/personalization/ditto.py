@@ -15,7 +15,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch
-from holdfast.federated.personalization.base import Rider
+from holdfast.federated.personalization.base import ROLE, Rider
 from holdfast.federated.personalization.choosing import CANDIDATES, SMALL_LAMBDA, DynamicDitto, ParallelDitto
 from holdfast.federated.personalization.pull import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
@@ -35,6 +35,7 @@ class Ditto(Rider):
     """
 
     name: ClassVar[str] = "ditto"
+    moves_by_gradient: ClassVar[bool] = True
     lambda_: float | Literal["auto", "parallel"] = "auto"
     candidates: tuple[float, ...] = ()
     anchor: Anchor = "received"
@@ -72,8 +73,16 @@ class Ditto(Rider):
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta (g + lambda (v - w))``."""
-        anchor = cohort.received if self.anchor == "received" else local
-        cohort.descend(rows, batch, cohort.personal_rate, (self.strength, anchor), role="ditto")
+        pull = (self.strength, self._anchor(local, cohort))
+        cohort.descend(rows, batch, cohort.personal_rate, pull, role=ROLE)
+
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+        """The same from a gradient."""
+        direction = pulled(gradient, rows, self._anchor(local, cohort), self.strength)
+        rows.sub_(direction, alpha=cohort.personal_rate)
+
+    def _anchor(self, local: Tensor, cohort: Cohort) -> Tensor:
+        return cohort.received if self.anchor == "received" else local
 
 
 @dataclass(frozen=True)
@@ -81,7 +90,12 @@ class Local(Rider):
     """Training alone: Ditto with lambda 0, with the same participation and the same steps."""
 
     name: ClassVar[str] = "local"
+    moves_by_gradient: ClassVar[bool] = True
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta g``."""
-        cohort.descend(rows, batch, cohort.personal_rate, role="ditto")
+        cohort.descend(rows, batch, cohort.personal_rate, role=ROLE)
+
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+        """The same from a gradient."""
+        rows.sub_(gradient, alpha=cohort.personal_rate)

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,15 @@ from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomU
 from holdfast.federated.executors import InProcess
 from holdfast.federated.federation import Threat
 from holdfast.federated.network import Network
-from holdfast.federated.personalization import Ditto, DynamicDitto, ParallelDitto, best_lambda, choosing, strong_attack
+from holdfast.federated.personalization import (
+    Ditto,
+    DynamicDitto,
+    ParallelDitto,
+    best_lambda,
+    choosing,
+    lambda_record,
+    strong_attack,
+)
 from holdfast.federated.personalization.choosing import ChoosingDitto
 from holdfast.federated.personalization.oracle import validation_accuracy
 from holdfast.federated.scoring import score_models
@@ -186,6 +195,16 @@ def test_parallel_models_are_those_of_fixed_lambdas_and_the_best_on_validation_d
         expected = 1 if small else int(losses[:, client].argmin())
         assert chosen[client].tolist() == [int(place == expected) for place in range(3)]
         assert torch.equal(personal[client], fixed[client, expected])
+
+
+def test_what_every_device_chose_is_recorded():
+    outcome = run(Ditto("auto"), Ditto("parallel"), Ditto(1.0))
+    record = json.loads(json.dumps(lambda_record(outcome.site)))
+    assert record.keys() == {"ditto-auto", "ditto-parallel"}
+    steps, ends = (torch.tensor(record[label]["chosen"]) for label in ("ditto-auto", "ditto-parallel"))
+    assert record["ditto-auto"]["lambdas"] == [0.1, 1.0, 2.0]
+    assert torch.equal(steps.sum(1), outcome.joined * SETTINGS.local_steps)
+    assert torch.equal(ends.sum(1), (outcome.joined > 0).long())
 
 
 # -------------------------------------------------------------------------------------------------- no test data
