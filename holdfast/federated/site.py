@@ -18,8 +18,8 @@ from torch import Tensor
 from holdfast.data.clients import Clients
 from holdfast.federated.batches import BatchStream
 from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import Network
-from holdfast.federated.personalization.base import Driver, Personalizer, Rider, Tuner
+from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.personalization.base import ROLE, Driver, Personalizer, Rider, Tuner
 from holdfast.federated.scoring import ClientScores, score_models, score_shared
 from holdfast.federated.settings import Rounds
 from holdfast.federated.store import RowStore
@@ -121,9 +121,23 @@ class Site:
         for batch in cohort.batches():
             now = local[: len(batch)]
             cohort.descend(now, batch, cohort.learning_rate, (self.proximal, cohort.received))
-            for rider in self.riders:
-                rider.step(rows[rider.label][: len(batch)], batch, now, cohort)
+            self._ride(rows, batch, now, cohort)
         return local.sub_(cohort.received)
+
+    def _ride(self, rows: dict[str, Tensor], batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+        """A step of every rider; gradients of several that run stacked are one computation."""
+        here = {label: row[: len(batch)] for label, row in rows.items()}
+        together = [rider for rider in self.riders if rider.moves_by_gradient]
+        if len(batch) == 1 or len(together) == 1:
+            together = []
+        if together:
+            models = torch.cat([here[rider.label][:, : self.network.size] for rider in together])
+            gradients = cohort.gradient(models, batch.repeat(len(together)), ROLE)
+            for rider, gradient in zip(together, torch.split(gradients, len(batch)), strict=True):
+                rider.move(here[rider.label], gradient, batch, local, cohort)
+        for rider in self.riders:
+            if rider not in together:
+                rider.step(here[rider.label], batch, local, cohort)
 
     def tune(self, label: str, clients: Tensor, received: Tensor) -> None:
         """Train the personal models of a tuner from the final shared model, and keep them."""

@@ -158,8 +158,7 @@ class ParallelDitto(ChoosingDitto):
         """A step of Ditto for each lambda."""
         anchor = cohort.received if self.anchor == "received" else local
         for lambda_, models in zip(self.lambdas, torch.split(rows, len(cohort.received), dim=1), strict=True):
-            gradient = cohort.gradient(models, batch, ROLE)
-            models.sub_(pulled(gradient, models, anchor, lambda_), alpha=cohort.personal_rate)
+            cohort.descend(models, batch, cohort.personal_rate, (lambda_, anchor), role=ROLE)
 
     def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
         """For each client the model of the lambda it chooses now."""

@@ -17,7 +17,7 @@ from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch
 from holdfast.federated.personalization.base import ROLE, Rider
 from holdfast.federated.personalization.choosing import CANDIDATES, SMALL_LAMBDA, DynamicDitto, ParallelDitto
-from holdfast.federated.personalization.pull import Anchor, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
