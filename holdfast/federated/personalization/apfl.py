@@ -11,7 +11,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
-from holdfast.federated.personalization.base import Rider
+from holdfast.federated.personalization.base import ROLE, Rider
 
 if TYPE_CHECKING:
     from holdfast.federated.site import Site
@@ -53,7 +53,7 @@ class Apfl(Rider):
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """``v <- v - eta alpha g``, and ``alpha <- clip(alpha - eta <g, v - w>)``, with g at the mixture."""
         own, alpha = rows[:, :-1], rows[:, -1:]
-        gradient = cohort.gradient(mixture(alpha, own, local), batch, self.name)
+        gradient = cohort.gradient(mixture(alpha, own, local), batch, ROLE)
         slope = (gradient * (own - local)).sum(1, keepdim=True) if self.adaptive else None
         own.sub_(alpha * gradient, alpha=cohort.personal_rate)
         if slope is not None:

@@ -8,8 +8,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from holdfast.federated.cohort import Cohort
-from holdfast.federated.personalization.base import Driver
-from holdfast.federated.personalization.pull import pulled, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.base import ROLE, Driver
+from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
@@ -42,7 +42,5 @@ class L2Sgd(Driver):
         mean = cohort.received
         before = mean if self.reference else rows.clone()
         for batch in cohort.batches():
-            now = rows[: len(batch)]
-            gradient = cohort.gradient(now, batch, self.name)
-            now.sub_(pulled(gradient, now, mean, self.lambda_), alpha=cohort.personal_rate)
+            cohort.descend(rows[: len(batch)], batch, cohort.personal_rate, (self.lambda_, mean), role=ROLE)
         return (rows - before).mul_(cohort.site.settings.cohort / len(cohort.site.clients))

@@ -12,7 +12,7 @@ from holdfast.errors import ConfigError
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import Network
 from holdfast.federated.personalization.apfl import mixture
-from holdfast.federated.personalization.base import Driver, Tuner
+from holdfast.federated.personalization.base import ROLE, Driver, Tuner
 from holdfast.federated.personalization.own_losses import own_losses
 from holdfast.federated.personalization.tuning import FineTuning
 
@@ -72,14 +72,14 @@ class Mapper(Driver):
         for batch in batches:
             for alpha, models in zip(self.alphas, tried, strict=True):
                 own = models[: len(batch)]
-                gradient = cohort.gradient(mixture(alpha, own, shared), batch, self.name)
+                gradient = cohort.gradient(mixture(alpha, own, shared), batch, ROLE)
                 own.sub_(gradient, alpha=cohort.personal_rate * alpha)
         mixed = torch.stack([mixture(alpha, own, shared) for alpha, own in zip(self.alphas, tried, strict=True)])
         best = own_losses(cohort.site, cohort.site.clients.train, cohort.clients, mixed).argmin(0)
         rows[:, :-1] = torch.stack(tried)[best, torch.arange(len(rows))]
         rows[:, -1] = rows.new_tensor(self.alphas)[best]
         share = rows[:, -1:]
-        gradient = cohort.gradient(mixture(share, rows[:, :-1], shared), of_shared, self.name)
+        gradient = cohort.gradient(mixture(share, rows[:, :-1], shared), of_shared, ROLE)
         return gradient.mul_(share - 1).mul_(cohort.learning_rate)
 
     def tuner(self) -> Tuner:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.cohort import Cohort
-from holdfast.federated.personalization.base import Driver
-from holdfast.federated.personalization.pull import pulled, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.base import ROLE, Driver
+from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
@@ -54,7 +54,6 @@ class PFedMe(Driver):
         for batch in cohort.batches():
             theta, now = rows[: len(batch)], local[: len(batch)]
             for _ in range(self.inner):
-                gradient = cohort.gradient(theta, batch, self.name)
-                theta.sub_(pulled(gradient, theta, now, self.lambda_), alpha=cohort.personal_rate)
+                cohort.descend(theta, batch, cohort.personal_rate, (self.lambda_, now), role=ROLE)
             now.sub_(now - theta, alpha=cohort.learning_rate * self.lambda_)
         return local.sub_(cohort.received).mul_(self.beta)

@@ -6,7 +6,6 @@ leads away from w*: they measure the distance to w* in parameters, in parameters
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.base import ROLE, Tuner
 from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
@@ -50,36 +49,33 @@ class PulledTuner(Tuner):
         """Where personal models begin, shape (clients, P): at the shared model."""
         return cohort.copies()
 
-    @abstractmethod
-    def away(self, cohort: Cohort) -> Away:
-        """The direction away from the shared model; not asked for where lambda is 0."""
+    def away(self, cohort: Cohort) -> Away | None:
+        """The direction away from the shared model, where it is not the straight one."""
+        return None
 
     def tune(self, cohort: Cohort) -> Tensor:
         """``v <- v - eta (g + lambda d)``."""
-        models = self.start(cohort)
+        models, rate = self.start(cohort), cohort.personal_rate
         away = self.away(cohort) if self.lambda_ else None
         for batch in cohort.batches():
             now = models[: len(batch)]
-            gradient = cohort.gradient(now, batch, "tuning")
-            if away is not None:
-                gradient.add_(away(now, batch), alpha=self.lambda_)
-            now.sub_(gradient, alpha=cohort.personal_rate)
+            if away is None:
+                cohort.descend(now, batch, rate, (self.lambda_, cohort.received), role=ROLE)
+            else:
+                gradient = cohort.gradient(now, batch, ROLE)
+                now.sub_(gradient.add_(away(now, batch), alpha=self.lambda_), alpha=rate)
         return models
 
 
 @dataclass(frozen=True)
 class FineTuning(PulledTuner):
-    """Plain fine-tuning; with a lambda it is Ditto's second solver."""
+    """Plain fine-tuning; with a lambda it is Ditto's second solver, ``d = v - w*``."""
 
     name: ClassVar[str] = "finetuning"
 
     def check(self, settings: Rounds) -> None:
         """Refuse a pull that overshoots."""
         refuse_overshoot(self.lambda_, settings.personal_rate)
-
-    def away(self, cohort: Cohort) -> Away:
-        """``v - w*``."""
-        return lambda now, batch: now - cohort.received
 
 
 @dataclass(frozen=True)
