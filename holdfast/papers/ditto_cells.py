@@ -1,0 +1,136 @@
+"""What the cells of Ditto's tables compute: federations, and how every model of theirs fares on benign devices.
+
+Personal models never feed back, so one federation gives the shared model, local models, Ditto with every lambda and
+fine-tuning at once. A row of a table that is printed at its best setting is a choice between models, of one federation
+or of several, by accuracy on the validation data of benign devices.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.data import federation, load_federation
+from holdfast.data.clients import Clients
+from holdfast.federated.aggregators import build_aggregator
+from holdfast.federated.attacks import attack_named
+from holdfast.federated.device_report import DeviceReport, benign_of
+from holdfast.federated.executors import make_executor
+from holdfast.federated.federation import SHARED, Outcome, Threat, federate
+from holdfast.federated.objectives import objective_named
+from holdfast.federated.personalization import Personalizer, personalization_named
+from holdfast.federated.settings import Rounds
+from holdfast.models.registry import build
+
+#: The numbers that are kept of each model, see `DeviceReport`.
+KEPT = ("pooled", "mean", "std", "worst_tenth", "loss_std")
+
+_LARGEST_LOSS = 1e12
+
+
+def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Run one federation, or several that differ by an option, and report the rows of a table.
+
+    Args:
+        settings: ``data`` (name and options), ``data_by_seed`` (whether the seed draws the data too), ``model``,
+            ``rounds`` (fields of `Rounds`), and where wanted ``objective``, ``aggregator``, ``threat`` (name and
+            options each; of a threat also its ``ratio``) and ``personalize`` (a list of names and options). Each entry
+            of ``runs`` replaces some of these for a federation of its own. ``rows`` has for each row the labels of
+            the models it may be; between several the best is taken, ``by`` validation or test.
+        seed: of the initial model, of who is malicious, and of every draw.
+
+    Returns:
+        ``ROW/pooled``, ``mean``, ``std``, ``worst_tenth`` and ``loss_std`` over benign devices; ``coverage``, the share
+        of benign devices that took part; ``dropped``, updates that were not finite; ``diverged``, how many federations
+        ended with a shared model that had to be frozen. With a choice also ``ROW/chosen``, which of the models it was.
+    """
+    data = dict(settings["data"])
+    clients = load_federation(data.pop("name"), seed=seed if settings["data_by_seed"] else 0, **data)
+    candidates: dict[str, list[tuple[float, DeviceReport]]] = {row: [] for row in settings["rows"]}
+    found: dict[str, float] = {"dropped": 0.0, "diverged": 0.0}
+    for changes in settings.get("runs") or [{}]:
+        outcome = _federate(clients, {**settings, **changes}, seed)
+        benign = benign_of(outcome.malicious, len(clients))
+        found["coverage"] = float((outcome.joined[benign] > 0).double().mean())
+        found["dropped"] += outcome.dropped
+        found["diverged"] += outcome.diverged_at is not None
+        for row, labels in settings["rows"].items():
+            alone = len(labels) == 1 and "runs" not in settings
+            for label in labels:
+                report = outcome.reports[label]
+                score = 0.0 if alone else _score(outcome, label, report, settings.get("by", "validation"))
+                candidates[row].append((score, report))
+    for row, models in candidates.items():
+        place = max(range(len(models)), key=lambda i: models[i][0])
+        found |= {f"{row}/{name}": _finite(getattr(models[place][1], name)) for name in KEPT}
+        if len(models) > 1:
+            found[f"{row}/chosen"] = float(place)
+    return found
+
+
+def _federate(clients: Clients, settings: Mapping[str, Any], seed: int) -> Outcome:
+    parts = build_parts(settings, seed)
+    model = build(settings["model"], clients.input_shape, clients.classes, seed=seed)
+    log = logging.getLogger("holdfast.federated")
+    level = log.level
+    log.setLevel(logging.ERROR)  # rules past their breakdown point are what the tables are about
+    try:
+        return federate(clients, model, **parts)
+    finally:
+        log.setLevel(level)
+
+
+def build_parts(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """What `federate` takes besides clients and model; names and options that don't exist are refused here.
+
+    Args:
+        settings: as for `run_federations`.
+        seed: as for `run_federations`.
+    """
+    data = dict(settings["data"])
+    federation(data.pop("name"), **data)
+    parts: dict[str, Any] = {"settings": Rounds(**settings["rounds"], seed=seed)}
+    if chosen := settings.get("objective"):
+        name, options = _named(chosen)
+        parts["objective"] = objective_named(name)(**options)
+    if chosen := settings.get("aggregator"):
+        name, options = _named(chosen)
+        parts["aggregator"] = build_aggregator(name, {name: options})
+    if chosen := settings.get("threat"):
+        name, options = _named(chosen)
+        ratio = options.pop("ratio")
+        parts["threat"] = Threat(attack_named(name)(**options), ratio)
+    parts["personalize"] = _personalizers(settings.get("personalize", ()))
+    return parts
+
+
+def _personalizers(chosen: Sequence[Mapping[str, Any]]) -> list[Personalizer]:
+    methods = []
+    for each in chosen:
+        name, options = _named(each)
+        methods.append(personalization_named(name)(**options))
+    return methods
+
+
+def _named(chosen: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A name and options; lists of JSON become tuples again."""
+    options = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in chosen.items() if key != "name"
+    }
+    return chosen["name"], options
+
+
+def _score(outcome: Outcome, label: str, report: DeviceReport, by: str) -> float:
+    """Mean accuracy over benign devices, by which models are chosen."""
+    if by == "test":
+        return report.mean
+    executor = make_executor(outcome.site, outcome.choice)
+    scores = executor.score_all("validation", outcome.weights, None if label == SHARED else label)
+    return DeviceReport(scores, report.benign).mean
+
+
+def _finite(value: float) -> float:
+    """Losses of a wrecked model have no bound; results files have."""
+    return min(value, _LARGEST_LOSS) if math.isfinite(value) else _LARGEST_LOSS
