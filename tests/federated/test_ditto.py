@@ -50,11 +50,14 @@ def alone(data, client, steps, settings):
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
-@pytest.mark.parametrize("aggregator", [Mean(), Median(), Krum(), Clipping()], ids=lambda rule: rule.name)
-@pytest.mark.parametrize("objective", [FedAvg(), FedProx(0.5)], ids=lambda objective: objective.name)
+@pytest.mark.parametrize(
+    ("aggregator", "objective"),
+    [(Mean(), FedAvg()), (Median(), FedAvg()), (Krum(), FedAvg()), (Clipping(), FedProx(0.5)), (Mean(), Term())],
+    ids=["mean", "median", "krum", "clipping-fedprox", "term"],
+)
 def test_with_lambda_0_a_client_trains_alone_to_the_bit_while_the_shared_model_explodes(aggregator, objective):
     outcome = run(Ditto(0.0), Local(), threat=EXPLODING, aggregator=aggregator, objective=objective)
-    if isinstance(aggregator, Mean):
+    if objective == FedAvg() and aggregator == Mean():
         assert outcome.weights.abs().max() > 1e20
     expected = torch.stack(
         [
