@@ -57,14 +57,14 @@ def pad(batches: list[Tensor], width: int) -> tuple[Tensor, Tensor]:
 
     Returns:
         Row numbers of shape (clients, most batches, width), padded with rows of the same client, and weights of shape
-        (clients, width): one over the size of the client's batches, zero for the padding.
+        (clients, width): one over the size of the client's batches, zero for the padding, float64.
     """
     longest = max(len(batch) for batch in batches)
     if all(batch.shape == (longest, width) for batch in batches):
-        return torch.stack(batches), torch.full((len(batches), width), 1 / width)
+        return torch.stack(batches), torch.full((len(batches), width), 1 / width, dtype=torch.float64)
     table = torch.stack([_padded(batch, longest, width) for batch in batches])
     real = torch.tensor([batch.shape[1] for batch in batches])
-    weights = (torch.arange(width) < real[:, None]) / real[:, None]
+    weights = (torch.arange(width) < real[:, None]) / real[:, None].double()
     return table, weights
 
 

@@ -83,6 +83,7 @@ class Cohort:
         ]
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
+        weights = weights.to(self.received.dtype)
         even = all(batch.shape[1] == width for batch in rows)
         for step in range(int(counts.max())):
             active = int((counts > step).sum())

@@ -9,6 +9,7 @@ itself to it. That pays for small models, where the cost is in the calls.
 from __future__ import annotations
 
 import copy
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import cast
 
@@ -20,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.data.clients import Task
 from holdfast.errors import ConfigError
-from holdfast.federated.stacked_layers import CannotStackError, GivenDropout, give_masks, stacked_weights
+from holdfast.federated.stacked_layers import CannotStackError, FastPooling, GivenDropout, give_masks, stacked_weights
 
 #: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
 Masks = tuple[Tensor, ...]
@@ -84,6 +85,7 @@ class Network:
         split = [name.rpartition(".") for name in self._names]
         self._places = [(owners[owner]._parameters, name) for owner, _, name in split]
         self._stacks: bool | None = None
+        self._pools = any(parameter.ndim == 4 for parameter in self._parameters)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self._sizes = [parameter.numel() for parameter in self._parameters]
         self.initial = torch.cat([parameter.detach().flatten() for parameter in self._parameters]).clone()
@@ -115,7 +117,8 @@ class Network:
             Shape (clients, batch, outputs).
         """
         if len(parameters) == 1:
-            return self._call(parameters[0], inputs[0], *(mask[0] for mask in masks))[None]
+            with self._pooling():
+                return self._call(parameters[0], inputs[0], *(mask[0] for mask in masks))[None]
         if self._stacks is None:
             self._stacks = self._can_stack(parameters[:2], inputs[:2, :3])
         if self._stacks:
@@ -221,7 +224,8 @@ class Network:
         for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
             parameter.data = part
         self._give(*(mask[0] for mask in masks))
-        outputs = self._module(batch.inputs[0])
+        with self._pooling():
+            outputs = self._module(batch.inputs[0])
         self._give()
         return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
 
@@ -235,7 +239,7 @@ class Network:
         parts = zip(torch.split(parameters, self._sizes, dim=1), self._shapes, strict=True)
         rows = [part.view(len(parameters), *shape) for part, shape in parts]
         self._give(*(mask.flatten(0, 1) for mask in masks))
-        with stacked_weights(self._places, rows):
+        with stacked_weights(self._places, rows), self._pooling():
             outputs = self._module(inputs.flatten(0, 1))
         self._give()
         return cast(Tensor, outputs.view(*inputs.shape[:2], *outputs.shape[1:]))
@@ -251,6 +255,9 @@ class Network:
             return False
         return torch.allclose(stacked, vmap(self._call)(parameters, inputs), rtol=1e-3, atol=1e-4)
 
+    def _pooling(self) -> AbstractContextManager[object]:
+        return FastPooling() if self._pools else nullcontext()
+
     def _give(self, *masks: Tensor) -> None:
         """Give the dropout layers their masks, or take them back."""
         for place, name in enumerate(self._dropouts):
@@ -261,7 +268,7 @@ class Network:
         if strength == 0:
             return None
         parts = [
-            torch.full((size,), strength * (len(shape) > 1))
+            torch.full((size,), strength * (len(shape) > 1), dtype=self.initial.dtype)
             for size, shape in zip(self._sizes, self._shapes, strict=True)
         ]
         return torch.cat(parts)

@@ -88,12 +88,24 @@ def score_models(network: Network, models: Tensor, part: ClientPart, clients: Te
         nothing = torch.zeros(len(clients), dtype=torch.int64)
         return ClientScores(clients, nothing.double(), nothing, counts)
     loss, correct = torch.zeros(len(clients), dtype=torch.float64), torch.zeros(len(clients), dtype=torch.int64)
-    block = width if network.batch_dependent else max(_BLOCK // len(clients), 1)
-    for columns in torch.split(torch.arange(width), block):
-        real = columns < counts[:, None]
-        rows = (part.offsets[clients][:, None] + columns * real).clamp(max=len(part.labels) - 1)
+    done = 0
+    while done < width:
+        left = (counts > done).nonzero().flatten()
+        columns = torch.arange(done, width if network.batch_dependent else done + _columns(counts[left] - done))
+        real = columns < counts[left, None]
+        rows = part.offsets[clients[left]][:, None] + torch.minimum(columns, counts[left, None] - 1)
         labels = part.labels[rows]
-        outputs = network.outputs(models, part.inputs[rows])
-        loss += (network.losses(outputs, labels).double() * real).sum(1)
-        correct += (network.correct(outputs, labels) & real).sum(1)
+        outputs = network.outputs(models[left], part.inputs[rows])
+        loss[left] += (network.losses(outputs, labels).double() * real).sum(1)
+        correct[left] += (network.correct(outputs, labels) & real).sum(1)
+        done = int(columns[-1]) + 1
     return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(models).double(), correct, counts)
+
+
+def _columns(left: Tensor) -> int:
+    """How many examples of each client to look at next: half of the clients are done then, so little is padded.
+
+    Args:
+        left: examples left of each client.
+    """
+    return max(min(int(left.median()), _BLOCK // len(left)), 1)

@@ -27,6 +27,9 @@ from holdfast.federated.store import RowStore
 #: Which examples of a client.
 PartName = Literal["train", "validation", "test"]
 
+#: Models that riders stack into one computation: more would not fit into a CPU's caches.
+_ROWS = 32
+
 
 @dataclass(frozen=True)
 class Order:
@@ -127,16 +130,17 @@ class Site:
     def _ride(self, rows: dict[str, Tensor], batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """A step of every rider; gradients of several that run stacked are one computation."""
         here = {label: row[: len(batch)] for label, row in rows.items()}
-        together = [rider for rider in self.riders if rider.moves_by_gradient]
-        if len(batch) == 1 or len(together) == 1:
-            together = []
-        if together:
-            models = torch.cat([here[rider.label][:, : self.network.size] for rider in together])
-            gradients = cohort.gradient(models, batch.repeat(len(together)), ROLE)
-            for rider, gradient in zip(together, torch.split(gradients, len(batch)), strict=True):
+        stacked = [rider for rider in self.riders if rider.moves_by_gradient]
+        if len(stacked) == 1 or len(batch) == 1:
+            stacked = []
+        at_once = max(_ROWS // len(batch), 1)
+        for group in (stacked[first : first + at_once] for first in range(0, len(stacked), at_once)):
+            models = torch.cat([here[rider.label][:, : self.network.size] for rider in group])
+            gradients = cohort.gradient(models, batch.repeat(len(group)), ROLE)
+            for rider, gradient in zip(group, torch.split(gradients, len(batch)), strict=True):
                 rider.move(here[rider.label], gradient, batch, local, cohort)
         for rider in self.riders:
-            if rider not in together:
+            if rider not in stacked:
                 rider.step(here[rider.label], batch, local, cohort)
 
     def tune(self, label: str, clients: Tensor, received: Tensor) -> None:

@@ -21,7 +21,7 @@ from holdfast.federated.shared import shared_zeros
 
 
 class RowStore:
-    """A table of (clients, width) float32 rows that start as `initial`.
+    """A table of (clients, width) rows that start as `initial`, in its dtype.
 
     Args:
         clients: number of rows.
@@ -37,18 +37,18 @@ class RowStore:
         self._current = shared_zeros(clients, dtype=torch.int8).numpy()  # 0: never written; 1 and 2: its place
         self._saved = shared_zeros(clients, dtype=torch.int8).numpy()
         self._lasting = path is not None
-        shape = (2, clients, len(initial))
+        shape, kind = (2, clients, len(initial)), initial.numpy().dtype
         if path is None:
             with tempfile.NamedTemporaryFile(prefix="holdfast-rows-") as file:
-                self._table = np.memmap(file.name, np.float32, "w+", shape=shape)
+                self._table = np.memmap(file.name, kind, "w+", shape=shape)
             return
-        size = 4 * shape[0] * shape[1] * shape[2]
+        size = kind.itemsize * shape[0] * shape[1] * shape[2]
         if path.exists() and path.stat().st_size != size:
             raise CheckpointError(
                 f"{path} has {path.stat().st_size} bytes and these clients and this model need {size}; give the run "
                 "directory of the same federation, or start a new one"
             )
-        self._table = np.memmap(path, np.float32, "r+" if path.exists() else "w+", shape=shape)
+        self._table = np.memmap(path, kind, "r+" if path.exists() else "w+", shape=shape)
 
     def __len__(self) -> int:
         return len(self._current)

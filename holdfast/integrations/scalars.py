@@ -15,11 +15,12 @@ def scalars(event: Event) -> dict[str, float]:
     """The numbers of an event.
 
     Args:
-        event: of `holdfast.training.fit`.
+        event: of `holdfast.training.fit` or of a federation.
 
     Returns:
         ``train/loss``, ``train/learning_rate``, ``train/full_epochs``; ``plan/active``; and for each report
-        (``validation``, ``test``, ``test_last``) its averages, ``worst_group`` and ``group/<name>``, in [0, 1].
+        (``validation``, ``test``, ``test_last``) its averages, ``worst_group`` and ``group/<name>``, in [0, 1];
+        of a federation ``devices/<model>/mean`` and its like.
 
     Example:
         >>> scalars(Event("plan", 2, 40, {"active": 12, "of": 50}))
@@ -36,6 +37,10 @@ def scalars(event: Event) -> dict[str, float]:
         for name in ("test", "test_last"):
             found |= _report(name, values.get(name))
         found |= {"best/epoch": values.get("best_epoch"), "best/full_epochs": values.get("best_full_epochs")}
+    if event.kind in ("epoch", "end"):
+        for label, summary in values.items():
+            if isinstance(summary, Mapping) and "worst_tenth" in summary:  # how a federation's devices fare
+                found |= {f"devices/{label}/{name}": value for name, value in summary.items()}
     return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
 
 

@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 import torch
 
-from holdfast.cli import options
+from holdfast.cli import federate_options, options
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
 from holdfast.errors import ConfigError
@@ -169,8 +169,8 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
     if "--help" in arguments:
         return
     try:
-        if command == "fit":
-            options.parse(arguments)
+        if command in ("fit", "federate"):
+            (options if command == "fit" else federate_options).parse(arguments)
             return
         module = importlib.import_module(f"holdfast.cli.{COMMANDS[command][1]}")
         called = []

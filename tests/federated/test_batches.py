@@ -43,4 +43,4 @@ def test_padded_batches_have_no_weight_where_they_are_padded():
     assert table.shape == (2, 2, 4)
     assert table[0].tolist() == [[5, 6, 7, 5], [8, 9, 5, 5]]
     assert table[1, 0, :2].tolist() == [3, 2]
-    torch.testing.assert_close(weights, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0], [0.5, 0.5, 0, 0]]))
+    torch.testing.assert_close(weights, torch.tensor([[1 / 3, 1 / 3, 1 / 3, 0], [0.5, 0.5, 0, 0]], dtype=torch.float64))

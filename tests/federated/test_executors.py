@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import FederationError
-from holdfast.federated.executors import Choice, Executor, InProcess, Pool, choose, make_executor
+from holdfast.federated.executors import Choice, Executor, InProcess, Pool, choose, default_chunk, make_executor
 from holdfast.federated.network import Network
 from holdfast.federated.personalization import Ditto, FineTuning, Local
 from holdfast.federated.settings import Rounds
@@ -161,3 +161,23 @@ def test_auto_chooses_one_of_the_executors_and_others_are_taken_at_their_word():
     found = choose("auto", site())
     assert found.name in ("serial", "batched", "pool")
     make_executor(site(), found).close()
+
+
+@pytest.mark.parametrize("executor", ["serial", "batched", "pool"])
+def test_double_precision_stays_double_everywhere(executor):
+    network = Network(linear().double())
+    clients = toy_clients(dtype=torch.float64)
+    here = Site(clients, network, Rounds(cohort=8, batch_size=8, learning_rate=0.1, chunk=3), METHODS)
+    wide = make_executor(here, choose(executor, here))
+    found = two_rounds(wide)
+    assert all(value.dtype == torch.float64 for name, value in found.items() if name.startswith(("sent", "model")))
+    reference = two_rounds(InProcess(Site(clients, network, here.settings, METHODS), 1))
+    for name, value in found.items():
+        torch.testing.assert_close(value, reference[name], rtol=0, atol=1e-13)
+
+
+def test_chunks_of_a_round_are_an_even_number_of_about_the_same_size():
+    chunk = default_chunk(site())
+    sizes = [len(part) for part in InProcess(site(), chunk).chunks(EVERYBODY)]
+    assert sum(sizes) == 8
+    assert len(sizes) % 2 == 0

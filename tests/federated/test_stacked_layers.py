@@ -3,7 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from holdfast.federated.stacked_layers import CannotStackError, GivenDropout, give_masks, stacked_weights
+from holdfast.federated.stacked_layers import CannotStackError, FastPooling, GivenDropout, give_masks, stacked_weights
 
 
 def stacked_and_single(layer: nn.Module, images: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -11,7 +11,7 @@ def stacked_and_single(layer: nn.Module, images: Tensor) -> list[tuple[Tensor, T
     start = {name: parameter.detach() for name, parameter in layer.named_parameters()}
     weights = {name: torch.stack([w, 2 * w, w - 0.3]).requires_grad_() for name, w in start.items()}
     inputs = images.clone().requires_grad_()
-    with stacked_weights([(layer._parameters, name) for name in weights], list(weights.values())):
+    with stacked_weights([(layer._parameters, name) for name in weights], list(weights.values())), FastPooling():
         ours = layer(inputs.flatten(0, 1))
     ours = ours.view(*inputs.shape[:2], *ours.shape[1:])
     alone = [functional_call(layer, {name: w[k] for name, w in weights.items()}, (inputs[k],)) for k in range(3)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -14,10 +15,10 @@ from holdfast.federated.executors.pool import Pool
 from holdfast.federated.settings import ExecutorName
 from holdfast.federated.site import Site
 
-__all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "make_executor"]
+__all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "default_chunk", "make_executor"]
 
-#: Clients of the trial round that `choose` measures.
-_TRIAL_CLIENTS = 64
+#: Clients and steps of the trial round that `choose` measures; more clients where more are stacked.
+_TRIAL_CLIENTS, _TRIAL_STEPS = 8, 2
 
 
 @dataclass(frozen=True)
@@ -57,22 +58,27 @@ def choose(name: ExecutorName, trial: Site) -> Choice:
         return Choice("batched", stacked)
     if name == "pool":
         return Choice("pool", trial.settings.chunk or 1)
-    candidates = [Choice("serial", 1), Choice("batched", stacked), Choice("pool", 1), Choice("pool", stacked)]
-    return min(candidates, key=lambda candidate: _seconds(trial, candidate))
+    trial.settings = replace(trial.settings, local_steps=_TRIAL_STEPS, local_epochs=None)
+    candidates = [Choice("pool", stacked), Choice("pool", 1), Choice("batched", stacked), Choice("serial", 1)]
+    times: dict[Choice, float] = {}
+    for candidate in candidates:
+        if candidate not in times:
+            times[candidate] = _seconds(trial, candidate, min(times.values(), default=math.inf))
+    return min(times, key=lambda candidate: times[candidate])
 
 
-def _seconds(trial: Site, choice: Choice) -> float:
-    """The better of two trial rounds; the first also warms up."""
+def _seconds(trial: Site, choice: Choice, best: float) -> float:
+    """Of a short trial round: the better of two, where the first gives hope to beat the best so far."""
     executor = make_executor(trial, choice)
     everybody = torch.arange(len(trial.clients))
-    clients = everybody[: min(trial.settings.cohort, _TRIAL_CLIENTS)]
+    clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 2 * choice.chunk))]
     drawn = torch.zeros_like(everybody)
-    times = []
+    times: list[float] = []
     try:
-        for _ in range(2):
+        while len(times) < 2 and (not times or times[0] < 3 * best * len(clients)):
             start = time.perf_counter()
             executor.round(0, clients, drawn, trial.network.initial)
             times.append(time.perf_counter() - start)
     finally:
         executor.close()
-    return min(times)
+    return min(times) / len(clients)

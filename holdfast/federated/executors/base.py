@@ -7,6 +7,7 @@ and the order in which clients were named. Between executors, whose chunks diffe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -16,8 +17,8 @@ from torch import Tensor
 from holdfast.federated.scoring import ClientScores, gather
 from holdfast.federated.site import Order, PartName, Site
 
-#: Memory that one stacked computation may take, for choosing the size of chunks.
-_CHUNK_BYTES = 256 * 2**20
+#: Memory that one stacked computation should take.
+_CHUNK_BYTES = 32 * 2**20
 _LARGEST_CHUNK = 32
 
 
@@ -101,10 +102,17 @@ class Executor(ABC):
         return [chunk for same in torch.split(ordered, borders) for chunk in torch.split(same, self.chunk)]
 
     def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
-        return torch.empty(clients, self.site.network.size), torch.empty(clients, dtype=torch.float64)
+        updates = torch.empty(clients, self.site.network.size, dtype=self.site.network.initial.dtype)
+        return updates, torch.empty(clients, dtype=torch.float64)
 
 
 def default_chunk(site: Site) -> int:
-    """Clients that fit together: by the memory of their parameters, gradients and activations."""
-    per_client = 4 * (6 * site.network.size + 40 * site.settings.batch_size * site.clients.train.inputs[0].numel())
-    return int(min(max(_CHUNK_BYTES // per_client, 1), _LARGEST_CHUNK, max(site.settings.cohort // 2, 1)))
+    """Clients that fit together into a CPU's caches, by an estimate of what their parameters and activations take.
+
+    The chunks of a round are an even number of about the same size, so that two or four workers share them evenly.
+    """
+    example = site.clients.train.inputs[0].numel()
+    per_client = 4 * (6 * site.network.size + 40 * site.settings.batch_size * example)
+    most = min(max(_CHUNK_BYTES // per_client, 1), _LARGEST_CHUNK)
+    cohort = min(site.settings.cohort, len(site.clients))
+    return math.ceil(cohort / (2 * math.ceil(cohort / (2 * most))))

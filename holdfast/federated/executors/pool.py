@@ -43,8 +43,9 @@ class Pool(Executor):
         super().__init__(site, chunk)
         self.workers = workers or os.cpu_count() or 1
         rows = capacity or min(site.settings.cohort, len(site.clients))
-        self._received = shared_zeros(site.network.size)
-        self._updates = shared_zeros(rows, site.network.size)
+        kind = site.network.initial.dtype
+        self._received = shared_zeros(site.network.size, dtype=kind)
+        self._updates = shared_zeros(rows, site.network.size, dtype=kind)
         self._losses = shared_zeros(rows, dtype=torch.float64)
         context = multiprocessing.get_context("fork")
         self._pipes: list[Connection] = []
