@@ -224,8 +224,7 @@ class Network:
         for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
             parameter.data = part
         self._give(*(mask[0] for mask in masks))
-        with self._pooling():
-            outputs = self._module(batch.inputs[0])
+        outputs = self._module(batch.inputs[0])
         self._give()
         return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
 
