@@ -272,7 +272,7 @@ _FIGURE_5 = Experiment(
 
 # ----------------------------------------------------------------------------------------------------------- Figure 7
 
-_EPOCHS: dict[Scale, tuple[int, ...]] = {"cpu": (1, 3, 10), "paper": (1, 5, 10, 25, 50)}
+_EPOCHS: dict[Scale, tuple[int, ...]] = {"cpu": (1, 3, 5), "paper": (1, 5, 10, 25, 50)}
 
 
 def _cells_f7(scale: Scale) -> tuple[Cell, ...]:
