@@ -65,6 +65,7 @@ class State:
         drawn: batches that each client has drawn, int64 of shape (clients,).
         joined: rounds that each client took part in, int64 of shape (clients,).
         dropped: updates that were not finite.
+        seconds: training time, of all processes that had a part in it.
         diverged_at: round whose update made the shared model non-finite; it stays as before from then on.
         history: summaries at the rounds that were evaluated.
     """
@@ -75,6 +76,7 @@ class State:
     joined: Tensor
     number: int = 0
     dropped: int = 0
+    seconds: float = 0.0
     diverged_at: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -95,7 +97,7 @@ class Outcome:
         diverged_at: round after which the shared model was frozen, if it was.
         bytes_up: sent by clients, in all.
         bytes_down: sent to clients, in all.
-        seconds: training time of this process.
+        seconds: training time, of all processes that had a part in it.
         choice: the executor that was used.
     """
 
@@ -155,17 +157,23 @@ def federate(
         DataError: if a client has no training data.
         FederationError: if a worker fails; the message names clients and round.
     """
-    federation = Federation(
-        clients,
-        model,
-        settings or Rounds(),
-        objective=objective or FedAvg(),
-        aggregator=aggregator or Mean(),
-        threat=threat,
-        personalize=personalize,
-        run=run,
-    )
-    return federation.run_rounds(listeners)
+    if run is not None:
+        run.lock()
+    try:
+        federation = Federation(
+            clients,
+            model,
+            settings or Rounds(),
+            objective=objective or FedAvg(),
+            aggregator=aggregator or Mean(),
+            threat=threat,
+            personalize=personalize,
+            run=run,
+        )
+        return federation.run_rounds(listeners)
+    finally:
+        if run is not None:
+            run.unlock()
 
 
 class Federation:
@@ -218,9 +226,8 @@ class Federation:
         assert self.choice is not None
         told: list[Listener] = [*listeners]
         if self.run is not None:
-            self.run.lock()
             told.append(self.run.log)
-        began = saved = time.monotonic()
+        began, saved, before = time.monotonic(), time.monotonic(), self.state.seconds
         executor = make_executor(self.site, self.choice)
         try:
             _tell(
@@ -235,6 +242,7 @@ class Federation:
                     self._evaluate(executor, told)
                 elif told:
                     _tell(told, "step", self.state.number, {})
+                self.state.seconds = before + time.monotonic() - began
                 if self.run is not None and time.monotonic() - saved > self.settings.checkpoint_seconds:
                     self._save(self.run)
                     saved = time.monotonic()
@@ -243,12 +251,13 @@ class Federation:
             for method in self.personalizers:
                 if isinstance(method, Tuner):
                     executor.tune_all(method.label, self._output())
+            self.state.seconds = before + time.monotonic() - began
+            if self.run is not None:
+                self._save(self.run)
             reports = {label: self._report(executor, label) for label in self._labels()}
         finally:
             executor.close()
-            if self.run is not None:
-                self.run.unlock()
-        outcome = self._outcome(reports, time.monotonic() - began)
+        outcome = self._outcome(reports)
         _tell(told, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
         return outcome
 
@@ -314,7 +323,7 @@ class Federation:
         self.state.history.append({"round": self.state.number, **summaries})
         _tell(told, "epoch", self.state.number, summaries)
 
-    def _outcome(self, reports: dict[str, DeviceReport], seconds: float) -> Outcome:
+    def _outcome(self, reports: dict[str, DeviceReport]) -> Outcome:
         state = self.state
         assert self.choice is not None
         messages = int(state.joined.sum())
@@ -332,7 +341,7 @@ class Federation:
             diverged_at=state.diverged_at,
             bytes_up=messages * up,
             bytes_down=messages * 4 * self.network.size,
-            seconds=seconds,
+            seconds=state.seconds,
             choice=self.choice,
         )
 
@@ -355,6 +364,12 @@ class Federation:
                 f"a round wants {self.settings.cohort} clients and there are {len(clients)}; lower the cohort"
             )
         self.objective.check(self.aggregator)
+        drivers = [method for method in self.personalizers if isinstance(method, Driver)]
+        if drivers and self.objective.proximal:
+            raise ConfigError(
+                f"{drivers[0].name} decides what clients do with the shared model, so {self.objective.name} can't pull "
+                "on it; use fedavg"
+            )
         for sentence in self.aggregator.check(self.settings.cohort, self.f):
             _log.warning(sentence)
         for method in self.personalizers:
@@ -395,6 +410,7 @@ class Federation:
                 "drawn": state.drawn,
                 "joined": state.joined,
                 "dropped": state.dropped,
+                "seconds": state.seconds,
                 "diverged_at": state.diverged_at,
                 "history": state.history,
                 "stores": {label: store.state_dict() for label, store in self.site.stores.items()},
@@ -405,7 +421,7 @@ class Federation:
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
-        kept = ("number", "weights", "server", "drawn", "joined", "dropped", "diverged_at", "history")
+        kept = ("number", "weights", "server", "drawn", "joined", "dropped", "seconds", "diverged_at", "history")
         self.state = State(**{name: saved[name] for name in kept})
         for label, store in self.site.stores.items():
             store.load_state_dict(saved["stores"][label])

@@ -12,7 +12,10 @@ from holdfast.federated import (
     Attack,
     Ditto,
     FedAvg,
+    FedProx,
+    FineTuning,
     Krum,
+    L2Sgd,
     LabelPoisoning,
     Local,
     Mean,
@@ -25,6 +28,7 @@ from holdfast.federated import (
     federate,
 )
 from holdfast.federated.federation import Federation, Outcome
+from holdfast.training.run import Run
 from tests.federated.toy import linear, toy_clients
 
 SETTINGS = Rounds(rounds=6, cohort=4, batch_size=8, learning_rate=0.1, executor="serial", evaluate_every=2)
@@ -181,3 +185,22 @@ def test_clients_of_one_class_and_rules_past_their_breakdown_point_are_logged(ca
         federate(skewed, linear(), SETTINGS, threat=Threat(LabelPoisoning(), 0.7), aggregator=Krum())
     assert "2 of 8 clients have training examples of one class only" in caplog.text
     assert "krum" in caplog.text.lower()
+
+
+def test_a_method_that_drives_the_shared_model_and_a_pull_on_it_are_refused_together():
+    with pytest.raises(ConfigError, match="can't pull on it"):
+        run(objective=FedProx(0.1), personalize=[L2Sgd()])
+
+
+def test_a_run_is_held_from_the_first_look_at_its_state(tmp_path):
+    place = Run.create(tmp_path / "run", {})
+    federate(toy_clients(), linear(), SETTINGS, run=place, personalize=[FineTuning(epochs=1)])
+    before = place.metrics_size()
+    other = Run.open(tmp_path / "run")
+    other.lock()
+    with pytest.raises(ConfigError, match="another process"):
+        federate(toy_clients(), linear(), SETTINGS, run=place, personalize=[FineTuning(epochs=1)])
+    assert place.metrics_size() == before
+    saved = place.load_checkpoint()
+    assert (saved["stores"]["finetuning"]["places"] > 0).all()
+    assert saved["seconds"] > 0
