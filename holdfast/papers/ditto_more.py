@@ -41,7 +41,7 @@ _NAMES_3 = {
 }
 
 
-def _rivals(setting: Setting, column: str) -> dict[str, dict[str, Any]]:
+def rivals(setting: Setting, column: str) -> dict[str, dict[str, Any]]:
     """Settings of the other ways to personal models; L2SGD's pull must not overshoot, so its lambdas end at 10."""
     base = setting.base(column)
     pulls = [{"name": name, "lambda_": each} for name in ("ewc", "skl") for each in _STRENGTHS]
@@ -76,7 +76,7 @@ def _cells_3(scale: Scale) -> tuple[Cell, ...]:
         name, column = place.split()
         setting = SETTINGS[name]
         cells += setting.cells(column, (), name=place)
-        cells += [setting.cell(f"{place}/{kind}", each) for kind, each in _rivals(setting, column).items()]
+        cells += [setting.cell(f"{place}/{kind}", each) for kind, each in rivals(setting, column).items()]
     return tuple(cells)
 
 

@@ -16,6 +16,7 @@ from holdfast.papers.ditto_tables import COLUMNS, FULL, SURROGATE, TABLE_3, TABL
 from holdfast.papers.execute import Outcome
 from holdfast.papers.fingerprint import Fingerprint
 from holdfast.papers.results import Results, collect, judge
+from tests.data.test_vehicle import cells, put
 
 EXPERIMENTS = (*ditto.EXPERIMENTS, *ditto_more.EXPERIMENTS, *ditto_surrogate.EXPERIMENTS)
 FIVE = ("vehicle", "femnist", "fashion-mnist", "celeba-leaf", "stackoverflow")
@@ -235,6 +236,31 @@ def test_the_setting_of_a_row_is_chosen_on_validation_data_and_where_asked_on_te
         found = run_federations(short(base, runs=steps, by=by), seed=0)
         assert found["global/chosen"] == 1
         assert found["global/mean"] == alone[1]["global/mean"]
+
+
+def test_the_cells_of_vehicle_run_on_a_file_of_its_form(tmp_path, monkeypatch):
+    put(tmp_path, cells())
+    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    setting = replace(ditto.SETTINGS["vehicle"], rounds={"rounds": 2})
+    plain = run_federations(setting.plain("a3-20"), seed=0)
+    chosen = run_federations(setting.changed("a3-20", "fedmgda"), seed=0)
+    assert "finetuning/pooled" not in plain
+    assert 0 <= plain["ditto-auto/pooled"] <= 1
+    assert chosen["fedmgda/chosen"] in range(4)
+
+
+def test_the_rivals_of_table_3_run_and_each_gives_its_row():
+    rivals = ditto_more.rivals(replace(TOY, rounds={"rounds": 1, "executor": "batched"}), "a1-50")
+    given = {}
+    for settings in rivals.values():
+        for run in [settings, *settings.get("runs", ())]:
+            for method in run.get("personalize", ()):
+                if method["name"] in ("ewc", "skl", "mapper", "per-fedavg"):
+                    method["epochs"] = 1
+        given |= run_federations(settings, seed=0)
+    rows = {metric.partition("/")[0] for metric in given if metric.endswith("/pooled")}
+    assert rows == {"l2sgd", "ewc", "skl", "per-fedavg", "mapper", "apfl"}
+    assert {row for row in rows if f"{row}/chosen" in given} == rows - {"mapper"}
 
 
 def test_a_wrecked_model_still_gives_numbers_for_a_results_file():
