@@ -70,6 +70,7 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "cnn-fashion": lambda shape, n: DeviceCNN(shape, n, (32, 64), 1024),
         "cnn-celeba": CelebACNN,
         "cnn-small": lambda shape, n: DeviceCNN(shape, n, (8, 16), 64, padded=False),
+        "cnn-half": lambda shape, n: DeviceCNN(shape, n, (8, 16), 32, kernel=3, halved=True),
         "cnn-pfl": lambda shape, n: DeviceCNN(shape, n, (32, 64), 128, kernel=3, padded=False, pool_first=False),
         "svm": LinearSVM,
         "softmax": SoftmaxRegression,

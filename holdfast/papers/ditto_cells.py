@@ -22,6 +22,7 @@ from holdfast.federated.federation import SHARED, Outcome, Threat, federate
 from holdfast.federated.objectives import objective_named
 from holdfast.federated.personalization import Personalizer, personalization_named
 from holdfast.federated.settings import Rounds
+from holdfast.federated.shared import keep_freed_memory
 from holdfast.models.registry import build
 
 #: The numbers that are kept of each model, see `DeviceReport`.
@@ -46,6 +47,7 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         of benign devices that took part; ``dropped``, updates that were not finite; ``diverged``, how many federations
         ended with a shared model that had to be frozen. With a choice also ``ROW/chosen``, which of the models it was.
     """
+    keep_freed_memory()
     data = dict(settings["data"])
     clients = load_federation(data.pop("name"), seed=seed if settings["data_by_seed"] else 0, **data)
     candidates: dict[str, list[tuple[float, DeviceReport]]] = {row: [] for row in settings["rows"]}

@@ -141,7 +141,7 @@ def test_the_cpu_scale_has_three_seeds_where_the_issue_asks_for_them():
     several = {cell.name.partition("/")[0] for cell in cells if cell.most_seeds is None}
     assert several == {"clean", "a1-50", "a3-20"}
     assert {cell.most_seeds for cell in cells} == {None, 1}
-    assert {cell.settings["model"] for cell in cells} == {"cnn-small"}
+    assert {cell.settings["model"] for cell in cells} == {"cnn-half"}
 
 
 def test_tables_share_their_federations_so_that_each_is_computed_once():
