@@ -17,7 +17,8 @@ class DeviceCNN(nn.Module):
     """Two convolutions and one hidden layer, the shape of nearly all federated image benchmarks.
 
     `holdfast.models.MODELS` has the published forms by name: FEMNIST's has 222,078 parameters, Fashion-MNIST's
-    3,274,634, the small one of speed comparisons 20,522, one at half resolution for two cores 6,218, and that of the pfl benchmark on CIFAR-10 1,626,442.
+    3,274,634, the small one of speed comparisons 20,522, one at half resolution for two cores 6,218, and that of the
+    pfl benchmark on CIFAR-10 1,626,442.
 
     Args:
         input_shape: (channels, height, width).

@@ -2,11 +2,11 @@
 
 The ``paper`` scale is the published setting. Table 8 and what follows from its federations also have a ``cpu`` scale:
 real Fashion-MNIST on the 500 devices of the paper, with a CNN of 6,218 parameters at half resolution instead of
-3,274,634, 240 rounds of 5 local steps instead of 5,000 of 2, five epochs of fine-tuning instead of 50, and FedMGDA+ with
-one epsilon instead of the best of four on validation data. The step size is 0.2 instead of 0.05, to make up for some of
-the rounds. Personal models are far from trained there: a device takes 24 local steps on average, in the paper 200. All
-columns have one seed; clean, A1 by half and A3 by a fifth have three. The other tables need data that can't be fetched
-automatically, see ``holdfast data info``.
+3,274,634, 240 rounds of 5 local steps instead of 5,000 of 2, five epochs of fine-tuning instead of 50, and FedMGDA+
+with one epsilon instead of the best of four on validation data. The step size is 0.2 instead of 0.05, to make up for
+some of the rounds. Personal models are far from trained there: a device takes 24 local steps on average, in the paper
+200. All columns have one seed; clean, A1 by half and A3 by a fifth have three. The other tables need data that can't be
+fetched automatically, see ``holdfast data info``.
 """
 
 from __future__ import annotations

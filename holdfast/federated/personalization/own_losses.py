@@ -26,18 +26,11 @@ def own_losses(site: Site, part: ClientPart, clients: Tensor, models: Tensor) ->
     Returns:
         float64 of shape (models, clients).
     """
-    stacked = torch.empty(models.shape[:2], dtype=torch.float64)
-    for group in _alike(part.counts[clients], site.network.batch_dependent):
-        rows = models[:, group].flatten(0, 1)
-        stacked[:, group] = score_models(site.network, rows, part, clients[group].repeat(len(models))).loss.view(
-            len(models), -1
-        )
+    times = len(models)
+    groups = torch.split(torch.arange(len(clients)), 1 if site.network.batch_dependent else len(clients))
+    losses = [
+        score_models(site.network, models[:, group].flatten(0, 1), part, clients[group].repeat(times)).loss
+        for group in groups
+    ]
+    stacked = torch.cat([loss.view(times, -1) for loss in losses], dim=1)
     return torch.nan_to_num(stacked, nan=torch.inf, posinf=torch.inf)
-
-
-def _alike(counts: Tensor, one_by_one: bool) -> list[Tensor]:
-    """Places of clients whose numbers of examples differ by less than a factor of two, so that little is padding."""
-    if one_by_one:
-        return list(torch.arange(len(counts)).split(1))
-    power = torch.log2(counts.clamp(min=1).double()).floor()
-    return [(power == each).nonzero().flatten() for each in power.unique()]
