@@ -49,7 +49,6 @@ _DEPENDS = (
     "data.patches",
     "data.randomness",
     "models.cubic",
-    "models.registry",
     "primitives.streams",
     "spurious.balancing",
     "spurious.pde",
