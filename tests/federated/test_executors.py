@@ -13,6 +13,7 @@ from holdfast.federated.network import Network
 from holdfast.federated.personalization import Ditto, FineTuning, Local
 from holdfast.federated.settings import Rounds
 from holdfast.federated.site import Site
+from holdfast.primitives.threads import torch_threads
 from tests.federated.toy import convolutional, linear, toy_clients
 
 KINDS = {
@@ -181,3 +182,12 @@ def test_chunks_of_a_round_are_an_even_number_of_about_the_same_size():
     sizes = [len(part) for part in InProcess(site(), chunk).chunks(EVERYBODY)]
     assert sum(sizes) == 8
     assert len(sizes) % 2 == 0
+
+
+@pytest.mark.parametrize("make", [lambda here: InProcess(here, 1), lambda here: Pool(here, 1, workers=1)])
+def test_torch_has_one_thread_while_an_executor_is_open(make):
+    with torch_threads(2):
+        executor = make(site())
+        assert torch.get_num_threads() == 1
+        executor.close()
+        assert torch.get_num_threads() == 2

@@ -3,7 +3,7 @@
 Workers are forks, so they see the data without a copy. The shared model, what clients send and the personal models lie
 in shared memory; what goes through pipes is which clients to run and small numbers, as plain lists (tensors would be
 sent through files). Chunks are handed to whoever is
-free: results do not depend on who ran them.
+free: results do not depend on who ran them. The server has one torch thread too, or it would take the workers' cores.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection, wait
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from holdfast.federated.executors.base import Executor
 from holdfast.federated.scoring import ClientScores
 from holdfast.federated.shared import keep_freed_memory, shared_zeros
 from holdfast.federated.site import Order, PartName, Site
+from holdfast.primitives.threads import torch_threads
 
 #: An action, its arguments, and for messages the clients and what they are asked in.
 Job = tuple[str, tuple[Any, ...], Tensor, str]
@@ -47,6 +48,8 @@ class Pool(Executor):
         self._received = shared_zeros(site.network.size, dtype=kind)
         self._updates = shared_zeros(rows, site.network.size, dtype=kind)
         self._losses = shared_zeros(rows, dtype=torch.float64)
+        self._alone = ExitStack()
+        self._alone.enter_context(torch_threads(1))
         context = multiprocessing.get_context("fork")
         self._pipes: list[Connection] = []
         self._processes = []
@@ -94,6 +97,7 @@ class Pool(Executor):
             if process.is_alive():
                 process.kill()
         self._pipes, self._processes = [], []
+        self._alone.close()
 
     def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
         if clients > len(self._updates):

@@ -1,0 +1,106 @@
+"""The surrogate federation S(q), without downloads: what Ditto claims, in the orderings that its design promises.
+
+All rows, three seeds and the printed numbers are ``holdfast reproduce ditto/surrogate --scale cpu``; here is one seed.
+"""
+
+from functools import cache
+
+import pytest
+import torch
+
+from holdfast.data import load_federation
+from holdfast.federated import (
+    Aggregator,
+    Ditto,
+    FedAvg,
+    KLoss,
+    KNorm,
+    LabelPoisoning,
+    Local,
+    ModelReplacement,
+    MultiKrum,
+    Objective,
+    RandomUpdates,
+    Rounds,
+    Term,
+    Threat,
+    federate,
+)
+from holdfast.federated.federation import Outcome
+from holdfast.models import build
+
+THREATS = {
+    "clean": None,
+    "a1-50": Threat(LabelPoisoning(), 0.5),
+    "a1-80": Threat(LabelPoisoning(), 0.8),
+    "a2-50": Threat(RandomUpdates(), 0.5),
+    "a3-20": Threat(ModelReplacement(), 0.2),
+}
+RIDERS = (Local(), Ditto(0.1), Ditto(1.0), Ditto(2.0))
+
+
+@cache
+def run(
+    q: int,
+    threat: str,
+    objective: Objective | None = None,
+    aggregator: Aggregator | None = None,
+    riders: tuple[Ditto | Local, ...] = (),
+) -> Outcome:
+    clients = load_federation("surrogate", q=q)
+    settings = Rounds(
+        rounds=600, cohort=10, batch_size=16, local_steps=2, learning_rate=0.1, evaluate_every=0, executor="batched"
+    )
+    model = build("softmax", clients.input_shape, clients.classes)
+    return federate(
+        clients,
+        model,
+        settings,
+        objective=objective,
+        aggregator=aggregator,
+        threat=THREATS[threat],
+        personalize=riders,
+    )
+
+
+def means(q: int, threat: str) -> dict[str, float]:
+    return {label: report.mean for label, report in run(q, threat, riders=RIDERS).reports.items()}
+
+
+@pytest.mark.parametrize("threat", THREATS)
+def test_where_devices_differ_in_features_the_best_ditto_beats_both_the_shared_model_and_training_alone(threat):
+    found = means(10, threat)
+    assert max(found[f"ditto-{lam}"] for lam in ("0.1", "1", "2")) > max(found["global"], found["local"])
+
+
+@pytest.mark.parametrize("threat", THREATS)
+def test_where_devices_have_few_classes_a_small_lambda_wins_and_larger_ones_lose_in_turn(threat):
+    found = means(5, threat)
+    assert found["global"] < found["local"] < found["ditto-0.1"]
+    assert found["ditto-0.1"] > found["ditto-1"] > found["ditto-2"]
+
+
+@pytest.mark.parametrize("threat", ["a1-50", "a3-20"])
+def test_fairness_makes_attacks_worse_the_more_the_fairer(threat):
+    plain, tilted, more = (
+        run(10, threat, objective).reports["global"].mean for objective in (FedAvg(), Term(1.0), Term(5.0))
+    )
+    assert more < tilted < plain
+
+
+def test_fairness_costs_nothing_where_nobody_attacks():
+    plain, tilted, more = (
+        run(10, "clean", objective).reports["global"].mean for objective in (FedAvg(), Term(1.0), Term(5.0))
+    )
+    assert abs(tilted - plain) <= 0.01
+    assert abs(more - plain) <= 0.01
+
+
+def test_rules_that_drop_attackers_are_the_mean_where_there_are_none():
+    for rule in (KNorm(), MultiKrum()):
+        assert torch.equal(run(10, "clean", aggregator=rule).weights, run(10, "clean").weights)
+
+
+def test_k_loss_falls_to_model_replacement_and_stands_label_poisoning_by_a_majority():
+    assert run(10, "a3-20", aggregator=KLoss()).reports["global"].mean < means(10, "a3-20")["global"]
+    assert run(10, "a1-80", aggregator=KLoss()).reports["global"].mean > means(10, "a1-80")["global"]
