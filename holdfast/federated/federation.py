@@ -277,7 +277,7 @@ class Federation:
 
     def _combine(self, chosen: Tensor, updates: Tensor, losses: Tensor) -> None:
         state = self.state
-        finite = torch.linalg.vector_norm(updates, ord=torch.inf, dim=1).isfinite() & losses.isfinite()
+        finite = _finite_rows(updates) & losses.isfinite()
         if not finite.all():
             bad = chosen[~finite].tolist()
             state.dropped += len(bad)
@@ -285,10 +285,12 @@ class Federation:
         if state.diverged_at is not None or not finite.any():
             return
         f = max(self.f - int((~finite).sum()), 0)
+        if not finite.all():
+            updates, losses, chosen = updates[finite], losses[finite], chosen[finite]
         step, server = self.objective.combine(
-            updates[finite],
-            losses[finite],
-            cohort=chosen[finite],
+            updates,
+            losses,
+            cohort=chosen,
             aggregator=self.aggregator,
             f=f,
             state=state.server,
@@ -427,6 +429,14 @@ class Federation:
             store.load_state_dict(saved["stores"][label])
         self.choice = Choice(**saved["choice"])
         self.run.cut_metrics(saved["metrics"])
+
+
+def _finite_rows(updates: Tensor) -> Tensor:
+    """Which rows have finite entries only, bool; a row whose sum is finite needs no second look."""
+    finite = updates.sum(dim=1).isfinite()
+    doubtful = (~finite).nonzero().flatten()
+    finite[doubtful] = updates[doubtful].isfinite().all(dim=1)
+    return finite
 
 
 def _of_one_class(clients: Clients) -> int:

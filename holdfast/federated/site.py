@@ -91,30 +91,31 @@ class Site:
 
     # ---------------------------------------------------------------------------------------------- client functions
 
-    def train(self, order: Order, received: Tensor) -> tuple[Tensor, Tensor]:
+    def train(self, order: Order, received: Tensor, sent: Tensor, losses: Tensor) -> None:
         """One round of some clients.
 
         Args:
             order: which clients, and how many batches they have drawn.
             received: the shared model, shape (P,).
-
-        Returns:
-            What each client sends, shape (clients, P), and its training loss at the received model where the server
-            wants it, shape (clients,).
+            sent: where to put what each client sends, shape (clients, P).
+            losses: where to put its training loss at the received model, where the server wants it, shape (clients,).
         """
         cohort = self.cohort(order, received)
         rows = {
             method.label: self.stores[method.label].read(cohort.clients) for method in (*self.riders, *self.drivers)
         }
+        ascending = torch.argsort(cohort.clients)
         if self.drivers:
-            sent = self.drivers[0].train(cohort, rows[self.drivers[0].label])
+            sent.copy_(self.drivers[0].train(cohort, rows[self.drivers[0].label])[ascending])
         else:
-            sent = self._descend(cohort, rows)
+            local = self._descend(cohort, rows)
+            in_order = bool((ascending.diff() > 0).all())
+            torch.sub(local if in_order else local[ascending], received, out=sent)
         for label, kept in rows.items():
             self.stores[label].write(cohort.clients, kept)
-        back = torch.argsort(cohort.clients)
-        losses = self.score(order.clients, "train", received).loss if self.needs_losses else torch.zeros(len(cohort))
-        return sent[back], losses
+        losses.zero_()
+        if self.needs_losses:
+            losses.copy_(self.score(order.clients, "train", received).loss)
 
     def _descend(self, cohort: Cohort, rows: dict[str, Tensor]) -> Tensor:
         """Local SGD on the shared model (FedAvg, FedProx), with the riders on the same batches (Ditto, Algorithm 2)."""
@@ -125,7 +126,7 @@ class Site:
             now = local[: len(batch)]
             cohort.descend(now, batch, cohort.learning_rate, (self.proximal, cohort.received))
             self._ride(rows, batch, now, cohort)
-        return local.sub_(cohort.received)
+        return local
 
     def _ride(self, rows: dict[str, Tensor], batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """A step of every rider; gradients of several that run stacked are one computation."""

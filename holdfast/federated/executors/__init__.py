@@ -17,8 +17,8 @@ from holdfast.federated.site import Site
 
 __all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "default_chunk", "make_executor"]
 
-#: Clients and steps of the trial round that `choose` measures; more clients where more are stacked.
-_TRIAL_CLIENTS, _TRIAL_STEPS = 8, 2
+#: Trial rounds of `choose`: clients (more where more are stacked), steps, and when it has seen enough.
+_TRIAL_CLIENTS, _TRIAL_STEPS, _TRIAL_ROUNDS, _TRIAL_SECONDS = 8, 2, 6, 0.2
 
 
 @dataclass(frozen=True)
@@ -68,17 +68,19 @@ def choose(name: ExecutorName, trial: Site) -> Choice:
 
 
 def _seconds(trial: Site, choice: Choice, best: float) -> float:
-    """Of a short trial round: the better of two, where the first gives hope to beat the best so far."""
+    """Per client, of the best of some short trial rounds; only the first where it gives no hope to beat `best`."""
     executor = make_executor(trial, choice)
     everybody = torch.arange(len(trial.clients))
-    clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 2 * choice.chunk))]
+    clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 4 * choice.chunk))]
     drawn = torch.zeros_like(everybody)
     times: list[float] = []
     try:
-        while len(times) < 2 and (not times or times[0] < 3 * best * len(clients)):
+        while len(times) < 2 or (len(times) < _TRIAL_ROUNDS and sum(times) < _TRIAL_SECONDS):
             start = time.perf_counter()
             executor.round(0, clients, drawn, trial.network.initial)
             times.append(time.perf_counter() - start)
+            if times[0] > 4 * best * len(clients):
+                break
     finally:
         executor.close()
     return min(times) / len(clients)

@@ -34,7 +34,7 @@ class InProcess(Executor):
         first = 0
         for order in orders:
             rows = slice(first, first + len(order.clients))
-            updates[rows], losses[rows] = self.site.train(order, received)
+            self.site.train(order, received, updates[rows], losses[rows])
             first = rows.stop
 
     def tune(self, label: str, chunks: Sequence[Tensor], received: Tensor) -> None:

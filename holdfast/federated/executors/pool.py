@@ -163,7 +163,7 @@ class Pool(Executor):
     def _train(self, number: int, clients: list[int], drawn: list[int], first: int) -> None:
         rows = slice(first, first + len(clients))
         order = Order(number, torch.tensor(clients), torch.tensor(drawn))
-        self._updates[rows], self._losses[rows] = self.site.train(order, self._received)
+        self.site.train(order, self._received, self._updates[rows], self._losses[rows])
 
     def _tune(self, label: str, clients: list[int]) -> None:
         self.site.tune(label, torch.tensor(clients), self._received)

@@ -18,7 +18,9 @@ def sent(data, curvature, w, steps=1):
     site = Site(data, Squares(Point(curvature, torch.float64)), settings, [PerFedAvg(BETA)])
     everybody = torch.arange(len(data))
     order = Order(0, everybody, torch.zeros_like(everybody))
-    return site.train(order, torch.tensor([w], dtype=torch.float64))[0].flatten(), site
+    updates, losses = torch.empty(len(data), 1, dtype=torch.float64), torch.empty(len(data))
+    site.train(order, torch.tensor([w], dtype=torch.float64), updates, losses)
+    return updates.flatten(), site
 
 
 @pytest.mark.parametrize("curvature", [0.5, 1.0, 2.0])
