@@ -22,7 +22,8 @@ from holdfast.data import data_root
 from holdfast.data.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.device_report import DeviceReport
-from holdfast.federated.federation import Federation, Outcome, federate
+from holdfast.federated.federation import Federation, federate
+from holdfast.federated.outcome import Outcome
 from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
 from holdfast.integrations.trackers import trackers
 from holdfast.models import build

@@ -31,8 +31,9 @@ from holdfast.federated.attacks import (
     SignFlip,
 )
 from holdfast.federated.device_report import DeviceReport
-from holdfast.federated.federation import Outcome, Threat, federate
+from holdfast.federated.federation import federate
 from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FedProx, FedSGD, Objective, QFair, Term
+from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization import (
     PERSONALIZATION,
     Apfl,
@@ -48,6 +49,7 @@ from holdfast.federated.personalization import (
     Skl,
 )
 from holdfast.federated.settings import Rounds
+from holdfast.federated.threat import Threat
 
 __all__ = [
     "AGGREGATORS",

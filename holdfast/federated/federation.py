@@ -10,118 +10,31 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients import Clients
-from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregators import Aggregator, Mean
-from holdfast.federated.attacks import Attack, malicious_clients, poison_labels
+from holdfast.federated.checks import check, settings_for, with_tuners
 from holdfast.federated.device_report import DeviceReport, benign_of
 from holdfast.federated.executors import Choice, Executor, choose, make_executor
 from holdfast.federated.network import Network
 from holdfast.federated.objectives import FedAvg, Objective
-from holdfast.federated.personalization.base import Driver, Personalizer, Tuner
+from holdfast.federated.outcome import SHARED, Outcome
+from holdfast.federated.personalization.base import Personalizer, Tuner
 from holdfast.federated.personalization.choosing import strong_attack
 from holdfast.federated.scoring import ClientScores
 from holdfast.federated.selection import select
 from holdfast.federated.settings import Rounds
 from holdfast.federated.site import Site
+from holdfast.federated.state import State
+from holdfast.federated.threat import Threat
 from holdfast.training.events import Event, Listener
 from holdfast.training.run import Run
 
 _log = logging.getLogger(__name__)
-
-#: Name of the shared model in reports.
-SHARED = "global"
-
-
-@dataclass(frozen=True)
-class Threat:
-    """Who attacks, and how.
-
-    Attributes:
-        attack: what malicious clients do.
-        ratio: share of clients that are malicious; the number is rounded down.
-        known: whether the server knows how many there are, and gives the number per round to its aggregator.
-    """
-
-    attack: Attack
-    ratio: float
-    known: bool = True
-
-
-@dataclass(eq=False)
-class State:
-    """All that the server remembers between rounds.
-
-    Attributes:
-        number: rounds done.
-        weights: the shared model, shape (P,).
-        server: what the objective remembers.
-        drawn: batches that each client has drawn, int64 of shape (clients,).
-        joined: rounds that each client took part in, int64 of shape (clients,).
-        dropped: updates that were not finite.
-        seconds: training time, of all processes that had a part in it.
-        diverged_at: round whose update made the shared model non-finite; it stays as before from then on.
-        history: summaries at the rounds that were evaluated.
-    """
-
-    weights: Tensor
-    server: dict[str, Tensor]
-    drawn: Tensor
-    joined: Tensor
-    number: int = 0
-    dropped: int = 0
-    seconds: float = 0.0
-    diverged_at: int | None = None
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome:
-    """What a federation leaves.
-
-    Attributes:
-        reports: how every client fares, under ``global`` with the shared model and by method with personal ones.
-        weights: the shared model, shape (P,).
-        network: turns parameters into modules: ``network.load(weights)``.
-        site: has the personal models, see `personal`.
-        malicious: ids of malicious clients.
-        history: summaries along the rounds.
-        joined: rounds that each client took part in.
-        dropped: updates that were dropped because they were not finite.
-        diverged_at: round after which the shared model was frozen, if it was.
-        bytes_up: sent by clients, in all.
-        bytes_down: sent to clients, in all.
-        seconds: training time, of all processes that had a part in it.
-        choice: the executor that was used.
-    """
-
-    reports: dict[str, DeviceReport]
-    weights: Tensor
-    network: Network
-    site: Site
-    malicious: Tensor
-    history: list[dict[str, Any]]
-    joined: Tensor
-    dropped: int
-    diverged_at: int | None
-    bytes_up: int
-    bytes_down: int
-    seconds: float
-    choice: Choice
-
-    def model(self) -> nn.Module:
-        """The shared model."""
-        return self.network.load(self.weights)
-
-    def personal(self, label: str, client: int) -> nn.Module:
-        """The personal model of a client."""
-        return self.network.load(self.site.personal(label, torch.tensor([client]), self.weights)[0])
 
 
 def federate(
@@ -193,19 +106,17 @@ class Federation:
     ) -> None:
         self.objective, self.aggregator, self.threat, self.run = objective, aggregator, threat, run
         strong = strong_attack(threat)
-        self.personalizers = _with_tuners([method.facing(strong) for method in personalize])
-        self.settings = settings = _settings_for(objective, settings, clients)
-        self.malicious = torch.empty(0, dtype=torch.int64)
+        self.personalizers = with_tuners([method.facing(strong) for method in personalize])
+        self.settings = settings = settings_for(objective, settings, clients)
+        self.malicious, self.f, poisoned = torch.empty(0, dtype=torch.int64), 0, clients
         if threat is not None:
-            self.malicious = malicious_clients(len(clients), threat.ratio, settings.seed)
+            self.malicious = threat.malicious(len(clients), settings.seed)
+            self.f = threat.expected(settings.cohort, len(self.malicious), len(clients))
+            poisoned = threat.poison(clients, self.malicious, settings.seed)
         self.benign = benign_of(self.malicious, len(clients))
-        self.f = 0
-        if threat is not None and threat.known:
-            self.f = settings.cohort * len(self.malicious) // len(clients)
-        self._check(clients)
+        check(clients, settings, self.personalizers, objective=objective, aggregator=aggregator, f=self.f)
         self.sizes = clients.train.counts
         self.network = Network(model, clients.task)
-        poisoned = self._poisoned(clients)
         self.site = self._site(poisoned, run)
         self.state = State(
             self.network.initial.clone(),
@@ -329,7 +240,7 @@ class Federation:
         state = self.state
         assert self.choice is not None
         messages = int(state.joined.sum())
-        up = 4 * self.network.size + 8 * self.objective_needs_losses
+        model = self.network.initial.element_size() * self.network.size
         state.history.append({"round": state.number, **{label: report.summary() for label, report in reports.items()}})
         return Outcome(
             reports=reports,
@@ -341,8 +252,8 @@ class Federation:
             joined=state.joined,
             dropped=state.dropped,
             diverged_at=state.diverged_at,
-            bytes_up=messages * up,
-            bytes_down=messages * 4 * self.network.size,
+            bytes_up=messages * (model + 8 * self.objective_needs_losses),
+            bytes_down=messages * model,
             seconds=state.seconds,
             choice=self.choice,
         )
@@ -353,37 +264,6 @@ class Federation:
     def objective_needs_losses(self) -> bool:
         """Whether clients report their loss at the received model."""
         return self.objective.needs_losses or self.aggregator.needs_losses
-
-    def _check(self, clients: Clients) -> None:
-        empty = (clients.train.counts == 0).nonzero().flatten().tolist()
-        if empty:
-            raise DataError(f"client {empty[0]} has no training examples ({len(empty)} clients in all); leave them out")
-        single = _of_one_class(clients)
-        if single:
-            _log.warning("%d of %d clients have training examples of one class only", single, len(clients))
-        if self.settings.cohort > len(clients):
-            raise ConfigError(
-                f"a round wants {self.settings.cohort} clients and there are {len(clients)}; lower the cohort"
-            )
-        self.objective.check(self.aggregator)
-        drivers = [method for method in self.personalizers if isinstance(method, Driver)]
-        if drivers and self.objective.proximal:
-            raise ConfigError(
-                f"{drivers[0].name} decides what clients do with the shared model, so {self.objective.name} can't pull "
-                "on it; use fedavg"
-            )
-        for sentence in self.aggregator.check(self.settings.cohort, self.f):
-            _log.warning(sentence)
-        for method in self.personalizers:
-            method.check(self.settings)
-
-    def _poisoned(self, clients: Clients) -> Clients:
-        if self.threat is None or not self.threat.attack.poisons_labels:
-            return clients
-        labels = poison_labels(
-            clients.train.labels, clients.train.owners(), self.malicious, clients.classes, self.settings.seed
-        )
-        return replace(clients, train=replace(clients.train, labels=labels))
 
     def _site(self, clients: Clients, run: Run | None) -> Site:
         folder = None
@@ -403,28 +283,13 @@ class Federation:
     def _save(self, run: Run) -> None:
         """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
-        state = self.state
-        run.save_checkpoint(
-            {
-                "number": state.number,
-                "weights": state.weights,
-                "server": state.server,
-                "drawn": state.drawn,
-                "joined": state.joined,
-                "dropped": state.dropped,
-                "seconds": state.seconds,
-                "diverged_at": state.diverged_at,
-                "history": state.history,
-                "stores": {label: store.state_dict() for label, store in self.site.stores.items()},
-                "choice": {"name": self.choice.name, "chunk": self.choice.chunk},
-                "metrics": run.metrics_size(),
-            }
-        )
+        stores = {label: store.state_dict() for label, store in self.site.stores.items()}
+        choice = {"name": self.choice.name, "chunk": self.choice.chunk}
+        run.save_checkpoint({**self.state.as_dict(), "stores": stores, "choice": choice, "metrics": run.metrics_size()})
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
-        kept = ("number", "weights", "server", "drawn", "joined", "dropped", "seconds", "diverged_at", "history")
-        self.state = State(**{name: saved[name] for name in kept})
+        self.state = State.of(saved)
         for label, store in self.site.stores.items():
             store.load_state_dict(saved["stores"][label])
         self.choice = Choice(**saved["choice"])
@@ -437,35 +302,6 @@ def _finite_rows(updates: Tensor) -> Tensor:
     doubtful = (~finite).nonzero().flatten()
     finite[doubtful] = updates[doubtful].isfinite().all(dim=1)
     return finite
-
-
-def _of_one_class(clients: Clients) -> int:
-    """How many clients have training examples of a single class."""
-    pairs = torch.unique(clients.train.owners() * clients.classes + clients.train.labels)
-    return int((torch.bincount(pairs // clients.classes, minlength=len(clients)) == 1).sum())
-
-
-def _with_tuners(personalize: Sequence[Personalizer]) -> list[Personalizer]:
-    drivers = [method for method in personalize if isinstance(method, Driver)]
-    if len(drivers) > 1:
-        names = " and ".join(method.name for method in drivers)
-        raise ConfigError(f"{names} both decide what clients send; run one at a time")
-    tuners = [tuner for driver in drivers if (tuner := driver.tuner()) is not None]
-    every = [*personalize, *tuners]
-    labels = [method.label for method in every]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise ConfigError(f"there are two personalization methods {label!r}; give each once")
-    return every
-
-
-def _settings_for(objective: Objective, settings: Rounds, clients: Clients) -> Rounds:
-    """Local work as the objective needs it: one step (FedSGD), or one full gradient of every client (AFL)."""
-    if objective.single_step:
-        settings = replace(settings, local_steps=1, local_epochs=None)
-    if objective.full_gradient:
-        settings = replace(settings, cohort=len(clients), batch_size=int(clients.train.counts.max()))
-    return settings
 
 
 def _tell(listeners: Sequence[Listener], kind: Any, number: int, values: dict[str, Any]) -> None:

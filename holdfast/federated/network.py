@@ -85,7 +85,7 @@ class Network:
         split = [name.rpartition(".") for name in self._names]
         self._places = [(owners[owner]._parameters, name) for owner, _, name in split]
         self._stacks: bool | None = None
-        self._pools = any(parameter.ndim == 4 for parameter in self._parameters)
+        self.convolves = any(parameter.ndim == 4 for parameter in self._parameters)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self._sizes = [parameter.numel() for parameter in self._parameters]
         self.initial = torch.cat([parameter.detach().flatten() for parameter in self._parameters]).clone()
@@ -255,7 +255,7 @@ class Network:
         return torch.allclose(stacked, vmap(self._call)(parameters, inputs), rtol=1e-3, atol=1e-4)
 
     def _pooling(self) -> AbstractContextManager[object]:
-        return FastPooling() if self._pools else nullcontext()
+        return FastPooling() if self.convolves else nullcontext()
 
     def _give(self, *masks: Tensor) -> None:
         """Give the dropout layers their masks, or take them back."""

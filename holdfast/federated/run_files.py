@@ -26,11 +26,12 @@ from torch import Tensor
 from holdfast.data.clients import Clients
 from holdfast.federated.aggregators import Aggregator
 from holdfast.federated.device_report import benign_of
-from holdfast.federated.federation import Outcome, Threat
 from holdfast.federated.objectives import Objective
+from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization.base import Personalizer
 from holdfast.federated.personalization.choosing import ChoosingDitto
 from holdfast.federated.settings import Rounds
+from holdfast.federated.threat import Threat
 from holdfast.training.run import Run
 from holdfast.training.state import write_atomically
 

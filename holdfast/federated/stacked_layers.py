@@ -216,9 +216,8 @@ class PoolByTwo(torch.autograd.Function):
         left = gradients[0]
         *others, last = zip(_corners(result), _corners(images), strict=True)
         for place, corner in others:
-            taken = left * (corner == output)
-            place.copy_(taken)
-            left = left - taken
+            torch.mul(left, corner == output, out=place)
+            left = left - place
         last[0].copy_(left)
         return result
 

@@ -18,11 +18,13 @@ from holdfast.federated.aggregators import build_aggregator
 from holdfast.federated.attacks import attack_named
 from holdfast.federated.device_report import DeviceReport, benign_of
 from holdfast.federated.executors import make_executor
-from holdfast.federated.federation import SHARED, Outcome, Threat, federate
+from holdfast.federated.federation import federate
 from holdfast.federated.objectives import objective_named
+from holdfast.federated.outcome import SHARED, Outcome
 from holdfast.federated.personalization import Personalizer, personalization_named
 from holdfast.federated.settings import Rounds
 from holdfast.federated.shared import keep_freed_memory
+from holdfast.federated.threat import Threat
 from holdfast.models.registry import build
 
 #: The numbers that are kept of each model, see `DeviceReport`.

@@ -12,12 +12,13 @@ from holdfast.errors import ConfigError
 from holdfast.federated.aggregators import Clipping, Krum, Mean, Median
 from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomUpdates
 from holdfast.federated.batches import BatchStream
-from holdfast.federated.federation import Threat, federate
+from holdfast.federated.federation import federate
 from holdfast.federated.objectives import FedAvg, FedProx, Term
 from holdfast.federated.personalization import Ditto, DynamicDitto, FineTuning, Local
 from holdfast.federated.personalization.pull import pulled
 from holdfast.federated.settings import Rounds
 from holdfast.federated.theory import ditto_trajectory
+from holdfast.federated.threat import Threat
 from tests.federated.personalization.toy import SETTINGS, Point, Recording, Squares, model, points, rows, run
 
 

@@ -27,7 +27,8 @@ from holdfast.federated import (
     TrimmedMean,
     federate,
 )
-from holdfast.federated.federation import Federation, Outcome
+from holdfast.federated.federation import Federation
+from holdfast.federated.outcome import Outcome
 from holdfast.training.run import Run
 from tests.federated.toy import linear, toy_clients
 

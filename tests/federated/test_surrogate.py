@@ -26,7 +26,7 @@ from holdfast.federated import (
     Threat,
     federate,
 )
-from holdfast.federated.federation import Outcome
+from holdfast.federated.outcome import Outcome
 from holdfast.models import build
 
 THREATS = {

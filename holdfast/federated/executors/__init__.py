@@ -71,7 +71,7 @@ def _seconds(trial: Site, choice: Choice, best: float) -> float:
     """Per client, of the best of some short trial rounds; only the first where it gives no hope to beat `best`."""
     executor = make_executor(trial, choice)
     everybody = torch.arange(len(trial.clients))
-    clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 4 * choice.chunk))]
+    clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 2 * choice.chunk))]
     drawn = torch.zeros_like(everybody)
     times: list[float] = []
     try:

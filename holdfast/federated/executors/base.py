@@ -112,7 +112,8 @@ def default_chunk(site: Site) -> int:
     The chunks of a round are an even number of about the same size, so that two or four workers share them evenly.
     """
     example = site.clients.train.inputs[0].numel()
-    per_client = 4 * (6 * site.network.size + 40 * site.settings.batch_size * example)
+    activations = (40 if site.network.convolves else 4) * site.settings.batch_size * example
+    per_client = 4 * (6 * site.network.size + activations)
     most = min(max(_CHUNK_BYTES // per_client, 1), _LARGEST_CHUNK)
     cohort = min(site.settings.cohort, len(site.clients))
     return math.ceil(cohort / (2 * math.ceil(cohort / (2 * most))))

@@ -25,8 +25,8 @@ from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negat
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
-    from holdfast.federated.federation import Threat
     from holdfast.federated.site import Site
+    from holdfast.federated.threat import Threat
 
 #: Lambdas to try, and the lambda of a device that can't choose, by whether the attack is strong.
 CANDIDATES = {False: (0.1, 1.0, 2.0), True: (0.05, 0.1, 0.2)}

@@ -11,7 +11,7 @@ from holdfast.federated.device_report import benign_of
 from holdfast.federated.personalization.ditto import Ditto
 
 if TYPE_CHECKING:
-    from holdfast.federated.federation import Outcome
+    from holdfast.federated.outcome import Outcome
 
 _BLOCK = 64
 

@@ -9,7 +9,6 @@ from torch import nn
 from holdfast.errors import ConfigError
 from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomUpdates
 from holdfast.federated.executors import InProcess
-from holdfast.federated.federation import Threat
 from holdfast.federated.network import Network
 from holdfast.federated.personalization import (
     Ditto,
@@ -24,6 +23,7 @@ from holdfast.federated.personalization.choosing import ChoosingDitto
 from holdfast.federated.personalization.oracle import validation_accuracy
 from holdfast.federated.scoring import score_models
 from holdfast.federated.site import Site
+from holdfast.federated.threat import Threat
 from tests.federated.personalization.toy import SETTINGS, clients, model, part, rows, run
 
 SMALL = clients(validation=(3, 2, 0, 1, 3, 3, 2, 3))

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from holdfast.data.clients import ClientPart, Clients, Task
 from holdfast.federated.aggregators import Mean
-from holdfast.federated.federation import Outcome, federate
+from holdfast.federated.federation import federate
 from holdfast.federated.network import Network
+from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization import Personalizer
 from holdfast.federated.settings import Rounds
 

@@ -1,0 +1,88 @@
+"""What is looked at before the first round: methods that don't go together, settings and data that can't work."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+
+from holdfast.data.clients import Clients
+from holdfast.errors import ConfigError, DataError
+from holdfast.federated.aggregators import Aggregator
+from holdfast.federated.objectives import Objective
+from holdfast.federated.personalization.base import Driver, Personalizer
+from holdfast.federated.settings import Rounds
+
+_log = logging.getLogger(__name__)
+
+
+def check(
+    clients: Clients,
+    settings: Rounds,
+    personalizers: Sequence[Personalizer],
+    *,
+    objective: Objective,
+    aggregator: Aggregator,
+    f: int,
+) -> None:
+    """Refuse what can't work, and log what probably is not intended.
+
+    Raises:
+        ConfigError: if methods don't go together, or a setting can't work.
+        DataError: if a client has no training data.
+    """
+    empty = (clients.train.counts == 0).nonzero().flatten().tolist()
+    if empty:
+        raise DataError(f"client {empty[0]} has no training examples ({len(empty)} clients in all); leave them out")
+    single = _of_one_class(clients)
+    if single:
+        _log.warning("%d of %d clients have training examples of one class only", single, len(clients))
+    if settings.cohort > len(clients):
+        raise ConfigError(f"a round wants {settings.cohort} clients and there are {len(clients)}; lower the cohort")
+    objective.check(aggregator)
+    drivers = [method for method in personalizers if isinstance(method, Driver)]
+    if drivers and objective.proximal:
+        raise ConfigError(
+            f"{drivers[0].name} decides what clients do with the shared model, so {objective.name} can't pull "
+            "on it; use fedavg"
+        )
+    for sentence in aggregator.check(settings.cohort, f):
+        _log.warning(sentence)
+    for method in personalizers:
+        method.check(settings)
+
+
+def _of_one_class(clients: Clients) -> int:
+    """How many clients have training examples of a single class."""
+    pairs = torch.unique(clients.train.owners() * clients.classes + clients.train.labels)
+    return int((torch.bincount(pairs // clients.classes, minlength=len(clients)) == 1).sum())
+
+
+def with_tuners(personalize: Sequence[Personalizer]) -> list[Personalizer]:
+    """The methods, and what follows on those that drive the shared model.
+
+    Raises:
+        ConfigError: if two drive it, or two have the same label.
+    """
+    drivers = [method for method in personalize if isinstance(method, Driver)]
+    if len(drivers) > 1:
+        names = " and ".join(method.name for method in drivers)
+        raise ConfigError(f"{names} both decide what clients send; run one at a time")
+    tuners = [tuner for driver in drivers if (tuner := driver.tuner()) is not None]
+    every = [*personalize, *tuners]
+    labels = [method.label for method in every]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ConfigError(f"there are two personalization methods {label!r}; give each once")
+    return every
+
+
+def settings_for(objective: Objective, settings: Rounds, clients: Clients) -> Rounds:
+    """Local work as the objective needs it: one step (FedSGD), or one full gradient of every client (AFL)."""
+    if objective.single_step:
+        settings = replace(settings, local_steps=1, local_epochs=None)
+    if objective.full_gradient:
+        settings = replace(settings, cohort=len(clients), batch_size=int(clients.train.counts.max()))
+    return settings

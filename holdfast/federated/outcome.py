@@ -1,0 +1,60 @@
+"""What a federation leaves: the models, how every client fares with each, and what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.federated.device_report import DeviceReport
+from holdfast.federated.executors import Choice
+from holdfast.federated.network import Network
+from holdfast.federated.site import Site
+
+#: Name of the shared model in reports.
+SHARED = "global"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What a federation leaves.
+
+    Attributes:
+        reports: how every client fares, under ``global`` with the shared model and by method with personal ones.
+        weights: the shared model, shape (P,).
+        network: turns parameters into modules: ``network.load(weights)``.
+        site: has the personal models, see `personal`.
+        malicious: ids of malicious clients.
+        history: summaries along the rounds.
+        joined: rounds that each client took part in.
+        dropped: updates that were dropped because they were not finite.
+        diverged_at: round after which the shared model was frozen, if it was.
+        bytes_up: sent by clients, in all.
+        bytes_down: sent to clients, in all.
+        seconds: training time, of all processes that had a part in it.
+        choice: the executor that was used.
+    """
+
+    reports: dict[str, DeviceReport]
+    weights: Tensor
+    network: Network
+    site: Site
+    malicious: Tensor
+    history: list[dict[str, Any]]
+    joined: Tensor
+    dropped: int
+    diverged_at: int | None
+    bytes_up: int
+    bytes_down: int
+    seconds: float
+    choice: Choice
+
+    def model(self) -> nn.Module:
+        """The shared model."""
+        return self.network.load(self.weights)
+
+    def personal(self, label: str, client: int) -> nn.Module:
+        """The personal model of a client."""
+        return self.network.load(self.site.personal(label, torch.tensor([client]), self.weights)[0])
