@@ -85,6 +85,7 @@ class Network:
         split = [name.rpartition(".") for name in self._names]
         self._places = [(owners[owner]._parameters, name) for owner, _, name in split]
         self._stacks: bool | None = None
+        self._channels_last: bool | None = None
         self.convolves = any(parameter.ndim == 4 for parameter in self._parameters)
         self._shapes = [parameter.shape for parameter in self._parameters]
         self._sizes = [parameter.numel() for parameter in self._parameters]
@@ -223,10 +224,27 @@ class Network:
         """Of each parameter, through the module itself, whose parameters point into the row."""
         for parameter, part in zip(self._parameters, self._split(parameters[0]), strict=True):
             parameter.data = part
+        inputs = self._arranged(batch.inputs[0])
         self._give(*(mask[0] for mask in masks))
-        outputs = self._module(batch.inputs[0])
+        outputs = self._module(inputs)
         self._give()
         return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
+
+    def _arranged(self, images: Tensor) -> Tensor:
+        """Images with their channels innermost, which convolutions like, unless the model insists on its own order."""
+        if self._channels_last is None:
+            self._channels_last = self.convolves and images.ndim == 4 and self._takes_channels_last(images[:2])
+        return images.contiguous(memory_format=torch.channels_last) if self._channels_last else images
+
+    @torch.no_grad()
+    def _takes_channels_last(self, images: Tensor) -> bool:
+        if self.batch_dependent:
+            return False
+        try:
+            arranged = self._module(images.contiguous(memory_format=torch.channels_last))
+        except RuntimeError:  # of a view of a tensor that is not contiguous
+            return False
+        return torch.allclose(arranged, self._module(images), rtol=1e-3, atol=1e-4)
 
     def _sum_of_means(self, outputs: Tensor, batch: ClientBatch) -> Tensor:
         """The clients' mean losses, added up; clients don't share parameters, so each gets its own gradient."""

@@ -168,3 +168,34 @@ def test_models_of_plain_layers_do_stack():
     network = Network(convolutional(dropout=0.2).double())
     network.gradient(models(network, 4), batch(4, 6, (1, 8, 8)))
     assert network._stacks is True
+
+
+class InsistsOnOrder(nn.Module):
+    """Views its maps as vectors, which only works on the usual order of channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 4, 3), nn.Linear(64, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.head(nn.functional.max_pool2d(self.conv(inputs), 2)[:, :, :4, :4].contiguous().view(-1, 64))
+
+
+class ViewsAtOnce(InsistsOnOrder):
+    """The same without a copy in between."""
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.head(nn.functional.max_pool2d(self.conv(inputs), 2).view(-1, 64))
+
+
+@pytest.mark.parametrize(("kind", "taken"), [(InsistsOnOrder, True), (ViewsAtOnce, False)])
+def test_channels_go_innermost_where_the_model_takes_it_and_gradients_stay(kind, taken):
+    module = kind().double()
+    network, data = Network(module), batch(1, 5, (3, 10, 10))
+    at = models(network, 1)
+    found = network.gradient(at, data)[0]
+    assert network._channels_last is taken
+    nn.utils.vector_to_parameters(at[0], module.parameters())
+    F.cross_entropy(module(data.inputs[0]), data.labels[0]).backward()
+    wanted = nn.utils.parameters_to_vector([parameter.grad for parameter in module.parameters()])
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
