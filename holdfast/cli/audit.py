@@ -29,6 +29,7 @@ from holdfast.cli.progress import TrainingProgress
 from holdfast.data import DATASETS, DataSet, Examples, data_root
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.models import MODELS, build, find_head
+from holdfast.primitives.threads import torch_threads
 from holdfast.report.audit import doubts, write_audit
 from holdfast.report.markup import DASH, counted, number, percent, times
 from holdfast.spurious.discovery import GroupAudit, audit_groups, discover, rank
@@ -125,7 +126,7 @@ def groups(asked: Groups, subject: Subject, typed: Sequence[str]) -> None:
     """
     console = Console()
     out = asked.out or free_place("audits", f"{subject.name}-groups-s{subject.settings.seed}")
-    with _whole_folder(out) as folder, _threads(subject.settings.threads):
+    with _whole_folder(out) as folder, torch_threads(subject.settings.threads or None):
         train = subject.data.load(subject.data_root).train
         model = _model(asked, subject, train)
         found = _look(asked, subject, model, train, console)
@@ -382,13 +383,3 @@ def _whole_folder(out: Path) -> Iterator[Path]:
         part.rename(final)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -125,7 +125,7 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
     settings, threat = asked.settings, asked.threat
     attackers = len(outcome.malicious)
-    f = settings.cohort * attackers // len(clients) if threat is not None and threat.known else 0
+    f = 0 if threat is None else threat.expected(settings.cohort, attackers, len(clients))
     return {
         "kind": KIND,
         "data": asked.data,

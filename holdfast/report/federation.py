@@ -13,7 +13,7 @@ from pathlib import Path
 from holdfast.report.federation_figures import Point, curves, distribution, lambda_bars, scatter
 from holdfast.report.federation_record import SHARED, ClientRows, FederationRecord
 from holdfast.report.markup import DASH, Html, counted, duration, number, percent, tag
-from holdfast.report.page import code, folded, note, page, section
+from holdfast.report.page import code, folded, headline, note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
 from holdfast.training.run import Run
 from holdfast.training.state import write_atomically
@@ -85,16 +85,11 @@ def _headline(record: FederationRecord, data: str) -> Html:
     attack = record.config.get("attack")
     if attack:
         by += [", attack ", tag("b", str(attack)), f" by {percent(float(record.config['malicious']), 0)} of devices"]
-    return tag(
-        "header",
-        tag(
-            "div",
-            tag("span", f"holdfast run {_run(record)}", class_="run"),
-            tag("span", record.status, class_=f"status {record.status}"),
-            class_="over",
-        ),
-        tag("h1", data),
-        tag("p", *by, class_="byline"),
+    return headline(
+        record.path,
+        record.status,
+        data,
+        by,
         None if record.finished else _unfinished(record),
         tag("div", _worst(record), _numbers(record), class_="hero") if record.models else None,
     )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from importlib.resources import files
+from pathlib import Path
 
 from holdfast.report.markup import Html, tag
 
@@ -37,6 +39,28 @@ def page(title: str, *content: Html) -> str:
     ]
     body = [tag("main", *content), tag("script", script)]
     return "<!DOCTYPE html>\n" + tag("html", tag("head", *head), tag("body", *body), lang="en") + "\n"
+
+
+def headline(run: Path, status: str, title: str, by: Sequence[Html | str], *below: Html | None) -> Html:
+    """What a run's page opens with.
+
+    Args:
+        run: the run directory.
+        status: ``finished``, ``running`` or ``interrupted``.
+        title: what was trained on.
+        by: by which method, with which model.
+        below: a banner, the large numbers; what is None is left out.
+
+    Returns:
+        The header.
+    """
+    over = tag(
+        "div",
+        tag("span", f"holdfast run {run.resolve().name}", class_="run"),
+        tag("span", status, class_=f"status {status}"),
+        class_="over",
+    )
+    return tag("header", over, tag("h1", title), tag("p", *by, class_="byline"), *below)
 
 
 def section(title: str, *content: Html | None, id_: str) -> Html:

@@ -17,7 +17,7 @@ from holdfast.report.federation import write_federation_report
 from holdfast.report.figures import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.images import example_sheet
 from holdfast.report.markup import Html, counted, duration, join, number, percent, tag
-from holdfast.report.page import code, folded, note, page, section
+from holdfast.report.page import code, folded, headline, note, page, section
 from holdfast.report.record import Record
 from holdfast.report.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
 from holdfast.training.group_report import GroupReport
@@ -75,16 +75,11 @@ def _headline(record: Record, data: str) -> Html:
         for piece in (", ", label, tag("b", str(value)))
     ][1:]
     report = record.report
-    return tag(
-        "header",
-        tag(
-            "div",
-            tag("span", f"holdfast run {record.path.resolve().name}", class_="run"),
-            tag("span", record.status, class_=f"status {record.status}"),
-            class_="over",
-        ),
-        tag("h1", data),
-        tag("p", *by, class_="byline"),
+    return headline(
+        record.path,
+        record.status,
+        data,
+        by,
         None if record.finished else _unfinished(record),
         None if report is None else tag("div", _worst(record, report), _numbers(record, report), class_="hero"),
     )
