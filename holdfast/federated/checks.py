@@ -11,6 +11,7 @@ import torch
 from holdfast.data.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregators import Aggregator
+from holdfast.federated.network import Network
 from holdfast.federated.objectives import Objective
 from holdfast.federated.personalization.base import Driver, Personalizer
 from holdfast.federated.settings import Rounds
@@ -52,6 +53,23 @@ def check(
         _log.warning(sentence)
     for method in personalizers:
         method.check(settings)
+    if settings.optimizer != "sgd" and (drivers or objective.single_step or objective.full_gradient):
+        what = drivers[0].name if drivers else objective.name
+        raise ConfigError(f"{what} is defined by gradient steps, so optimizer {settings.optimizer!r} can't be; use sgd")
+
+
+def check_statistics(network: Network, personalizers: Sequence[Personalizer]) -> None:
+    """Refuse methods that have no place for a model's running statistics.
+
+    Raises:
+        ConfigError: if the model has some and a method mixes models.
+    """
+    mixing = [method.name for method in personalizers if not method.keeps_statistics]
+    if mixing and network.tracks_statistics:
+        raise ConfigError(
+            f"{mixing[0]} mixes models, and the running statistics of batch normalisation can't be mixed; "
+            "use a model with group normalisation, or track_running_stats=False"
+        )
 
 
 def _of_one_class(clients: Clients) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from holdfast.federated.adam import Adam
 from holdfast.federated.batches import pad
 from holdfast.federated.network import ClientBatch, Masks, Pull
 from holdfast.primitives.streams import torch_stream
@@ -30,8 +31,7 @@ class Cohort:
         received: the model that the server sent, shape (P,).
         drawn: how many batches each of these clients has drawn so far, int64 of shape (clients,).
         steps: how many steps each client takes, int64 of shape (clients,).
-        learning_rate: of the shared model in this round.
-        personal_rate: of personal models in this round.
+        decay: what the learning rates are multiplied by.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Cohort:
         *,
         drawn: Tensor,
         steps: Tensor,
-        learning_rate: float,
-        personal_rate: float,
+        decay: float = 1.0,
     ) -> None:
         order = torch.argsort(steps, descending=True, stable=True)
         self.site = site
         self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
         self.received = received
-        self.learning_rate, self.personal_rate = learning_rate, personal_rate
+        self.learning_rate = decay * site.settings.learning_rate
+        self.personal_rate = decay * site.settings.personal_rate
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -81,6 +81,19 @@ class Cohort:
                 strict=True,
             )
         ]
+        yield from self.walk(rows, counts)
+
+    def walk(self, rows: list[Tensor], counts: Tensor) -> Iterator[ClientBatch]:
+        """Mini-batches of given examples.
+
+        Args:
+            rows: for each client, rows of the training data, shape (number of its batches, size of its batches).
+            counts: how many each client draws, never rising from one client to the next.
+
+        Yields:
+            A batch of the first ``len(batch)`` clients.
+        """
+        part = self.site.clients.train
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
         weights = weights.to(self.received.dtype)
@@ -94,6 +107,7 @@ class Cohort:
                 weights[:active],
                 self.clients[:active],
                 self.drawn[:active] + step,
+                chosen,
                 even,
             )
 
@@ -102,14 +116,25 @@ class Cohort:
         return self.site.network.gradient(models, batch, self._masks(batch, role))
 
     def descend(
-        self, models: Tensor, batch: ClientBatch, rate: float, pull: Pull | None = None, role: str = "shared"
+        self,
+        models: Tensor,
+        batch: ClientBatch,
+        rate: float,
+        pull: Pull | None = None,
+        *,
+        role: str = "shared",
+        adam: Adam | None = None,
     ) -> None:
-        """One SGD step in place, with a pull where there is one: ``v <- v - rate (g + strength (v - anchor))``.
+        """One step in place, with a pull where there is one: ``v <- v - rate (g + strength (v - anchor))``, or Adam's.
 
         A pull of strength 0 is not looked at, so its anchor may be infinite.
         """
-        wanted = pull if pull is not None and pull[0] != 0 else None
-        self.site.network.descend(models, batch, rate, wanted, self._masks(batch, role))
+        network = self.site.network
+        if adam is None:
+            wanted = pull if pull is not None and pull[0] != 0 else None
+            network.descend(models, batch, rate, wanted, self._masks(batch, role))
+        else:
+            adam.step(models, network.pulled(self.gradient(models, batch, role), models, pull), rate)
 
     def _masks(self, batch: ClientBatch, role: str) -> Masks:
         """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""

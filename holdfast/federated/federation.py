@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from holdfast.data.clients import Clients
 from holdfast.federated.aggregators import Aggregator, Mean
-from holdfast.federated.checks import check, settings_for, with_tuners
+from holdfast.federated.checks import check, check_statistics, settings_for, with_tuners
 from holdfast.federated.device_report import DeviceReport, benign_of
 from holdfast.federated.executors import Choice, Executor, choose, make_executor
 from holdfast.federated.network import Network
@@ -117,6 +117,7 @@ class Federation:
         check(clients, settings, self.personalizers, objective=objective, aggregator=aggregator, f=self.f)
         self.sizes = clients.train.counts
         self.network = Network(model, clients.task)
+        check_statistics(self.network, self.personalizers)
         self.site = self._site(poisoned, run)
         self.state = State(
             self.network.initial.clone(),
@@ -208,6 +209,7 @@ class Federation:
             learning_rate=self.settings.decay(state.number) * self.settings.learning_rate,
         )
         weights = state.weights + step
+        self.network.mend(weights)
         if weights.isfinite().all():
             state.weights, state.server = weights, server
         else:

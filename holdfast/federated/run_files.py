@@ -132,7 +132,7 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
         "fingerprint": clients.fingerprint(),
         "clients": len(clients),
         "model": asked.model,
-        "parameters": outcome.network.size,
+        "parameters": outcome.network.trainable,
         "objective": _described(asked.objective),
         "aggregator": {"name": asked.aggregator.label, **asdict(asked.aggregator)},
         "attack": None if threat is None else _described(threat.attack),

@@ -57,7 +57,7 @@ def score_shared(network: Network, model: Tensor, part: ClientPart, clients: Ten
         part: the data.
         clients: ids.
     """
-    if network.batch_dependent:
+    if network.scores_depend_on_batch:
         return gather([score_models(network, model[None], part, client[None]) for client in clients])
     counts = part.counts[clients]
     owners = torch.repeat_interleave(torch.arange(len(clients)), counts)
@@ -91,7 +91,7 @@ def score_models(network: Network, models: Tensor, part: ClientPart, clients: Te
     done = 0
     while done < width:
         left = (counts > done).nonzero().flatten()
-        columns = torch.arange(done, width if network.batch_dependent else done + _columns(counts[left] - done))
+        columns = torch.arange(done, width if network.scores_depend_on_batch else done + _columns(counts[left] - done))
         real = columns < counts[left, None]
         rows = part.offsets[clients[left]][:, None] + torch.minimum(columns, counts[left, None] - 1)
         labels = part.labels[rows]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.clients import Clients
+from holdfast.federated.adam import Adam
 from holdfast.federated.batches import BatchStream
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
@@ -118,13 +119,12 @@ class Site:
             losses.copy_(self.score(order.clients, "train", received).loss)
 
     def _descend(self, cohort: Cohort, rows: dict[str, Tensor]) -> Tensor:
-        """Local SGD on the shared model (FedAvg, FedProx), with the riders on the same batches (Ditto, Algorithm 2)."""
+        """Local steps of the shared model (FedAvg, FedProx); the riders see the same batches (Ditto, Algorithm 2)."""
         local = cohort.copies()
-        for rider in self.riders:
-            rider.begin(rows[rider.label], cohort)
+        adam = Adam(local) if self.settings.optimizer == "adam" else None
         for batch in cohort.batches():
             now = local[: len(batch)]
-            cohort.descend(now, batch, cohort.learning_rate, (self.proximal, cohort.received))
+            cohort.descend(now, batch, cohort.learning_rate, (self.proximal, cohort.received), adam=adam)
             self._ride(rows, batch, now, cohort)
         return local
 
@@ -132,7 +132,7 @@ class Site:
         """A step of every rider; gradients of several that run stacked are one computation."""
         here = {label: row[: len(batch)] for label, row in rows.items()}
         stacked = [rider for rider in self.riders if rider.moves_by_gradient]
-        if len(stacked) == 1 or len(batch) == 1:
+        if len(stacked) == 1 or len(batch) == 1 or self.network.tracks_statistics:
             stacked = []
         at_once = max(_ROWS // len(batch), 1)
         for group in (stacked[first : first + at_once] for first in range(0, len(stacked), at_once)):
@@ -147,15 +147,13 @@ class Site:
     def tune(self, label: str, clients: Tensor, received: Tensor) -> None:
         """Train the personal models of a tuner from the final shared model, and keep them."""
         tuner = self.tuners[label]
-        decay = self.settings.decay(self.settings.rounds - 1)
         cohort = Cohort(
             self,
             clients,
             received,
             drawn=torch.zeros_like(clients),
             steps=self.tuning_steps(tuner, clients),
-            learning_rate=decay * self.settings.learning_rate,
-            personal_rate=decay * self.settings.personal_rate,
+            decay=self.settings.decay(self.settings.rounds - 1),
         )
         self.stores[label].write(cohort.clients, tuner.tune(cohort))
 
@@ -178,22 +176,14 @@ class Site:
     def cohort(self, order: Order, received: Tensor) -> Cohort:
         """The clients of an order, ready to train."""
         decay = self.settings.decay(order.number)
-        return Cohort(
-            self,
-            order.clients,
-            received,
-            drawn=order.drawn,
-            steps=self.steps(order.clients),
-            learning_rate=decay * self.settings.learning_rate,
-            personal_rate=decay * self.settings.personal_rate,
-        )
+        return Cohort(self, order.clients, received, drawn=order.drawn, steps=self.steps(order.clients), decay=decay)
 
     def steps(self, clients: Tensor) -> Tensor:
         """Local steps of each client in a round."""
         if self.settings.local_epochs is None:
             return torch.full_like(clients, self.settings.local_steps)
-        sizes = self.clients.train.counts[clients]
-        return self.settings.local_epochs * (sizes // self.settings.batch_size).clamp(min=1)
+        sizes = self.clients.train.counts[clients].tolist()
+        return self.settings.local_epochs * torch.tensor([self.stream.per_pass(size) for size in sizes])
 
     def draws(self, clients: Tensor) -> Tensor:
         """Batches that each client draws in a round."""

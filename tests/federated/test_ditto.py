@@ -13,9 +13,9 @@ from holdfast.federated.aggregators import Clipping, Krum, Mean, Median
 from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomUpdates
 from holdfast.federated.batches import BatchStream
 from holdfast.federated.federation import federate
+from holdfast.federated.network import Network
 from holdfast.federated.objectives import FedAvg, FedProx, Term
 from holdfast.federated.personalization import Ditto, DynamicDitto, FineTuning, Local
-from holdfast.federated.personalization.pull import pulled
 from holdfast.federated.settings import Rounds
 from holdfast.federated.theory import ditto_trajectory
 from holdfast.federated.threat import Threat
@@ -72,7 +72,8 @@ def test_with_lambda_0_a_client_trains_alone_to_the_bit_while_the_shared_model_e
 
 def test_with_lambda_0_not_even_an_infinite_anchor_matters():
     gradient, models = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
-    assert torch.equal(pulled(gradient, models, torch.full((2,), torch.inf), 0.0), gradient)
+    network = Network(torch.nn.Linear(1, 1))
+    assert torch.equal(network.pulled(gradient, models, (0.0, torch.full((2,), torch.inf))), gradient)
 
 
 def test_local_models_of_benign_clients_are_the_same_under_every_attack():

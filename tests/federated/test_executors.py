@@ -21,6 +21,8 @@ KINDS = {
     "cnn": convolutional,
     "dropout": lambda: convolutional(dropout=0.5),
     "batch norm": lambda: convolutional(norm=True),
+    "running statistics": lambda: convolutional(norm=True, tracked=True),
+    "adam": convolutional,
 }
 EVERYBODY = torch.arange(8)
 METHODS = (Local(), Ditto(0.5), FineTuning(epochs=1))
@@ -29,6 +31,7 @@ METHODS = (Local(), Ditto(0.5), FineTuning(epochs=1))
 def site(kind: str = "linear", **changes: object) -> Site:
     shape = (6,) if kind == "linear" else (1, 8, 8)
     options: dict[str, object] = {"cohort": 8, "batch_size": 8, "local_steps": 3, "learning_rate": 0.1, **changes}
+    options |= {"optimizer": "adam", "learning_rate": 1e-3} if kind == "adam" else {}
     network = Network(KINDS[kind]())
     return Site(toy_clients(shape=shape), network, Rounds(**options), METHODS, needs_losses=True)  # type: ignore[arg-type]
 

@@ -1,5 +1,5 @@
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import pytest
@@ -9,10 +9,12 @@ from torch import Tensor
 from holdfast.data.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated import (
+    Apfl,
     Attack,
     Ditto,
     FedAvg,
     FedProx,
+    FedSGD,
     FineTuning,
     Krum,
     L2Sgd,
@@ -30,7 +32,7 @@ from holdfast.federated import (
 from holdfast.federated.federation import Federation
 from holdfast.federated.outcome import Outcome
 from holdfast.training.run import Run
-from tests.federated.toy import linear, toy_clients
+from tests.federated.toy import convolutional, linear, toy_clients
 
 SETTINGS = Rounds(rounds=6, cohort=4, batch_size=8, learning_rate=0.1, executor="serial", evaluate_every=2)
 
@@ -191,6 +193,37 @@ def test_clients_of_one_class_and_rules_past_their_breakdown_point_are_logged(ca
 def test_a_method_that_drives_the_shared_model_and_a_pull_on_it_are_refused_together():
     with pytest.raises(ConfigError, match="can't pull on it"):
         run(objective=FedProx(0.1), personalize=[L2Sgd()])
+
+
+def test_gradient_methods_refuse_adam_and_mixing_methods_refuse_running_statistics():
+    adam = replace(SETTINGS, optimizer="adam")
+    with pytest.raises(ConfigError, match="fedsgd is defined by gradient steps"):
+        federate(toy_clients(), linear(), adam, objective=FedSGD())
+    with pytest.raises(ConfigError, match="l2sgd is defined by gradient steps"):
+        federate(toy_clients(), linear(), adam, personalize=[L2Sgd()])
+    images, tracking = toy_clients(shape=(1, 8, 8)), convolutional(norm=True, tracked=True)
+    with pytest.raises(ConfigError, match="apfl mixes models"):
+        federate(images, tracking, SETTINGS, personalize=[Apfl()])
+
+
+def test_running_statistics_are_averaged_like_weights():
+    settings = Rounds(rounds=1, cohort=2, batch_size=16, learning_rate=0.1, executor="serial", sampling="uniform")
+    model, both = convolutional(norm=True, tracked=True), toy_clients(sizes=(16, 16), shape=(1, 8, 8))
+
+    def alone(client: int) -> Clients:
+        parts = []
+        for part in (both.train, both.validation, both.test):
+            rows = slice(int(part.offsets[client]), int(part.offsets[client + 1]))
+            counts = part.counts[client : client + 1]
+            parts.append(ClientPart.of_counts(part.inputs[rows], part.labels[rows], counts))
+        return Clients(parts[0], parts[1], parts[2], both.classes)
+
+    together = federate(both, model, settings)
+    each = [federate(alone(client), model, replace(settings, cohort=1)).weights for client in range(2)]
+    statistics = slice(together.network.trainable, None)
+    assert not torch.allclose(each[0][statistics], each[1][statistics])
+    torch.testing.assert_close(together.weights, (each[0] + each[1]) / 2)
+    torch.testing.assert_close(together.model().get_submodule("1").running_var, together.weights[-4:])
 
 
 def test_a_run_is_held_from_the_first_look_at_its_state(tmp_path):

@@ -1,4 +1,5 @@
 import copy
+import dataclasses
 
 import pytest
 import torch
@@ -15,12 +16,16 @@ def batch(clients: int, size: int, shape: tuple[int, ...], classes: int = 3) -> 
     inputs = torch.randn(clients, size, *shape, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, classes, (clients, size), generator=generator)
     weights = torch.full((clients, size), 1 / size, dtype=torch.float64)
-    return ClientBatch(inputs, labels, weights, torch.arange(clients), torch.zeros(clients, dtype=torch.int64))
+    rows = torch.arange(clients * size).view(clients, size)
+    return ClientBatch(inputs, labels, weights, torch.arange(clients), torch.zeros(clients, dtype=torch.int64), rows)
+
+
+def parts_of(many: ClientBatch) -> tuple[torch.Tensor, ...]:
+    return many.inputs, many.labels, many.weights, many.clients, many.draws, many.rows
 
 
 def one(many: ClientBatch, client: int) -> ClientBatch:
-    parts = (many.inputs, many.labels, many.weights, many.clients, many.draws)
-    return ClientBatch(*(part[client : client + 1] for part in parts))
+    return ClientBatch(*(part[client : client + 1] for part in parts_of(many)))
 
 
 def models(network: Network, clients: int) -> torch.Tensor:
@@ -49,10 +54,8 @@ def test_padding_has_no_influence():
     network, data = Network(linear().double()), batch(3, 6, (6,))
     weights = data.weights.clone()
     weights[1] = torch.tensor([0.25, 0.25, 0.25, 0.25, 0, 0])
-    padded = ClientBatch(data.inputs, data.labels, weights, data.clients, data.draws)
-    short = ClientBatch(
-        data.inputs[1:2, :4], data.labels[1:2, :4], weights[1:2, :4], data.clients[1:2], data.draws[1:2]
-    )
+    padded = dataclasses.replace(data, weights=weights)
+    short = ClientBatch(*(part[:, :4] if part.ndim > 1 else part for part in parts_of(one(padded, 1))))
     at = models(network, 3)
     torch.testing.assert_close(network.gradient(at, padded)[1], network.gradient(at[1:2].clone(), short)[0])
 
@@ -107,9 +110,73 @@ def test_loading_gives_a_module_with_the_parameters():
     assert torch.equal(nn.utils.parameters_to_vector(module.parameters()).detach(), 2 * network.initial)
 
 
-def test_running_statistics_are_refused():
-    with pytest.raises(ConfigError, match="track_running_stats=False"):
-        Network(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)))
+def tracking() -> nn.Module:
+    return convolutional(norm=True, tracked=True).double()
+
+
+def test_running_statistics_follow_the_parameters_and_move_as_the_module_moves_them():
+    module, data = tracking(), batch(3, 6, (1, 8, 8))
+    network = Network(module)
+    assert (network.size, network.trainable) == (network.trainable + 8, sum(p.numel() for p in module.parameters()))
+    assert network.initial[-8:].tolist() == [0.0] * 4 + [1.0] * 4
+    stacked = models(network, 3)
+    stacked[:, -4:].abs_()
+    singles, modules = stacked.clone(), []
+    for client in range(3):
+        plain = network.load(stacked[client]).train()
+        loss = F.cross_entropy(plain(data.inputs[client]), data.labels[client])
+        wanted = torch.cat([gradient.flatten() for gradient in torch.autograd.grad(loss, list(plain.parameters()))])
+        modules.append((plain, wanted))
+    together = network.gradient(stacked, data)
+    for client, (plain, wanted) in enumerate(modules):
+        alone = network.gradient(singles[client : client + 1], one(data, client))[0]
+        for gradient in (alone, together[client]):
+            torch.testing.assert_close(gradient[:-8], wanted, rtol=0, atol=1e-12)
+            assert not gradient[-8:].any()
+        norm = plain.get_submodule("1")
+        for row in (singles[client], stacked[client]):
+            torch.testing.assert_close(row[-8:], torch.cat([norm.running_mean, norm.running_var]), rtol=0, atol=1e-12)
+
+
+def test_scores_use_running_statistics_and_leave_them_alone():
+    network, data = Network(tracking()), batch(2, 6, (1, 8, 8))
+    at = models(network, 2)
+    at[:, -4:].abs_()
+    before = at.clone()
+    outputs = network.outputs(at, data.inputs)
+    for client in range(2):
+        wanted = network.load(at[client])(data.inputs[client])
+        torch.testing.assert_close(outputs[client], wanted, rtol=0, atol=1e-12)
+        single = network.outputs(at[client : client + 1], data.inputs[client : client + 1])[0]
+        torch.testing.assert_close(single, wanted, rtol=0, atol=1e-12)
+    assert torch.equal(at, before)
+    assert network.batch_dependent
+    assert not network.scores_depend_on_batch
+
+
+@pytest.mark.parametrize("clients", [1, 2])
+def test_a_pull_leaves_running_statistics_alone(clients):
+    network, data = Network(tracking()), batch(clients, 6, (1, 8, 8))
+    free, pulled = models(network, clients), models(network, clients)
+    anchor = torch.zeros(network.size, dtype=torch.float64)
+    start = free.clone()
+    network.descend(free, data, 0.1, None, ())
+    network.descend(pulled, data, 0.1, (2.0, anchor), ())
+    assert torch.equal(free[:, -8:], pulled[:, -8:])
+    torch.testing.assert_close((free - pulled)[:, :-8], 0.2 * start[:, :-8])
+
+
+def test_variances_below_zero_are_mended():
+    network = Network(tracking())
+    model = -torch.ones(network.size, dtype=torch.float64)
+    network.mend(model)
+    assert model.sum() == 4 - network.size
+    assert not model[-4:].any()
+
+
+def test_statistics_that_weigh_all_batches_alike_are_refused():
+    with pytest.raises(ConfigError, match="momentum"):
+        Network(nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2, momentum=None)))
 
 
 def test_a_model_without_parameters_is_refused():

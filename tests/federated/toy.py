@@ -40,13 +40,13 @@ def linear(inputs: int = 6, classes: int = 3) -> nn.Module:
     return model
 
 
-def convolutional(classes: int = 3, *, dropout: float = 0.0, norm: bool = False) -> nn.Module:
+def convolutional(classes: int = 3, *, dropout: float = 0.0, norm: bool = False, tracked: bool = False) -> nn.Module:
     """A small CNN for inputs (1, 8, 8)."""
     torch_state = torch.random.get_rng_state()
     torch.manual_seed(0)
     layers: list[nn.Module] = [nn.Conv2d(1, 4, 3, padding=1)]
     if norm:
-        layers.append(nn.BatchNorm2d(4, track_running_stats=False))
+        layers.append(nn.BatchNorm2d(4, track_running_stats=tracked))
     layers += [nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
     if dropout:
         layers.append(nn.Dropout(dropout))

@@ -30,6 +30,7 @@ class Apfl(Rider):
     """
 
     name: ClassVar[str] = "apfl"
+    keeps_statistics: ClassVar[bool] = False
     alpha: float = 0.5
     adaptive: bool = False
 

@@ -31,9 +31,12 @@ class Personalizer(ABC):
 
     Class attributes:
         name: what users type.
+        keeps_statistics: whether a personal model's running statistics are its own. They are not where the gradient is
+            taken at a mixture of models, which is thrown away.
     """
 
     name: ClassVar[str]
+    keeps_statistics: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
@@ -91,9 +94,6 @@ class Rider(Personalizer):
             local: their copies of the shared model after its step, shape (clients, P).
             cohort: the clients; `Cohort.received` is the model of this round.
         """
-
-    def begin(self, rows: Tensor, cohort: Cohort) -> None:
-        """Before the first step of a round; may change the rows in place."""
 
 
 @dataclass(frozen=True)

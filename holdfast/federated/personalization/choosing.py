@@ -21,7 +21,7 @@ from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
 from holdfast.federated.personalization.base import ROLE, Rider
 from holdfast.federated.personalization.own_losses import own_losses
-from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.pull import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ class DynamicDitto(ChoosingDitto):
         anchor = cohort.received if self.anchor == "received" else local
 
         def after(lambda_: float) -> Tensor:
-            return torch.sub(models, pulled(gradient, models, anchor, lambda_), alpha=cohort.personal_rate)
+            direction = cohort.site.network.pulled(gradient, models, (lambda_, anchor))
+            return torch.sub(models, direction, alpha=cohort.personal_rate)
 
         choice = torch.full((len(batch),), self.lambdas.index(self.small_lambda))
         able = self._can_choose(cohort.site, batch.clients)

@@ -17,7 +17,7 @@ from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch
 from holdfast.federated.personalization.base import ROLE, Rider
 from holdfast.federated.personalization.choosing import CANDIDATES, SMALL_LAMBDA, DynamicDitto, ParallelDitto
-from holdfast.federated.personalization.pull import Anchor, pulled, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.pull import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
@@ -78,7 +78,7 @@ class Ditto(Rider):
 
     def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
         """The same from a gradient."""
-        direction = pulled(gradient, rows, self._anchor(local, cohort), self.strength)
+        direction = cohort.site.network.pulled(gradient, rows, (self.strength, self._anchor(local, cohort)))
         rows.sub_(direction, alpha=cohort.personal_rate)
 
     def _anchor(self, local: Tensor, cohort: Cohort) -> Tensor:

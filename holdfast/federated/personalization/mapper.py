@@ -44,6 +44,7 @@ class Mapper(Driver):
     """
 
     name: ClassVar[str] = "mapper"
+    keeps_statistics: ClassVar[bool] = False
     alphas: tuple[float, ...] = (0.25, 0.5, 0.75)
     epochs: int = 50
 

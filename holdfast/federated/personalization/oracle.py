@@ -54,6 +54,6 @@ def validation_accuracy(outcome: Outcome, method: Ditto) -> float:
     counted = (benign_of(outcome.malicious, len(site.clients)) & (counts > 0)).nonzero().flatten()
     if not len(counted):
         raise ConfigError("no benign client has validation data to choose lambda by; hold some out")
-    blocks = torch.split(counted, 1 if site.network.batch_dependent else _BLOCK)
+    blocks = torch.split(counted, 1 if site.network.scores_depend_on_batch else _BLOCK)
     accuracies = [site.score(block, "validation", outcome.weights, method.label).accuracy for block in blocks]
     return float(torch.cat(accuracies).mean())

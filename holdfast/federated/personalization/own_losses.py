@@ -27,7 +27,7 @@ def own_losses(site: Site, part: ClientPart, clients: Tensor, models: Tensor) ->
         float64 of shape (models, clients).
     """
     times = len(models)
-    groups = torch.split(torch.arange(len(clients)), 1 if site.network.batch_dependent else len(clients))
+    groups = torch.split(torch.arange(len(clients)), 1 if site.network.scores_depend_on_batch else len(clients))
     losses = [
         score_models(site.network, models[:, group].flatten(0, 1), part, clients[group].repeat(times)).loss
         for group in groups

@@ -79,12 +79,10 @@ class PerFedAvg(Driver):
         return torch.cat([self._stepped(shared, site, group) for group in groups])
 
     def _stepped(self, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
-        rate = site.settings.learning_rate
-        once, none = torch.ones_like(clients), torch.zeros_like(clients)
-        cohort = Cohort(site, clients, shared, drawn=none, steps=once, learning_rate=rate, personal_rate=rate)
+        cohort = Cohort(site, clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients))
         models = cohort.copies()
         gradient = site.network.gradient(models, next(cohort.batches()))
-        return models.sub_(gradient, alpha=rate if self.alpha is None else self.alpha)
+        return models.sub_(gradient, alpha=cohort.learning_rate if self.alpha is None else self.alpha)
 
     def tuner(self) -> Tuner:
         """Fine-tuning."""

@@ -1,34 +1,14 @@
-"""The pull of a personal model towards an anchor, ``(lambda/2) ||v - w||^2``: its gradient and its limits."""
+"""The pull of a personal model towards an anchor, ``(lambda/2) ||v - w||^2``: what it pulls to, and its limits."""
 
 from __future__ import annotations
 
 from typing import Literal
-
-import torch
-from torch import Tensor
 
 from holdfast.errors import ConfigError
 
 #: Pull towards the model `received` in this round, or, as an earlier version of Ditto did, towards the client's `local`
 #: copy of it, which moves during the round.
 Anchor = Literal["received", "local"]
-
-
-def pulled(gradient: Tensor, models: Tensor, anchor: Tensor, lambda_: float) -> Tensor:
-    """``g + lambda (v - w)``.
-
-    At lambda 0 the anchor is not looked at, so it may be infinite: 0 times infinity is no number.
-
-    Args:
-        gradient: of the loss, shape (clients, P); never changed.
-        models: v, shape (clients, P).
-        anchor: w, shape (P,) or (clients, P).
-        lambda_: strength of the pull.
-    """
-    if not lambda_:
-        return gradient
-    distance = models - anchor
-    return torch.add(gradient, distance, alpha=lambda_, out=distance)
 
 
 def refuse_negative(lambda_: float) -> None:
