@@ -22,6 +22,7 @@ from holdfast.errors import DataError
 Task = Literal["classes", "margin"]
 
 _PARTS = ("train", "validation", "test")
+_ELSEWHERE = "elsewhere"
 _TENSORS = ("inputs", "labels", "offsets")
 _FINGERPRINT_ROWS = 64
 
@@ -120,6 +121,7 @@ class Clients:
         train: what clients train on.
         validation: what a client may choose by, for example its lambda; may be empty for some.
         test: what is reported; never read before.
+        elsewhere: test examples of an environment that the client does not train in, where there is one.
         classes: number of classes.
         task: how outputs are scored.
         names: a name per client (writer, user, vehicle), where there is one.
@@ -131,9 +133,10 @@ class Clients:
     classes: int
     task: Task = "classes"
     names: tuple[str, ...] = ()
+    elsewhere: ClientPart | None = None
 
     def __post_init__(self) -> None:
-        sizes = {len(self.train), len(self.validation), len(self.test)}
+        sizes = {len(part) for part in self.parts.values()}
         if len(sizes) > 1:
             raise DataError(f"the parts have {sorted(sizes)} clients; give every part the same clients")
         if self.names and len(self.names) != len(self):
@@ -141,6 +144,12 @@ class Clients:
 
     def __len__(self) -> int:
         return len(self.train)
+
+    @property
+    def parts(self) -> dict[str, ClientPart]:
+        """The parts that there are, by name."""
+        parts = {name: getattr(self, name) for name in (*_PARTS, _ELSEWHERE)}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -159,8 +168,7 @@ class Clients:
                 f"{self.called(int(empty[0]))} has no training examples, one of {len(empty)} such clients; use fewer "
                 "clients or more data, or leave such clients out"
             )
-        for name in _PARTS:
-            part: ClientPart = getattr(self, name)
+        for name, part in self.parts.items():
             wrong = torch.nonzero((part.labels < 0) | (part.labels >= self.classes)).flatten()
             if len(wrong):
                 client = int(torch.searchsorted(part.offsets, wrong[:1], right=True)) - 1
@@ -191,8 +199,7 @@ class Clients:
         They depend on task, sizes, labels, shape and dtype of the inputs and the inputs of 64 rows of each part.
         """
         digest = hashlib.blake2b(repr((self.task, self.classes)).encode(), digest_size=8)
-        for name in _PARTS:
-            part: ClientPart = getattr(self, name)
+        for part in self.parts.values():
             step = max(1, len(part.labels) // _FINGERPRINT_ROWS)
             rows = part.inputs[::step].contiguous()
             digest.update(repr((tuple(part.inputs.shape), str(part.inputs.dtype))).encode())
@@ -210,7 +217,7 @@ class Clients:
             DataError: if it is, or can't be written; nothing is left half written.
         """
         header = {"classes": self.classes, "task": self.task, "names": list(self.names)}
-        tensors = {f"{name}-{what}": getattr(getattr(self, name), what) for name in _PARTS for what in _TENSORS}
+        tensors = {f"{name}-{what}": getattr(part, what) for name, part in self.parts.items() for what in _TENSORS}
         write_folder(Path(folder), header, tensors)
 
     @classmethod
@@ -222,10 +229,13 @@ class Clients:
         """
         header, tensors = read_folder(Path(folder))
         try:
-            train, validation, test = ([tensors[f"{name}-{what}"] for what in _TENSORS] for name in _PARTS)
+            saved = [*_PARTS, *(name for name in (_ELSEWHERE,) if f"{name}-labels" in tensors)]
+            train, validation, test, *elsewhere = (
+                ClientPart(*(tensors[f"{name}-{what}"] for what in _TENSORS)) for name in saved
+            )
             classes, task, names = int(header["classes"]), header["task"], tuple(map(str, header["names"]))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{folder} lacks or garbles {error}; save the clients again") from error
         if task not in get_args(Task):
             raise DataError(f"{folder} has the task {task!r}; save the clients again")
-        return cls(ClientPart(*train), ClientPart(*validation), ClientPart(*test), classes, task, names)
+        return cls(train, validation, test, classes, task, names, *elsewhere)

@@ -84,7 +84,7 @@ def read_h5(path: Path) -> Iterator[tuple[str, list[Post]]]:
         import h5py  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError(
-            f"{path} needs h5py; install it with `pip install h5py`, or export the posts to train.parquet"
+            f"{path} needs h5py; pip install 'holdfast[stackoverflow]', or export the posts to train.parquet"
         ) from error
     try:
         with h5py.File(path, "r") as file:

@@ -162,7 +162,8 @@ class Federation:
                 self._save(self.run)
             for method in self.personalizers:
                 if isinstance(method, Tuner):
-                    executor.tune_all(method.label, self._output())
+                    tuner = self.site.tuners[method.label] = method.settled(executor, self._output())
+                    executor.tune_all(tuner, self._output())
             self.state.seconds = before + time.monotonic() - began
             if self.run is not None:
                 self._save(self.run)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.clients import Clients
+from holdfast.errors import DataError
 from holdfast.federated.adam import Adam
 from holdfast.federated.batches import BatchStream
 from holdfast.federated.cohort import Cohort
@@ -26,7 +27,7 @@ from holdfast.federated.settings import Rounds
 from holdfast.federated.store import RowStore
 
 #: Which examples of a client.
-PartName = Literal["train", "validation", "test"]
+PartName = Literal["train", "validation", "test", "elsewhere"]
 
 #: Models that riders stack into one computation: more would not fit into a CPU's caches.
 _ROWS = 32
@@ -144,9 +145,8 @@ class Site:
             if rider not in stacked:
                 rider.step(here[rider.label], batch, local, cohort)
 
-    def tune(self, label: str, clients: Tensor, received: Tensor) -> None:
+    def tune(self, tuner: Tuner, clients: Tensor, received: Tensor) -> None:
         """Train the personal models of a tuner from the final shared model, and keep them."""
-        tuner = self.tuners[label]
         cohort = Cohort(
             self,
             clients,
@@ -155,11 +155,13 @@ class Site:
             steps=self.tuning_steps(tuner, clients),
             decay=self.settings.decay(self.settings.rounds - 1),
         )
-        self.stores[label].write(cohort.clients, tuner.tune(cohort))
+        self.stores[tuner.label].write(cohort.clients, tuner.tune(cohort))
 
     def score(self, clients: Tensor, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
         """Loss and accuracy of the shared model, or of the personal models called `label`, on some clients' data."""
-        data = getattr(self.clients, part)
+        if part not in self.clients.parts:
+            raise DataError(f"these clients have no examples {part}; score another part")
+        data = self.clients.parts[part]
         if label is None:
             return score_shared(self.network, shared, data, clients)
         return score_models(self.network, self.personal(label, clients, shared), data, clients)

@@ -1,6 +1,7 @@
 import json
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,20 @@ def test_what_was_saved_comes_back_even_empty_parts(tmp_path: Path, dtype) -> No
     assert (again.classes, again.task, again.names) == (3, "classes", ("a", "b", "c"))
     assert again.fingerprint() == clients.fingerprint()
     assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
+def test_examples_elsewhere_are_saved_too_and_change_the_fingerprint(tmp_path: Path) -> None:
+    plain = toy()
+    clients = replace(plain, elsewhere=replace(plain.test, inputs=plain.test.inputs + 1))
+    clients.save(tmp_path / "saved")
+    again = Clients.open(tmp_path / "saved")
+    assert again.elsewhere is not None
+    assert torch.equal(again.elsewhere.inputs, plain.test.inputs + 1)
+    assert again.fingerprint() == clients.fingerprint() != plain.fingerprint()
+    with pytest.raises(DataError, match="the same clients"):
+        replace(
+            plain, elsewhere=ClientPart.of_counts(plain.test.inputs[:0], plain.test.labels[:0], torch.zeros(2).long())
+        )
 
 
 def test_opened_inputs_are_mapped_and_writing_into_them_leaves_the_file_alone(tmp_path: Path) -> None:

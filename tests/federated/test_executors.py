@@ -47,7 +47,7 @@ def two_rounds(executor: Executor, clients: Tensor = EVERYBODY) -> dict[str, Ten
             sent += [updates.clone(), losses.clone()]
             weights = weights + updates.mean(0)
             drawn += here.draws(EVERYBODY)
-        executor.tune_all("finetuning", weights)
+        executor.tune_all(here.tuners["finetuning"], weights)
         scores = {
             label or "shared": executor.score_all("test", weights, label) for label in (None, "local", "ditto-0.5")
         }

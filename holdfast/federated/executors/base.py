@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from holdfast.federated.personalization.base import Tuner
 from holdfast.federated.scoring import ClientScores, gather
 from holdfast.federated.site import Order, PartName, Site
 
@@ -38,7 +39,7 @@ class Executor(ABC):
         """Run orders, and put what clients send into rows of `updates` and `losses`, order after order."""
 
     @abstractmethod
-    def tune(self, label: str, chunks: Sequence[Tensor], received: Tensor) -> None:
+    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Run a tuner on chunks of clients."""
 
     @abstractmethod
@@ -67,12 +68,12 @@ class Executor(ABC):
         self.train(orders, received, updates, losses)
         return updates, losses
 
-    def tune_all(self, label: str, received: Tensor) -> None:
+    def tune_all(self, tuner: Tuner, received: Tensor) -> None:
         """Run a tuner on every client; those with similar work share a chunk."""
         everybody = torch.arange(len(self.site.clients))
-        steps = self.site.tuning_steps(self.site.tuners[label], everybody)
+        steps = self.site.tuning_steps(tuner, everybody)
         alike = self._batch_sizes(everybody) if self.site.network.batch_dependent else steps
-        self.tune(label, self._alike(everybody, alike), received)
+        self.tune(tuner, self._alike(everybody, alike), received)
 
     def score_all(self, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
         """Scores of every client."""
@@ -80,7 +81,7 @@ class Executor(ABC):
         if label is None:
             chunks = list(torch.split(everybody, max(len(everybody) // 8, 1)))
         else:
-            chunks = self._alike(everybody, getattr(self.site.clients, part).counts)
+            chunks = self._alike(everybody, self.site.clients.parts[part].counts)
         return gather(self.score(chunks, part, shared, label))
 
     def chunks(self, clients: Tensor) -> list[Tensor]:

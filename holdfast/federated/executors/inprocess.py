@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from torch import Tensor
 
 from holdfast.federated.executors.base import Executor
+from holdfast.federated.personalization.base import Tuner
 from holdfast.federated.scoring import ClientScores
 from holdfast.federated.site import Order, PartName, Site
 from holdfast.primitives.threads import torch_threads
@@ -37,10 +38,10 @@ class InProcess(Executor):
             self.site.train(order, received, updates[rows], losses[rows])
             first = rows.stop
 
-    def tune(self, label: str, chunks: Sequence[Tensor], received: Tensor) -> None:
+    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Chunk after chunk."""
         for chunk in chunks:
-            self.site.tune(label, chunk, received)
+            self.site.tune(tuner, chunk, received)
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Chunk after chunk."""

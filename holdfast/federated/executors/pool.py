@@ -21,6 +21,7 @@ from torch import Tensor
 
 from holdfast.errors import FederationError, HoldfastError
 from holdfast.federated.executors.base import Executor
+from holdfast.federated.personalization.base import Tuner
 from holdfast.federated.scoring import ClientScores
 from holdfast.federated.shared import keep_freed_memory, shared_zeros
 from holdfast.federated.site import Order, PartName, Site
@@ -71,10 +72,10 @@ class Pool(Executor):
             first += len(order.clients)
         self._run(jobs)
 
-    def tune(self, label: str, chunks: Sequence[Tensor], received: Tensor) -> None:
+    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Hand out chunks; models go to the store."""
         self._received.copy_(received)
-        self._run([("tune", (label, chunk.tolist()), chunk, label) for chunk in chunks])
+        self._run([("tune", (tuner, chunk.tolist()), chunk, tuner.label) for chunk in chunks])
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
@@ -165,8 +166,8 @@ class Pool(Executor):
         order = Order(number, torch.tensor(clients), torch.tensor(drawn))
         self.site.train(order, self._received, self._updates[rows], self._losses[rows])
 
-    def _tune(self, label: str, clients: list[int]) -> None:
-        self.site.tune(label, torch.tensor(clients), self._received)
+    def _tune(self, tuner: Tuner, clients: list[int]) -> None:
+        self.site.tune(tuner, torch.tensor(clients), self._received)
 
     def _score(self, clients: list[int], part: PartName, label: str | None) -> list[list[float]]:
         scores = self.site.score(torch.tensor(clients), part, self._received, label)

@@ -19,6 +19,7 @@ from holdfast.federated.network import ClientBatch, Network
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
+    from holdfast.federated.executors import Executor
     from holdfast.federated.site import Site
 
 #: Stream of the dropout masks of personal models: those that are compared drop the same.
@@ -134,6 +135,18 @@ class Tuner(Personalizer):
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ConfigError(f"epochs is {self.epochs}; give at least 1")
+
+    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+        """The method with what it chooses for all clients together, once the shared model is known.
+
+        Args:
+            executor: runs it on all clients and scores their validation data, to try a choice.
+            shared: the final shared model, shape (P,).
+
+        Returns:
+            A method with the same label.
+        """
+        return self
 
     @abstractmethod
     def tune(self, cohort: Cohort) -> Tensor:

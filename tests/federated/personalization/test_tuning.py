@@ -1,17 +1,22 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from holdfast.data.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.batches import BatchStream
+from holdfast.federated.executors import Executor
+from holdfast.federated.federation import federate
 from holdfast.federated.network import Network
-from holdfast.federated.personalization import Ewc, FineTuning, Skl, tuning
+from holdfast.federated.personalization import Ewc, FineTuning, Skl, Tuner, tuning
 from holdfast.federated.personalization.tuning import fisher_diagonal, symmetric_divergence
+from holdfast.federated.settings import Rounds
 from holdfast.federated.site import Site
 from tests.federated.personalization.toy import SETTINGS, clients, model, rows, run
+from tests.federated.toy import linear, toy_clients
 
 EVERYBODY = torch.arange(8)
 
@@ -21,7 +26,7 @@ def tuned(method, chunk=8, settings=SETTINGS, data=None, net=None):
     site = Site(data or clients(), Network(net or model(), (data or clients()).task), settings, [method])
     shared = site.network.initial + 0.1
     for group in torch.split(EVERYBODY, chunk):
-        site.tune(method.label, group, shared)
+        site.tune(method, group, shared)
     return site.stores[method.label].read(EVERYBODY), shared, site
 
 
@@ -70,8 +75,7 @@ def test_the_fisher_diagonal_is_the_mean_squared_gradient_of_four_batches():
             seen.append((cohort.clients, fisher_diagonal(cohort)))
             return cohort.copies()
 
-    site.tuners["finetuning"] = Watching(epochs=1)
-    site.tune("finetuning", EVERYBODY, site.network.initial)
+    site.tune(Watching(epochs=1), EVERYBODY, site.network.initial)
     ids, found = seen[0]
     for client, row in zip(ids.tolist(), found, strict=True):
         inputs, labels = site.clients.train.of(client)
@@ -141,8 +145,7 @@ def test_the_pull_of_skl_is_the_gradient_of_half_the_divergence_averaged_over_th
             found.append((batch, now, self.away(cohort)(now, batch)))
             return cohort.copies()
 
-    site.tuners["skl-1"] = Watching()
-    site.tune("skl-1", EVERYBODY, site.network.initial)
+    site.tune(Watching(), EVERYBODY, site.network.initial)
     batch, now, pull = found[0]
     step = 1e-6
 
@@ -192,7 +195,7 @@ def test_tuners_start_from_the_final_shared_model_of_a_federation():
     outcome = run(FineTuning(epochs=1), Ewc(epochs=1))
     assert outcome.reports.keys() == {"global", "finetuning", "ewc-1"}
     site, everyone = outcome.site, rows(outcome, "finetuning")
-    site.tune("finetuning", EVERYBODY, outcome.weights)
+    site.tune(site.tuners["finetuning"], EVERYBODY, outcome.weights)
     torch.testing.assert_close(site.stores["finetuning"].read(EVERYBODY), everyone, rtol=1e-5, atol=1e-6)
 
 
@@ -203,3 +206,33 @@ def test_tuners_refuse_what_cannot_work():
         Skl(lambda_=-1.0)
     with pytest.raises(ConfigError, match="lambda 20 times"):
         run(FineTuning(lambda_=20.0))
+
+
+@dataclass(frozen=True)
+class Choosing(FineTuning):
+    """Takes the lambda with which clients do best on their validation data."""
+
+    name: ClassVar[str] = "choosing"
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+        def score(tuner: Tuner) -> int:
+            executor.tune_all(tuner, shared)
+            return int(executor.score_all("validation", shared, self.name).correct.sum())
+
+        return max((replace(self, lambda_=lambda_) for lambda_ in (0.0, 15.0)), key=score)
+
+
+@pytest.mark.parametrize("executor", ["serial", "pool"])
+def test_a_tuner_may_choose_for_all_clients_once_the_shared_model_is_known(executor):
+    """The shared model is no good, so free fine-tuning is ahead of a strong pull to it."""
+    settings = Rounds(rounds=1, cohort=2, learning_rate=0.1, batch_size=8, executor=executor, workers=2)
+    outcome = federate(toy_clients(), linear(), settings, personalize=[Choosing(epochs=5), FineTuning(epochs=5)])
+    assert isinstance(outcome.site.tuners["choosing"], Choosing)
+    assert outcome.site.tuners["choosing"].lambda_ == 0
+    everybody = torch.arange(len(outcome.site.clients))
+    rows = [outcome.site.personal(label, everybody, outcome.weights) for label in ("choosing", "finetuning")]
+    assert torch.equal(*rows)
