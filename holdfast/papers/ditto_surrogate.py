@@ -55,7 +55,8 @@ def score(results: Results, column: str, row: str, metric: str = "mean") -> floa
 def _as_designed(results: Results, attack: bool) -> Verdict:
     """Another stream of random numbers draws other data: 0.03 is what the designer expects.
 
-    Under A3 the last attackers decide, and who is malicious: a single seed's global model has a deviation of 0.05.
+    Under A3 the last attackers decide, and who is malicious: a single seed's global model has a deviation of 0.05. That
+    ours are other draws and no other algorithm is tested by a replay in NumPy (tests/federated/test_surrogate.py).
     """
     apart = {
         (column, row): score(results, column, row) - mean

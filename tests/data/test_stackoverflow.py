@@ -88,7 +88,7 @@ def test_without_h5py_the_other_way_is_named(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setitem(__import__("sys").modules, "h5py", None)
     vocabularies(tmp_path)
     (tmp_path / "stackoverflow" / "stackoverflow_train.h5").write_bytes(b"")
-    with pytest.raises(MissingDependencyError, match=r"needs h5py; pip install .* or export the posts to train.parquet"):
+    with pytest.raises(MissingDependencyError, match=r"needs h5py; pip install .* or export the posts"):
         load_federation("stackoverflow", tmp_path)
 
 
