@@ -24,6 +24,7 @@ Task = Literal["classes", "margin"]
 _PARTS = ("train", "validation", "test")
 _ELSEWHERE = "elsewhere"
 _TENSORS = ("inputs", "labels", "offsets")
+_GROUPS = "groups"
 _FINGERPRINT_ROWS = 64
 
 
@@ -35,16 +36,20 @@ class ClientPart:
         inputs: client after client, shape (n, ...), any dtype; may be memory-mapped.
         labels: int64 of shape (n,), from 0.
         offsets: int64 of shape (clients + 1,); client k owns the rows from ``offsets[k]`` up to ``offsets[k + 1]``.
+        groups: int64 of shape (n,), where something besides the label is known of each example.
     """
 
     inputs: Tensor
     labels: Tensor
     offsets: Tensor
+    groups: Tensor | None = None
 
     def __post_init__(self) -> None:
         n = len(self.inputs)
         if len(self.labels) != n:
             raise DataError(f"there are {n} inputs and {len(self.labels)} labels; give one label per input")
+        if self.groups is not None and len(self.groups) != n:
+            raise DataError(f"there are {n} inputs and {len(self.groups)} groups; give one group per input")
         if (
             not len(self.offsets)
             or self.offsets[0] != 0
@@ -196,14 +201,14 @@ class Clients:
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that tell this partition of this data from another.
 
-        They depend on task, sizes, labels, shape and dtype of the inputs and the inputs of 64 rows of each part.
+        They depend on task, sizes, labels, groups, shape and dtype of the inputs and on 64 rows of each part.
         """
         digest = hashlib.blake2b(repr((self.task, self.classes)).encode(), digest_size=8)
         for part in self.parts.values():
             step = max(1, len(part.labels) // _FINGERPRINT_ROWS)
             rows = part.inputs[::step].contiguous()
             digest.update(repr((tuple(part.inputs.shape), str(part.inputs.dtype))).encode())
-            for tensor in (part.offsets, part.labels, rows):
+            for tensor in (part.offsets, part.labels, rows, *([] if part.groups is None else [part.groups])):
                 digest.update(np.ascontiguousarray(tensor.numpy()).tobytes())
         return digest.hexdigest()
 
@@ -217,7 +222,12 @@ class Clients:
             DataError: if it is, or can't be written; nothing is left half written.
         """
         header = {"classes": self.classes, "task": self.task, "names": list(self.names)}
-        tensors = {f"{name}-{what}": getattr(part, what) for name, part in self.parts.items() for what in _TENSORS}
+        tensors = {
+            f"{name}-{what}": value
+            for name, part in self.parts.items()
+            for what in (*_TENSORS, _GROUPS)
+            if (value := getattr(part, what)) is not None
+        }
         write_folder(Path(folder), header, tensors)
 
     @classmethod
@@ -231,7 +241,8 @@ class Clients:
         try:
             saved = [*_PARTS, *(name for name in (_ELSEWHERE,) if f"{name}-labels" in tensors)]
             train, validation, test, *elsewhere = (
-                ClientPart(*(tensors[f"{name}-{what}"] for what in _TENSORS)) for name in saved
+                ClientPart(*(tensors[f"{name}-{what}"] for what in _TENSORS), tensors.get(f"{name}-{_GROUPS}"))
+                for name in saved
             )
             classes, task, names = int(header["classes"]), header["task"], tuple(map(str, header["names"]))
         except (KeyError, TypeError, ValueError) as error:

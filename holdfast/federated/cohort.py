@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from holdfast.data.clients import ClientPart
 from holdfast.federated.adam import Adam
 from holdfast.federated.batches import pad
 from holdfast.federated.network import ClientBatch, Masks, Pull
@@ -48,6 +49,7 @@ class Cohort:
         self.site = site
         self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
         self.received = received
+        self.decay = decay
         self.learning_rate = decay * site.settings.learning_rate
         self.personal_rate = decay * site.settings.personal_rate
 
@@ -83,17 +85,18 @@ class Cohort:
         ]
         yield from self.walk(rows, counts)
 
-    def walk(self, rows: list[Tensor], counts: Tensor) -> Iterator[ClientBatch]:
+    def walk(self, rows: list[Tensor], counts: Tensor, part: ClientPart | None = None) -> Iterator[ClientBatch]:
         """Mini-batches of given examples.
 
         Args:
-            rows: for each client, rows of the training data, shape (number of its batches, size of its batches).
+            rows: for each client, rows of the data, shape (number of its batches, size of its batches).
             counts: how many each client draws, never rising from one client to the next.
+            part: the data; the training data by default.
 
         Yields:
             A batch of the first ``len(batch)`` clients.
         """
-        part = self.site.clients.train
+        part = part or self.site.clients.train
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
         weights = weights.to(self.received.dtype)
@@ -110,6 +113,18 @@ class Cohort:
                 chosen,
                 even,
             )
+
+    def outputs(self, models: Tensor, batch: ClientBatch, inputs: Tensor, *, statistics: Tensor, role: str) -> Tensor:
+        """Outputs of a training pass for `inputs`, which take the place of the batch's, shape (clients, batch, c).
+
+        Args:
+            models: where gradients are wanted, shape (clients, P).
+            batch: names the clients and their draws, which decide what is dropped.
+            inputs: shape (clients, batch, ...).
+            statistics: rows whose running statistics move, in place; no view of `models`.
+            role: stream of the dropout masks.
+        """
+        return self.site.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
 
     def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
         """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""

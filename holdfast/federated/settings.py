@@ -23,7 +23,7 @@ class Rounds:
         batch_size: examples per mini-batch; a client with fewer uses all it has.
         local_steps: mini-batch steps per round. Ignored where `local_epochs` is given.
         local_epochs: walks through a client's data per round, instead of a number of steps.
-        optimizer: of the shared model on clients, with a fresh state in every round.
+        optimizer: of the shared model on clients, with a fresh state in every round, and of methods that tune it.
         learning_rate: of the shared model on clients.
         personal_learning_rate: of personal models; the same by default.
         halve_every: halve the learning rates after so many rounds.

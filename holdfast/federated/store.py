@@ -58,12 +58,12 @@ class RowStore:
         """Which clients have a row of their own, bool of shape (clients,)."""
         return torch.from_numpy(self._current > 0)
 
-    def read(self, clients: Tensor) -> Tensor:
-        """Rows of these clients, a copy of shape (len(clients), width)."""
+    def read(self, clients: Tensor, first: int = 0) -> Tensor:
+        """Rows of these clients from column `first` on, a copy of shape (len(clients), width - first)."""
         which = clients.numpy()
         places = self._current[which]
-        rows = torch.from_numpy(self._table[np.maximum(places - 1, 0), which])
-        rows[torch.from_numpy(places == 0)] = self.initial
+        rows = torch.from_numpy(self._table[np.maximum(places - 1, 0), which, first:])
+        rows[torch.from_numpy(places == 0)] = self.initial[first:]
         return rows
 
     def write(self, clients: Tensor, rows: Tensor) -> None:

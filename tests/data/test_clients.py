@@ -53,12 +53,15 @@ def test_what_was_saved_comes_back_even_empty_parts(tmp_path: Path, dtype) -> No
     assert [path.name for path in tmp_path.rglob(".*")] == []
 
 
-def test_examples_elsewhere_are_saved_too_and_change_the_fingerprint(tmp_path: Path) -> None:
+def test_examples_elsewhere_and_groups_are_saved_too_and_change_the_fingerprint(tmp_path: Path) -> None:
     plain = toy()
-    clients = replace(plain, elsewhere=replace(plain.test, inputs=plain.test.inputs + 1))
+    groups = torch.arange(len(plain.train.labels)) % 2
+    elsewhere = replace(plain.test, inputs=plain.test.inputs + 1)
+    clients = replace(plain, elsewhere=elsewhere, train=replace(plain.train, groups=groups))
     clients.save(tmp_path / "saved")
     again = Clients.open(tmp_path / "saved")
-    assert again.elsewhere is not None
+    assert again.elsewhere is not None and again.train.groups is not None
+    assert torch.equal(again.train.groups, groups) and again.test.groups is None
     assert torch.equal(again.elsewhere.inputs, plain.test.inputs + 1)
     assert again.fingerprint() == clients.fingerprint() != plain.fingerprint()
     with pytest.raises(DataError, match="the same clients"):

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from holdfast.federated.adam import Adam
 from holdfast.federated.cohort import Cohort
 from holdfast.federated.network import ClientBatch, Network
 from holdfast.federated.personalization.base import ROLE, Tuner
@@ -28,7 +29,7 @@ _FISHER_BATCHES = 4
 
 @dataclass(frozen=True)
 class PulledTuner(Tuner):
-    """The loop.
+    """The loop; with the optimizer of the shared model, see `Rounds.optimizer`.
 
     Attributes:
         lambda_: strength of the pull towards the shared model.
@@ -57,13 +58,17 @@ class PulledTuner(Tuner):
         """``v <- v - eta (g + lambda d)``."""
         models, rate = self.start(cohort), cohort.personal_rate
         away = self.away(cohort) if self.lambda_ else None
+        adam = Adam(models) if cohort.site.settings.optimizer == "adam" else None
         for batch in cohort.batches():
             now = models[: len(batch)]
             if away is None:
-                cohort.descend(now, batch, rate, (self.lambda_, cohort.received), role=ROLE)
+                cohort.descend(now, batch, rate, (self.lambda_, cohort.received), role=ROLE, adam=adam)
+                continue
+            direction = cohort.gradient(now, batch, ROLE).add_(away(now, batch), alpha=self.lambda_)
+            if adam is None:
+                now.sub_(direction, alpha=rate)
             else:
-                gradient = cohort.gradient(now, batch, ROLE)
-                now.sub_(gradient.add_(away(now, batch), alpha=self.lambda_), alpha=rate)
+                adam.step(now, direction, rate)
         return models
 
 

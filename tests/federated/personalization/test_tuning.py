@@ -236,3 +236,12 @@ def test_a_tuner_may_choose_for_all_clients_once_the_shared_model_is_known(execu
     everybody = torch.arange(len(outcome.site.clients))
     rows = [outcome.site.personal(label, everybody, outcome.weights) for label in ("choosing", "finetuning")]
     assert torch.equal(*rows)
+
+
+def test_tuning_uses_the_optimizer_of_the_federation():
+    """The very first step of Adam is the learning rate in every direction."""
+    one_batch = replace(SETTINGS, optimizer="adam", learning_rate=1e-3, batch_size=1000)
+    for method in (FineTuning(epochs=1), Ewc(epochs=1, lambda_=1.0)):
+        models, shared, _ = tuned(method, settings=one_batch)
+        moved = (models - shared).abs()
+        torch.testing.assert_close(moved[moved > 0], torch.full_like(moved[moved > 0], 1e-3), rtol=0.01, atol=0)
