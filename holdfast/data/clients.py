@@ -7,6 +7,7 @@ are gathered in one indexing, and worker processes share them without a copy.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -75,6 +76,15 @@ class ClientPart:
         """Inputs and labels of one client, as views."""
         rows = slice(int(self.offsets[client]), int(self.offsets[client + 1]))
         return self.inputs[rows], self.labels[rows]
+
+    def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of rows, int64 of any shape: shapes (*rows, ...) and (*rows).
+
+        The same as indexing; `index_select` is several times faster on rows of images.
+        """
+        flat = rows.flatten()
+        inputs = self.inputs.index_select(0, flat).view(*rows.shape, *self.inputs.shape[1:])
+        return inputs, self.labels.index_select(0, flat).view(rows.shape)
 
     def owners(self) -> Tensor:
         """The client of each example, int64 of shape (n,)."""
@@ -240,13 +250,15 @@ class Clients:
         header, tensors = read_folder(Path(folder))
         try:
             saved = [*_PARTS, *(name for name in (_ELSEWHERE,) if f"{name}-labels" in tensors)]
-            train, validation, test, *elsewhere = (
-                ClientPart(*(tensors[f"{name}-{what}"] for what in _TENSORS), tensors.get(f"{name}-{_GROUPS}"))
-                for name in saved
-            )
+            train, validation, test, *elsewhere = (_read_part(tensors, name) for name in saved)
             classes, task, names = int(header["classes"]), header["task"], tuple(map(str, header["names"]))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{folder} lacks or garbles {error}; save the clients again") from error
         if task not in get_args(Task):
             raise DataError(f"{folder} has the task {task!r}; save the clients again")
         return cls(train, validation, test, classes, task, names, *elsewhere)
+
+
+def _read_part(tensors: Mapping[str, Tensor], name: str) -> ClientPart:
+    inputs, labels, offsets = (tensors[f"{name}-{what}"] for what in _TENSORS)
+    return ClientPart(inputs, labels, offsets, tensors.get(f"{name}-{_GROUPS}"))

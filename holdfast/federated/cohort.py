@@ -105,8 +105,7 @@ class Cohort:
             active = int((counts > step).sum())
             chosen = table[:active, step]
             yield ClientBatch(
-                part.inputs[chosen],
-                part.labels[chosen],
+                *part.gather(chosen),
                 weights[:active],
                 self.clients[:active],
                 self.drawn[:active] + step,

@@ -65,8 +65,8 @@ def score_shared(network: Network, model: Tensor, part: ClientPart, clients: Ten
     rows = torch.arange(len(owners)) - first[owners] + part.offsets[clients][owners]
     loss, correct = torch.zeros(len(clients), dtype=torch.float64), torch.zeros(len(clients), dtype=torch.int64)
     for block, owner in zip(torch.split(rows, _BLOCK), torch.split(owners, _BLOCK), strict=True):
-        labels = part.labels[block]
-        outputs = network.outputs(model[None], part.inputs[block][None])[0]
+        inputs, labels = part.gather(block)
+        outputs = network.outputs(model[None], inputs[None])[0]
         loss.index_add_(0, owner, network.losses(outputs, labels).double())
         correct.index_add_(0, owner, network.correct(outputs, labels).long())
     return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(model[None]).double(), correct, counts)
@@ -94,8 +94,8 @@ def score_models(network: Network, models: Tensor, part: ClientPart, clients: Te
         columns = torch.arange(done, width if network.scores_depend_on_batch else done + _columns(counts[left] - done))
         real = columns < counts[left, None]
         rows = part.offsets[clients[left]][:, None] + torch.minimum(columns, counts[left, None] - 1)
-        labels = part.labels[rows]
-        outputs = network.outputs(models[left], part.inputs[rows])
+        inputs, labels = part.gather(rows)
+        outputs = network.outputs(models[left], inputs)
         loss[left] += (network.losses(outputs, labels).double() * real).sum(1)
         correct[left] += (network.correct(outputs, labels) & real).sum(1)
         done = int(columns[-1]) + 1

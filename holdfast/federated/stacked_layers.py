@@ -95,10 +95,7 @@ def _linear(input: Tensor, weight: Stacked, bias: Stacked | None = None) -> Tens
         raise CannotStackError("linear")
     rows = weight.rows
     by_client = input.reshape(len(rows), -1, input.shape[-1])
-    if bias is None:
-        product = torch.bmm(by_client, rows.transpose(1, 2))
-    else:
-        product = torch.baddbmm(bias.rows[:, None], by_client, rows.transpose(1, 2))
+    product = cast(Tensor, cast(Any, Product).apply(by_client, rows, None if bias is None else bias.rows))
     return product.view(*input.shape[:-1], -1)
 
 
@@ -148,6 +145,32 @@ def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
 
 #: What is done instead where a weight is stacked.
 _FOR_MANY: dict[Callable[..., Any], Callable[..., Tensor]] = {F.linear: _linear, F.conv2d: _conv2d}
+
+
+class Product(torch.autograd.Function):
+    """Inputs (clients, n, f) times weights (clients, o, f) transposed, plus biases (clients, o).
+
+    The gradient of the weights comes in their own order; torch's is transposed, and copying it costs more than it.
+    """
+
+    @staticmethod
+    def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: D102
+        if bias is None:
+            return torch.bmm(inputs, weight.transpose(1, 2))
+        return torch.baddbmm(bias[:, None], inputs, weight.transpose(1, 2))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: D102
+        ctx.save_for_backward(inputs[0], inputs[1])
+        ctx.shifted = inputs[2] is not None
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
+        inputs, weight = ctx.saved_tensors
+        gradient = gradients[0]
+        for_inputs = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
+        for_bias = gradient.sum(1) if ctx.shifted else None
+        return for_inputs, torch.bmm(gradient.transpose(1, 2), inputs), for_bias
 
 
 class Convolution(torch.autograd.Function):

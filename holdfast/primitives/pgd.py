@@ -138,7 +138,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _norms(values: Tensor) -> Tensor:
     """Euclidean norm of each example, broadcast over its entries."""
-    flat = values.flatten(1).norm(dim=1)
+    flat = torch.linalg.vector_norm(values.flatten(1), dim=1)
     return flat.view(-1, *[1] * (values.ndim - 1))
 
 

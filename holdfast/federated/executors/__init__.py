@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,6 +20,8 @@ __all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "default_chunk",
 
 #: Trial rounds of `choose`: clients (more where more are stacked), steps, and when it has seen enough.
 _TRIAL_CLIENTS, _TRIAL_STEPS, _TRIAL_ROUNDS, _TRIAL_SECONDS = 8, 2, 6, 0.2
+#: Handing work to processes costs about a millisecond per round; where a round takes so long, one process can't win.
+_LONG_ROUND = 0.05
 
 
 @dataclass(frozen=True)
@@ -61,9 +64,12 @@ def choose(name: ExecutorName, trial: Site) -> Choice:
     trial.settings = replace(trial.settings, local_steps=_TRIAL_STEPS, local_epochs=None)
     candidates = [Choice("pool", stacked), Choice("pool", 1), Choice("batched", stacked), Choice("serial", 1)]
     times: dict[Choice, float] = {}
+    several = (trial.settings.workers or os.cpu_count() or 1) > 1
     for candidate in candidates:
-        if candidate not in times:
-            times[candidate] = _seconds(trial, candidate, min(times.values(), default=math.inf))
+        best = min(times.values(), default=math.inf)
+        hopeless = several and candidate.name != "pool" and best * trial.settings.cohort > _LONG_ROUND
+        if candidate not in times and not hopeless:
+            times[candidate] = _seconds(trial, candidate, best)
     return min(times, key=lambda candidate: times[candidate])
 
 

@@ -20,7 +20,7 @@ from holdfast.federated.site import Order, PartName, Site
 
 #: Memory that one stacked computation should take.
 _CHUNK_BYTES = 32 * 2**20
-_LARGEST_CHUNK = 32
+_LARGEST_CHUNK = 64
 
 
 class Executor(ABC):
