@@ -103,8 +103,8 @@ class CelebA(DataSet):
             self.name,
             [images / image for image in table["image_id"]],
             ImageReader(crop_first=178, resize=self.size, crop=None),
-            labels=_signs(where, "Blond_Hair", table),
-            attributes=_signs(where, "Male", table),
+            labels=signs(where, "Blond_Hair", table),
+            attributes=signs(where, "Male", table),
             codes=codes,
             class_names=("dark", "blond"),
             attribute_names=("female", "male"),
@@ -115,7 +115,8 @@ class CelebA(DataSet):
         return splits
 
 
-def _signs(path: Path, name: str, table: dict[str, NDArray[np.object_]]) -> NDArray[np.int64]:
+def signs(path: Path, name: str, table: dict[str, NDArray[np.object_]]) -> NDArray[np.int64]:
+    """An attribute of `read_attributes` as 0 and 1."""
     codes = {"-1": 0, "0": 0, "1": 1}
     words, inverse = np.unique(table[name].astype(str), return_inverse=True)
     values: NDArray[np.int64] = np.array([codes.get(word.strip(), -1) for word in words], np.int64)[inverse]

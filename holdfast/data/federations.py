@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from holdfast.data.catalog import DATASETS, Entry, configured, data_root
 from holdfast.data.clients import Clients
@@ -32,6 +32,8 @@ class Recipe:
         weak: lambdas that a device chooses from when the attack isn't strong.
         strong: lambdas that it chooses from under a strong attack.
         fixed: lambdas of the rows with one lambda for all.
+        optimizer: of clients.
+        weights: to start from, see `holdfast.models.build`; none where it is empty.
         finetune_epochs: passes over a client's data when a trained model is fine-tuned.
     """
 
@@ -46,6 +48,8 @@ class Recipe:
     weak: tuple[float, ...] = (0.1, 1.0, 2.0)
     strong: tuple[float, ...] = (0.05, 0.1, 0.2)
     fixed: tuple[float, ...] = (0.1, 1.0, 2.0)
+    optimizer: Literal["sgd", "adam"] = "sgd"
+    weights: str = ""
     finetune_epochs: int = 50
 
 
