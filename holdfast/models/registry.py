@@ -24,11 +24,12 @@ from holdfast.models.cubic import CubicCNN
 from holdfast.models.densenet import DenseNet121, current_name
 from holdfast.models.device_cnns import CelebACNN, DeviceCNN
 from holdfast.models.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
+from holdfast.models.environment_cnns import StridedCNN
 from holdfast.models.heads import find_head
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
 from holdfast.models.mlp import MLP
-from holdfast.models.resnet import resnet18, resnet20, resnet50, wide_resnet50
+from holdfast.models.resnet import pixel_resnet18, resnet18, resnet20, resnet50, wide_resnet50
 from holdfast.models.shapes import expect_shape
 from holdfast.models.text import distilbert
 
@@ -58,6 +59,7 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "mlp": MLP,
         "linear": LinearClassifier,
         "resnet18": lambda shape, n: resnet18(n, channels=_channels("resnet18", shape)),
+        "resnet18-pixels": lambda shape, n: pixel_resnet18(n, channels=_channels("resnet18-pixels", shape)),
         "resnet50": lambda shape, n: resnet50(n, channels=_channels("resnet50", shape)),
         "wide-resnet50": lambda shape, n: wide_resnet50(n, channels=_channels("wide-resnet50", shape)),
         "resnet18-cifar": lambda shape, n: resnet18(n, channels=_channels("resnet18-cifar", shape), stem="cifar"),
@@ -72,6 +74,9 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "cnn-small": lambda shape, n: DeviceCNN(shape, n, (8, 16), 64, padded=False),
         "cnn-half": lambda shape, n: DeviceCNN(shape, n, (8, 16), 32, kernel=3, halved=True),
         "cnn-pfl": lambda shape, n: DeviceCNN(shape, n, (32, 64), 128, kernel=3, padded=False, pool_first=False),
+        "cnn-28": lambda shape, n: StridedCNN(shape, n, (64, 128), 4096),
+        "cnn-64": lambda shape, n: StridedCNN(shape, n, (64, 64), 4096),
+        "cnn-28-small": lambda shape, n: StridedCNN(shape, n, (8, 16), 64),
         "svm": LinearSVM,
         "softmax": SoftmaxRegression,
         "bag-of-words": BagOfWords,
@@ -87,6 +92,7 @@ HUB_MODELS: Mapping[str, Callable[[tuple[int, ...], int, Path | str], nn.Module]
 IMAGENET_WEIGHTS: Mapping[str, str] = MappingProxyType(
     {
         "resnet18": "resnet18-f37072fd.pth",
+        "resnet18-pixels": "resnet18-f37072fd.pth",
         "resnet50": "resnet50-0676ba61.pth",
         "wide-resnet50": "wide_resnet50_2-95faca4d.pth",
         "densenet121": "densenet121-a639ec97.pth",

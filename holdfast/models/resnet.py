@@ -14,6 +14,7 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holdfast.data.transforms import IMAGENET_MEAN, IMAGENET_STD, Normalise
 from holdfast.errors import ConfigError, nearest
 
 Stem = Literal["imagenet", "cifar"]
@@ -194,3 +195,19 @@ def _shortcut(before: int, after: int, halve: bool, pad: bool) -> nn.Module | No
     if pad:
         return PadShortcut(after - before, stride)
     return nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
+
+
+class PixelResNet(ResNet):
+    """A ResNet for pixels from 0 to 1, which it normalises as ImageNet's networks expect.
+
+    Adversarial budgets are measured in pixels, so normalisation has to be behind them.
+    """
+
+    def features(self, inputs: Tensor) -> Tensor:
+        """What the head sees, (n, width of the last stage)."""
+        return super().features(Normalise(IMAGENET_MEAN, IMAGENET_STD)(inputs))
+
+
+def pixel_resnet18(n_classes: int = 1000, *, channels: int = 3) -> PixelResNet:
+    """ResNet-18 for pixels from 0 to 1."""
+    return PixelResNet(BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512), n_classes, channels=channels)
