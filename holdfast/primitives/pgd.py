@@ -84,7 +84,7 @@ class Pgd:
             if low < self.bounds[0] or high > self.bounds[1]:
                 raise ConfigError(
                     f"inputs go from {low:g} to {high:g}, outside the bounds {self.bounds}; put normalisation into the "
-                    "model, or give bounds=None"
+                    "model, or lift the bounds where inputs are no pixels"
                 )
         losses = loss or _cross_entropy
         with evaluating(model):
@@ -138,8 +138,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _norms(values: Tensor) -> Tensor:
     """Euclidean norm of each example, broadcast over its entries."""
-    flat = torch.linalg.vector_norm(values.flatten(1), dim=1)
-    return flat.view(-1, *[1] * (values.ndim - 1))
+    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
+    return norms.view(-1, *[1] * (values.ndim - 1))
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:
