@@ -4,8 +4,9 @@
 
     results.json       the record: methods, settings, every number of every model, what was dropped, bytes, time
     clients.parquet    a row per client and model: benign, rounds it took part in, accuracy, loss, count, lambda
+    adversarial.png    of methods that use them: test images, and below them their adversarial versions
 
-Both are written when the federation is over, the record last: its presence says that the run is finished. All of it but
+They are written when the federation is over, the record last: its presence says that the run is finished. All of it but
 the time follows from the state, so a run that was killed and continued leaves the same.
 """
 
@@ -26,6 +27,7 @@ from torch import Tensor
 from holdfast.data.clients import Clients
 from holdfast.federated.aggregators import Aggregator
 from holdfast.federated.device_report import benign_of
+from holdfast.federated.environment_record import adaptation_of, adversarial_picture, environments_of
 from holdfast.federated.objectives import Objective
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization.base import Personalizer
@@ -79,6 +81,8 @@ def save_outcome(run: Run, outcome: Outcome, clients: Clients, asked: Asked) -> 
     buffer = io.BytesIO()
     pq.write_table(pa.table(client_table(outcome, clients)), buffer)
     write_atomically(run.path / "clients.parquet", buffer.getvalue())
+    if (picture := adversarial_picture(outcome.site, outcome.weights)) is not None:
+        write_atomically(run.path / "adversarial.png", picture)
     run.save_results(record(outcome, clients, asked))
 
 
@@ -146,6 +150,8 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
             for label, method in _methods(outcome).items()
         },
         "models": {label: report.summary() for label, report in outcome.reports.items()},
+        "environments": environments_of(outcome.site, outcome.weights, list(outcome.reports)),
+        "adaptation": adaptation_of(outcome.site, outcome.weights),
         "history": outcome.history,
         "dropped": outcome.dropped,
         "diverged_at": outcome.diverged_at,

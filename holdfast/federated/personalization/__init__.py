@@ -10,7 +10,10 @@ from holdfast.federated.personalization.mapper import Mapper
 from holdfast.federated.personalization.oracle import best_lambda
 from holdfast.federated.personalization.per_fedavg import PerFedAvg
 from holdfast.federated.personalization.pfedme import PFedMe
+from holdfast.federated.personalization.policies import WithPolicy
+from holdfast.federated.personalization.transferability import FineTuned, FlippedLabel, Near, Transferability
 from holdfast.federated.personalization.tuning import Ewc, FineTuning, Skl
+from holdfast.federated.personalization.upweighting import JustTrainTwice, UpWeighted
 
 __all__ = [
     "PERSONALIZATION",
@@ -19,17 +22,24 @@ __all__ = [
     "Driver",
     "DynamicDitto",
     "Ewc",
+    "FineTuned",
     "FineTuning",
+    "FlippedLabel",
+    "JustTrainTwice",
     "L2Sgd",
     "Local",
     "Mapper",
+    "Near",
     "PFedMe",
     "ParallelDitto",
     "PerFedAvg",
     "Personalizer",
     "Rider",
     "Skl",
+    "Transferability",
     "Tuner",
+    "UpWeighted",
+    "WithPolicy",
     "best_lambda",
     "lambda_record",
     "personalization_named",
@@ -38,7 +48,11 @@ __all__ = [
 
 #: Every method by the name that users type.
 PERSONALIZATION: dict[str, type[Personalizer]] = {
-    method.name: method for method in (Ditto, Local, FineTuning, Ewc, Skl, Apfl, L2Sgd, Mapper, PerFedAvg, PFedMe)
+    method.name: method
+    for method in (
+        *(Ditto, Local, FineTuning, Ewc, Skl, Apfl, L2Sgd, Mapper, PerFedAvg, PFedMe),
+        *(Transferability, FlippedLabel, FineTuned, Near, UpWeighted, JustTrainTwice),
+    )
 }
 
 

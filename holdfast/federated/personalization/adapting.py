@@ -1,0 +1,275 @@
+"""Adapt the final shared model to each client, look at it at checkpoints, and keep the one that validation likes best.
+
+The loop that methods against local shortcuts share (Personalized FL with spurious features, Sections 4 and 6): the
+client's own loss, a regulariser, the federation's optimizer with a fresh state. At every checkpoint the client looks at
+its validation data, and at nothing else, to choose. Accuracy in and out of its environment is written down for the
+report, where nothing is chosen any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError
+from holdfast.federated.adam import Adam
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.personalization.adversarial import Crafted, craft, transfer
+from holdfast.federated.personalization.base import ROLE, Tuner
+from holdfast.federated.scoring import score_models
+from holdfast.primitives.pgd import Norm, Pgd
+
+if TYPE_CHECKING:
+    from holdfast.federated.executors import Executor
+    from holdfast.federated.site import Site
+
+#: What is written down at a checkpoint: the step, accuracy and transferability on validation data, accuracy and loss in
+#: and out of the client's environment, transferability and its loss on test data, distance from the shared model.
+RECORDED = (
+    "step",
+    "validation",
+    "validation_transfer",
+    "accuracy",
+    "accuracy_elsewhere",
+    "loss",
+    "loss_elsewhere",
+    "transfer",
+    "transfer_of_correct",
+    "transfer_loss",
+    "distance",
+)
+#: Validation examples from which on a client chooses its checkpoint alone; others take one that suits all of them.
+ENOUGH = 30
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """What a client function of this loop works with.
+
+    Attributes:
+        cohort: the clients.
+        attack: makes adversarial examples from the shared model.
+    """
+
+    cohort: Cohort
+    attack: Pgd
+
+    @property
+    def network(self) -> Network:
+        """The network."""
+        return self.cohort.site.network
+
+    @cached_property
+    def train(self) -> Crafted:
+        """Adversarial versions of the training examples."""
+        return self._craft("train")
+
+    @cached_property
+    def validation(self) -> Crafted:
+        """Adversarial versions of the validation examples."""
+        return self._craft("validation")
+
+    @cached_property
+    def test(self) -> Crafted:
+        """Adversarial versions of the test examples, for the report."""
+        return self._craft("test")
+
+    def _craft(self, part: str) -> Crafted:
+        data = self.cohort.site.clients.parts[part]
+        return craft(self.network, self.cohort.received, data, self.cohort.clients, self.attack)
+
+
+@dataclass(frozen=True)
+class Adapting(Tuner):
+    """Fine-tuning with checkpoints; methods add a regulariser, or choose other examples.
+
+    A client's row is the chosen model and, behind it, which checkpoint it is and what was `RECORDED` at each.
+
+    Attributes:
+        epochs: walks through a client's data.
+        checkpoints: how many, evenly spaced; the last is the end of training. The shared model is none of them.
+        keep: the `best` checkpoint by the method's score on validation data, or the `last`.
+        epsilon: budget of the attack that makes adversarial examples, by which transferability is measured.
+        attack_steps: of it.
+        norm: in which perturbations are small.
+        pixels: whether inputs are images in 0..1, which adversarial examples must be then too.
+        called: the name in tables and files, where a method is run twice.
+        common: the checkpoint of clients that have too little validation data to choose; found by running all clients
+            once by default.
+    """
+
+    name: ClassVar[str] = "adapting"
+    epochs: int = 5
+    checkpoints: int = 5
+    keep: Literal["best", "last"] = "best"
+    epsilon: float = 8 / 255
+    attack_steps: int = 10
+    norm: Norm = "inf"
+    pixels: bool = True
+    called: str = ""
+    common: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.called or self.name
+
+    @property
+    def attack(self) -> Pgd:
+        """Makes adversarial examples from the shared model."""
+        return Pgd(self.epsilon, self.attack_steps, norm=self.norm, bounds=(0.0, 1.0) if self.pixels else None)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.attack
+        if self.checkpoints < 1:
+            raise ConfigError(f"checkpoints is {self.checkpoints}; give at least 1")
+
+    # ---------------------------------------------------------------------------------------------- what methods change
+
+    def batches(self, client: Client) -> Iterator[ClientBatch]:
+        """The examples of each step; mini-batches of shuffled training data by default."""
+        return client.cohort.batches()
+
+    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
+        """What is added to the loss, summed over clients.
+
+        Args:
+            at: the models, shape (clients, P), with respect to which the gradient is taken.
+            now: the same numbers; its running statistics move with every further pass.
+            batch: of this step.
+            client: adversarial examples and the rest.
+        """
+        return None
+
+    def score(self, accuracy: float, transferred: float) -> float:
+        """By which checkpoints are compared: validation accuracy, and for some methods what transfers."""
+        return accuracy
+
+    # ---------------------------------------------------------------------------------------------- the loop
+
+    def tune(self, cohort: Cohort) -> Tensor:
+        """Train, look, keep."""
+        client = Client(cohort, self.attack)
+        models = cohort.copies()
+        kept = self.initial(client.network).repeat(len(cohort), 1)
+        best = torch.full((len(cohort),), -torch.inf, dtype=torch.float64)
+        ends = [self._ends(int(steps)) for steps in cohort.steps]
+        for step, active in enumerate(self.descend(models, self.batches(client), client), start=1):
+            for place in range(active):
+                for number in (each for each, end in enumerate(ends[place]) if end == step):
+                    self._look(kept[place], models[place], client, (place, number), best)
+        return kept
+
+    def descend(self, models: Tensor, batches: Iterable[ClientBatch], client: Client) -> Iterator[int]:
+        """Train models in place, step by step; yields how many clients took the step."""
+        cohort = client.cohort
+        adam = Adam(models) if cohort.site.settings.optimizer == "adam" else None
+        for batch in batches:
+            now = models[: len(batch)]
+            gradient = self._gradient(now, batch, client)
+            if adam is None:
+                now.sub_(gradient, alpha=cohort.personal_rate)
+            else:
+                adam.step(now, gradient, cohort.personal_rate)
+            yield len(batch)
+
+    def _ends(self, steps: int) -> list[int]:
+        """After which step each checkpoint is."""
+        return [max(round(steps * number / self.checkpoints), 1) for number in range(1, self.checkpoints + 1)]
+
+    def _gradient(self, now: Tensor, batch: ClientBatch, client: Client) -> Tensor:
+        network = client.network
+        at = now.clone().requires_grad_()
+        outputs = client.cohort.outputs(at, batch, batch.inputs, statistics=now, role=ROLE)
+        loss = (network.losses(outputs, batch.labels) * batch.weights).sum() + network.penalty(at).sum()
+        more = self.regularizer(at, now, batch, client)
+        (gradient,) = torch.autograd.grad(loss if more is None else loss + more, at)
+        return gradient
+
+    def _look(self, row: Tensor, model: Tensor, client: Client, where: tuple[int, int], best: Tensor) -> None:
+        """Write down how a client's model does at a checkpoint, and keep it where it is the best so far."""
+        place, number = where
+        size = client.network.size
+        table = row[size + 1 :].view(self.checkpoints, len(RECORDED))
+        step = self._ends(int(client.cohort.steps[place]))[number]
+        table[number] = torch.tensor([float(step), *self._measured(model, client, place)])
+        accuracy, transferred = float(table[number, 1]), float(table[number, 2])
+        count = int(client.cohort.site.clients.validation.counts[client.cohort.clients[place]])
+        if self.keep == "last":
+            score = float(number)
+        elif count >= ENOUGH:
+            score = self.score(accuracy, transferred)
+        else:
+            score = float(number == (self.checkpoints - 1 if self.common is None else self.common))
+        if score > best[place]:
+            best[place] = score
+            row[:size], row[size] = model, number
+
+    def _measured(self, model: Tensor, client: Client, place: int) -> list[float]:
+        site, one = client.cohort.site, client.cohort.clients[place : place + 1]
+        parts = site.clients.parts
+
+        def scored(part: str) -> tuple[float, float]:
+            if part not in parts or not int(parts[part].counts[one]):
+                return float("nan"), float("nan")
+            scores = score_models(site.network, model[None], parts[part], one)
+            return float(scores.accuracy), float(scores.loss)
+
+        accuracy, loss = scored("test")
+        elsewhere, loss_elsewhere = scored("elsewhere")
+        held_out = transfer(site.network, model, client.validation, place)
+        tested = transfer(site.network, model, client.test, place)
+        distance = (model - client.cohort.received)[: site.network.trainable].double().norm()
+        return [
+            scored("validation")[0],
+            held_out.rate,
+            accuracy,
+            elsewhere,
+            loss,
+            loss_elsewhere,
+            tested.rate,
+            tested.rate_of_correct,
+            tested.loss,
+            float(distance),
+        ]
+
+    # ---------------------------------------------------------------------------------------------- rows
+
+    def initial(self, network: Network) -> Tensor:
+        """The initial model, and nothing recorded."""
+        behind = network.initial.new_full((1 + self.checkpoints * len(RECORDED),), torch.nan)
+        return torch.cat([network.initial, behind])
+
+    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+        """The rows without what is recorded."""
+        return rows[:, : len(shared)]
+
+    def record(self, site: Site) -> Tensor:
+        """What was recorded, shape (clients, checkpoints, quantities of `RECORDED`)."""
+        return self._behind(site)[:, 1:].view(len(site.clients), self.checkpoints, len(RECORDED))
+
+    def chosen(self, site: Site) -> Tensor:
+        """The checkpoint that each client keeps, int64 of shape (clients,)."""
+        return self._behind(site)[:, 0].long()
+
+    def _behind(self, site: Site) -> Tensor:
+        return site.stores[self.label].read(torch.arange(len(site.clients)), first=site.network.size)
+
+    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+        """Find the checkpoint of clients that can't choose alone: the best on average over them."""
+        few = executor.site.clients.validation.counts < ENOUGH
+        if self.keep == "last" or self.common is not None or not few.any():
+            return self
+        executor.tune_all(self, shared)
+        record = self.record(executor.site)[few]
+        scores = torch.tensor(
+            [[self.score(float(seen[1]), float(seen[2])) for seen in client] for client in record], dtype=torch.float64
+        )
+        return replace(self, common=int(scores.nanmean(0).argmax()))

@@ -1,0 +1,83 @@
+"""Any policy of `holdfast.training.fit` inside clients: SPARE, PDE or group balancing on each client's own data.
+
+A policy decides what to train on; on a client it sees the client's examples only, and starts from the shared model.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.examples import Examples, Splits
+from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import Network
+from holdfast.federated.personalization.base import Tuner
+from holdfast.primitives.streams import derive_seed
+from holdfast.training.fitting import fit
+from holdfast.training.policy import Policy, Uniform
+from holdfast.training.settings import Training
+
+
+@dataclass(frozen=True)
+class WithPolicy(Tuner):
+    """Fine-tuning with a policy; the epoch with the best validation accuracy is kept.
+
+    Attributes:
+        policy: what decides, for instance `holdfast.spurious.Spare`; every client has a fresh copy.
+        epochs: walks through a client's data.
+        called: the name in tables and files; the policy's by default.
+    """
+
+    name: ClassVar[str] = "policy"
+    policy: Policy = field(default_factory=Uniform)
+    epochs: int = 5
+    called: str = ""
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return self.called or self.policy.name
+
+    def tune(self, cohort: Cohort) -> Tensor:
+        """Client after client."""
+        return torch.stack([self._tuned(cohort, client) for client in cohort.clients.tolist()])
+
+    def _tuned(self, cohort: Cohort, client: int) -> Tensor:
+        site = cohort.site
+        if site.network.task != "classes":
+            raise ConfigError(f"{self.label} is for classes, and this data has margins; use finetuning")
+        settings = Training(
+            epochs=self.epochs,
+            batch_size=site.settings.batch_size,
+            learning_rate=cohort.personal_rate,
+            momentum=0.0,
+            optimizer=site.settings.optimizer,
+            select_by="accuracy",
+            seed=derive_seed(site.settings.seed, "policy", client),
+            threads=1,
+        )
+        model = site.network.load(cohort.received).train()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HoldfastWarning)  # of every client's clusters, over and over
+            found = fit(model, client_splits(site.clients, client), copy.deepcopy(self.policy), settings)
+        return Network(found.model).initial
+
+
+def client_splits(clients: Clients, client: int) -> Splits:
+    """One client's data as `fit` takes it; a client without validation data is looked at on its training data."""
+    names = tuple(str(label) for label in range(clients.classes))
+
+    def examples(part: ClientPart) -> Examples:
+        inputs, labels = part.of(client)
+        groups = None if part.groups is None else part.groups[int(part.offsets[client]) : int(part.offsets[client + 1])]
+        return Examples.of(inputs, labels, attributes=groups, class_names=names)
+
+    held_out = clients.validation if clients.validation.counts[client] else clients.train
+    return Splits(f"client {client}", examples(clients.train), examples(held_out), examples(clients.test))

@@ -1,0 +1,238 @@
+"""Personalization that keeps adversarial transferability to the shared model, so that it picks up no local shortcut.
+
+While a client fine-tunes, two terms hold it back: on adversarial examples of the shared model it must predict what the
+shared model predicts (`R_adv`), and its weights must stay near (`R_L2`, Eq. 11). Only the client's own data of one
+environment and the shared model are needed (Personalized FL with spurious features, Section 4). With one term left out,
+benign examples in place of adversarial ones, or flipped labels, it is the document's ablations.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from holdfast.data.clients import ClientPart
+from holdfast.errors import ConfigError
+from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.personalization.adapting import Adapting, Client
+from holdfast.federated.personalization.adversarial import search_budget
+from holdfast.federated.personalization.base import ROLE, Tuner
+from holdfast.federated.personalization.pull import refuse_negative
+
+if TYPE_CHECKING:
+    from holdfast.federated.executors import Executor
+
+_log = logging.getLogger(__name__)
+
+#: How the distance to the shared model enters the loss: itself, as printed, or half its square, as in Ditto.
+Form = Literal["norm", "half-squared"]
+
+#: Coefficients to try, and how much validation accuracy may fall below the shared model's.
+GRID = (0.01, 0.1, 1.0, 10.0)
+TOLERANCE = 0.005
+_SMOOTHING = 1e-12
+
+
+def consistency(shared: Tensor, own: Tensor) -> Tensor:
+    """``-sum_i p_i log q_i`` of the softmax p of the shared logits and q of the own ones, (..., classes) to (...).
+
+    Its gradient with respect to the own logits is ``q - p``. (The document prints it without the minus, which would
+    push the models apart.)
+    """
+    return -(shared.softmax(-1) * F.log_softmax(own, -1)).sum(-1)
+
+
+def distance(models: Tensor, shared: Tensor, form: Form = "norm") -> Tensor:
+    """Distance of models (clients, P) from the shared one (P,), shape (clients,); its gradient is 0 where it is 0."""
+    squares = (models - shared).square().sum(-1)
+    return (squares + _SMOOTHING).sqrt() if form == "norm" else squares / 2
+
+
+@dataclass(frozen=True)
+class FineTuned(Adapting):
+    """Plain fine-tuning of the shared model, with checkpoints: what learns the shortcut of its environment."""
+
+    name: ClassVar[str] = "ft"
+
+
+@dataclass(frozen=True)
+class Near(Adapting):
+    """Fine-tuning near the shared model: Ditto's objective as a fine-tuning regulariser, with one lambda for all.
+
+    Attributes:
+        lambda_: strength. ``auto`` takes, of 0.1 and 1, the one with the best mean validation accuracy.
+        form: the distance itself, as the document compares it, or half its square, as Ditto defines it.
+    """
+
+    name: ClassVar[str] = "near"
+    lambda_: float | Literal["auto"] = "auto"
+    form: Form = "norm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.lambda_, str):
+            refuse_negative(self.lambda_)
+
+    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
+        """``lambda ||v - w||``, or ``(lambda/2) ||v - w||^2``."""
+        return _pull(self.lambda_, at, client, self.form)
+
+    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+        """Choose lambda by validation accuracy."""
+        if self.lambda_ != "auto":
+            return super().settled(executor, shared)
+        tried = [replace(self, lambda_=lambda_) for lambda_ in (0.1, 1.0)]
+        best = max(tried, key=lambda tuner: _validation_accuracy(executor, shared, tuner))
+        return best.settled(executor, shared)
+
+
+@dataclass(frozen=True)
+class Transferability(Adapting):
+    """Fine-tuning that keeps transferability, see the module.
+
+    Attributes:
+        adversarial: coefficient of `R_adv`. ``auto`` takes the largest of `GRID` with which the mean validation
+            accuracy at the end does not fall below the shared model's.
+        weights: coefficient of `R_L2`, chosen likewise after the other.
+        form: of the distance in `R_L2`.
+        on: whether predictions are kept on `adversarial` examples, or on `benign` ones (an ablation).
+        only_fooled: whether only examples that fool the shared model count.
+        search: whether the budget is lowered until 30 to 50 percent of the training examples fool the shared model.
+    """
+
+    name: ClassVar[str] = "transferability"
+    adversarial: float | Literal["auto"] = "auto"
+    weights: float | Literal["auto"] = "auto"
+    form: Form = "norm"
+    on: Literal["adversarial", "benign"] = "adversarial"
+    only_fooled: bool = False
+    search: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("adversarial", "weights"):
+            value = getattr(self, option)
+            if not isinstance(value, str) and not value >= 0:
+                raise ConfigError(f"the coefficient {option} is {value}; give 0 or more, or auto")
+
+    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
+        """``lambda_adv R_adv + lambda_L2 R_L2``."""
+        kept = _pull(self.weights, at, client, self.form)
+        if not self.adversarial:
+            return kept
+        crafted = client.train
+        places = crafted.places(batch)
+        inputs, targets = crafted.inputs, crafted.logits
+        if self.on == "benign":
+            inputs, targets = crafted.clean, crafted.clean_logits
+        own = client.cohort.outputs(at, batch, inputs[places], statistics=now, role=ROLE)
+        apart = consistency(_logits(client.network, targets[places]), _logits(client.network, own))
+        if self.only_fooled:
+            apart = apart * ~client.network.correct(crafted.logits[places], batch.labels)
+        consistent = _number(self.adversarial) * (apart * batch.weights).sum()
+        return consistent if kept is None else consistent + kept
+
+    def score(self, accuracy: float, transferred: float) -> float:
+        """Validation accuracy minus what transfers less than to the shared model itself."""
+        if not self.adversarial or math.isnan(transferred):
+            return accuracy
+        return accuracy - (1 - transferred)
+
+    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+        """Search the budget, then the coefficients, one after the other; only training and validation data is seen."""
+        found = self._within_budget(executor, shared)
+        if found.adversarial == "auto" or found.weights == "auto":
+            least = _mean_accuracy(executor, shared, None) - TOLERANCE
+            if found.adversarial == "auto":
+                found = replace(found, adversarial=found._largest("adversarial", least, executor, shared))
+            if found.weights == "auto":
+                found = replace(found, weights=found._largest("weights", least, executor, shared))
+        return super(Transferability, found).settled(executor, shared)
+
+    def _within_budget(self, executor: Executor, shared: Tensor) -> Self:
+        if not self.search:
+            return self
+        budget = search_budget(executor.site, shared, self.attack)
+        if budget.weak:
+            _log.warning(
+                "the attack is weak: with its full budget of %g it fools the shared model on %.0f%% of the examples, "
+                "where 30%% to 50%% are wanted",
+                *(budget.epsilon, 100 * budget.path[-1][1]),
+            )
+        return replace(self, epsilon=budget.epsilon, search=False)
+
+    def _largest(self, coefficient: str, least: float, executor: Executor, shared: Tensor) -> float:
+        for value in sorted(GRID, reverse=True):
+            rest = {} if coefficient == "weights" else {"weights": 0.0}
+            tried = replace(self, **rest, **{coefficient: value})  # type: ignore[arg-type]
+            if _validation_accuracy(executor, shared, tried) >= least:
+                return value
+        _log.warning(
+            "every %s coefficient lowers validation accuracy by more than %g; %g is taken",
+            *(coefficient, TOLERANCE, GRID[0]),
+        )
+        return GRID[0]
+
+
+@dataclass(frozen=True)
+class FlippedLabel(Adapting):
+    """Fine-tuning on the training examples and on adversarial ones, labelled with what the shared model takes them for.
+
+    Only adversarial examples that fool the shared model are added; the number of steps is that of the other methods.
+    """
+
+    name: ClassVar[str] = "flipped-label"
+
+    def batches(self, client: Client) -> Iterator[ClientBatch]:
+        """Mini-batches of the enlarged training data."""
+        cohort, crafted = client.cohort, client.train
+        fooled = ~client.network.correct(crafted.logits, crafted.labels)
+        taken_for = _logits(client.network, crafted.logits).argmax(-1)
+        inputs, labels, counts = [], [], []
+        for place in range(len(cohort)):
+            rows = crafted.of(place)
+            added = fooled[rows]
+            inputs += [crafted.clean[rows], crafted.inputs[rows][added]]
+            labels += [crafted.labels[rows], taken_for[rows][added]]
+            counts.append(len(added) + int(added.sum()))
+        enlarged = ClientPart.of_counts(torch.cat(inputs), torch.cat(labels), torch.tensor(counts))
+        drawn = zip(cohort.clients.tolist(), counts, cohort.steps.tolist(), enlarged.offsets.tolist(), strict=False)
+        rows_of = [cohort.site.stream.rows(id_, size, 0, steps) + first for id_, size, steps, first in drawn]
+        return cohort.walk(rows_of, cohort.steps, enlarged)
+
+
+def _pull(lambda_: float | str, at: Tensor, client: Client, form: Form) -> Tensor | None:
+    strength = _number(lambda_)
+    if not strength:
+        return None
+    size = client.network.trainable
+    return strength * distance(at[:, :size], client.cohort.received[:size], form).sum()
+
+
+def _number(coefficient: float | str) -> float:
+    if isinstance(coefficient, str):
+        raise ConfigError(f"a coefficient is {coefficient!r}; `federate` settles it, or give a number")
+    return coefficient
+
+
+def _validation_accuracy(executor: Executor, shared: Tensor, tuner: Adapting) -> float:
+    """Mean over clients at the end of training."""
+    executor.tune_all(replace(tuner, keep="last"), shared)
+    return _mean_accuracy(executor, shared, tuner.label)
+
+
+def _mean_accuracy(executor: Executor, shared: Tensor, label: str | None) -> float:
+    scores = executor.score_all("validation", shared, label)
+    return float(scores.accuracy[scores.count > 0].mean())
+
+
+def _logits(network: Network, outputs: Tensor) -> Tensor:
+    """Outputs as logits of classes; a single margin is the logit of class 1 against 0."""
+    return F.pad(outputs, (1, 0)) if network.task == "margin" else outputs

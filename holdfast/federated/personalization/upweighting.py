@@ -1,0 +1,110 @@
+"""Fine-tuning that draws some of a client's examples more often: known counterexamples (UW), or mistakes (JTT).
+
+Both are compared with on the same shared model (Personalized FL with spurious features, Section 6.1). UW needs to be
+given counterexamples; JTT looks for them among what a first fine-tuned model gets wrong (Liu et al., 2021).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError, DataError
+from holdfast.federated.cohort import Cohort
+from holdfast.federated.network import ClientBatch
+from holdfast.federated.personalization.adapting import Adapting, Client
+from holdfast.federated.personalization.transferability import FineTuned
+from holdfast.primitives.streams import torch_stream
+
+
+@dataclass(frozen=True)
+class Upweighting(Adapting):
+    """Draws mini-batches with replacement, some examples `factor` times as often as others.
+
+    Attributes:
+        factor: how many times as often.
+    """
+
+    factor: float = 50.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.factor > 0:
+            raise ConfigError(f"the factor is {self.factor}; give a positive number")
+
+    @abstractmethod
+    def marked(self, client: Client, place: int) -> Tensor:
+        """Which training examples of the client at that place are drawn more often, bool of shape (n,)."""
+
+    def batches(self, client: Client) -> Iterator[ClientBatch]:
+        """As many mini-batches of the same size as the other methods see."""
+        cohort = client.cohort
+        site, part = cohort.site, cohort.site.clients.train
+        tables = []
+        for place, (id_, steps) in enumerate(zip(cohort.clients.tolist(), cohort.steps.tolist(), strict=True)):
+            marked = self.marked(client, place)
+            weights = torch.where(marked, self.factor, 1.0)
+            size = min(site.settings.batch_size, len(marked))
+            generator = torch_stream(site.settings.seed, "upweighting", id_)
+            drawn = torch.multinomial(weights, steps * size, replacement=True, generator=generator)
+            tables.append(drawn.view(steps, size) + part.offsets[id_])
+        return cohort.walk(tables, cohort.steps)
+
+
+@dataclass(frozen=True)
+class UpWeighted(Upweighting):
+    """UW: counterexamples, which the data marks by group 1, and other examples are drawn about equally often."""
+
+    name: ClassVar[str] = "uw"
+
+    def marked(self, client: Client, place: int) -> Tensor:
+        """Examples of group 1.
+
+        Raises:
+            DataError: if the data has no groups.
+        """
+        part = client.cohort.site.clients.train
+        if part.groups is None:
+            raise DataError(
+                "uw draws counterexamples more often, and the clients' training data has none that are marked; give "
+                "the data some, as in --painted-mnist.counterexamples 0.02"
+            )
+        id_ = int(client.cohort.clients[place])
+        return part.groups[part.offsets[id_] : part.offsets[id_ + 1]] == 1
+
+
+@dataclass(frozen=True)
+class JustTrainTwice(Upweighting):
+    """JTT: what a first fine-tuned model gets wrong is drawn more often by a second one.
+
+    Attributes:
+        first_epochs: of the first model.
+    """
+
+    name: ClassVar[str] = "jtt"
+    first_epochs: int = 5
+
+    def marked(self, client: Client, place: int) -> Tensor:
+        """Examples that the first model gets wrong."""
+        cohort, site = client.cohort, client.cohort.site
+        one = cohort.clients[place : place + 1]
+        first = FineTuned(epochs=self.first_epochs)
+        alone = Cohort(
+            site,
+            one,
+            cohort.received,
+            drawn=torch.zeros_like(one),
+            steps=site.tuning_steps(first, one),
+            decay=cohort.decay,
+        )
+        models = alone.copies()
+        for _ in first.descend(models, alone.batches(), Client(alone, self.attack)):
+            pass
+        inputs, labels = site.clients.train.of(int(one))
+        with torch.no_grad():
+            return ~site.network.correct(site.network.outputs(models, inputs[None])[0], labels)

@@ -1,0 +1,51 @@
+"""Policies of `fit` inside clients: each client trains on its own examples, from the shared model."""
+
+import pytest
+import torch
+
+from holdfast.data import load_federation
+from holdfast.errors import ConfigError
+from holdfast.federated import FineTuning, Rounds, WithPolicy, personalize
+from holdfast.federated.network import Network
+from holdfast.federated.personalization.policies import client_splits
+from holdfast.federated.site import Site
+from holdfast.models import build
+from holdfast.spurious import GroupBalanced, Spare
+from tests.federated.toy import linear, toy_clients
+
+SETTINGS = Rounds(batch_size=8, learning_rate=0.3, executor="serial")
+
+
+def test_a_policy_trains_every_client_and_two_workers_give_the_same_bits():
+    methods = [WithPolicy(epochs=8), FineTuning(epochs=8)]
+    one = personalize(toy_clients(), linear(), SETTINGS, methods)
+    two = personalize(
+        toy_clients(), linear(), Rounds(batch_size=8, learning_rate=0.3, executor="pool", workers=2), methods
+    )
+    assert one.reports["uniform"].mean > one.reports["global"].mean + 0.1
+    assert one.reports["uniform"].mean == pytest.approx(one.reports["finetuning"].mean, abs=0.1)
+    everybody = torch.arange(8)
+    rows = [found.site.personal("uniform", everybody, found.weights) for found in (one, two)]
+    assert torch.equal(*rows)
+
+
+def test_spare_runs_inside_clients_and_counterexamples_are_groups():
+    clients = load_federation("painted-digits", clients=3, counterexamples=0.1)
+    model = build("cnn-28-small", clients.input_shape, clients.classes)
+    settings = Rounds(batch_size=16, learning_rate=1e-3, optimizer="adam", executor="serial")
+    methods = [
+        WithPolicy(policy=Spare(infer_epoch=1), epochs=2, called="spare"),
+        WithPolicy(policy=GroupBalanced(), epochs=2, called="balanced"),
+    ]
+    found = personalize(clients, model, settings, methods)
+    assert found.reports["spare"].mean > found.reports["global"].mean
+    splits = client_splits(clients, 1)
+    assert splits.train.attributes is not None and splits.train.attributes.sum() > 0
+    assert len(splits.train) == int(clients.train.counts[1])
+
+
+def test_margins_are_refused():
+    clients = toy_clients()
+    site = Site(clients, Network(torch.nn.Linear(6, 1), "margin"), SETTINGS, [WithPolicy(epochs=1)])
+    with pytest.raises(ConfigError, match="margins"):
+        site.tune(WithPolicy(epochs=1), torch.tensor([0]), site.network.initial)
