@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +38,13 @@ _COLUMNS = {
     "worst_tenth": "worst 10%",
     "worst": "worst",
     "loss": "loss",
+}
+_ENVIRONMENTS = {
+    "accuracy": "at home",
+    "elsewhere": "elsewhere",
+    "disparity": "disparity",
+    "worst": "worst",
+    "average": "average",
 }
 _WARNINGS_SHOWN = 5
 
@@ -74,7 +81,8 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
         clients = options.data.load(data_root(choices.data_root), settings.seed)
         outputs = 1 if clients.task == "margin" else clients.classes
         shape = tuple(clients.train.inputs.shape[1:])
-        model = build(choices.model, shape, outputs, seed=settings.seed)
+        root = data_root(choices.data_root)
+        model = build(choices.model, shape, outputs, seed=settings.seed, weights=choices.weights or None, root=root)
         parts: dict[str, Any] = {
             "objective": options.objective,
             "aggregator": options.aggregator,
@@ -95,6 +103,8 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
     save_outcome(run, outcome, clients, asked)
     page = write_report(run)
     console.print(results_table(outcome.reports, options.title))
+    if environments := (run.results or {}).get("environments"):
+        console.print(environments_table(environments))
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     return outcome
@@ -111,6 +121,17 @@ def results_table(reports: dict[str, DeviceReport], title: str) -> Table:
         summary = report.summary()
         cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
         table.add_row(label, *cells)
+    return table
+
+
+def environments_table(environments: Mapping[str, Mapping[str, float]]) -> Table:
+    """A row per model: accuracy in the environment that clients train in and in the other one."""
+    table = Table(title="in the environment that clients train in, and elsewhere", title_justify="left")
+    table.add_column("model")
+    for column in _ENVIRONMENTS.values():
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, numbers in environments.items():
+        table.add_row(label, *(f"{100 * numbers[key]:.1f}%" for key in _ENVIRONMENTS))
     return table
 
 

@@ -6,8 +6,9 @@ What can be set depends on what is chosen: ``--personalize ditto --objective ter
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -33,7 +34,10 @@ from holdfast.federated.attacks import attack_named
 from holdfast.federated.objectives import objective_named
 from holdfast.federated.personalization import Ditto, personalization_named, strong_attack
 from holdfast.federated.personalization.choosing import CANDIDATES
+from holdfast.federated.personalization.policies import WithPolicy
+from holdfast.methods import METHODS
 from holdfast.models import MODELS
+from holdfast.training.policy import Policy
 from holdfast.training.run import plain_values
 
 DEFAULT_DATA = "digits-clients"
@@ -49,7 +53,8 @@ Aggregators: {aggregators}. Join a step and a rule with +, as in `clipping+krum`
 
 Attacks: {attacks}. Say how many clients are malicious, as in `--attack a1 --malicious 0.2`.
 
-Personal models: {personalizers}. Join several with + to compare them in one run; `none` for none.
+Personal models: {personalizers}. Methods of `holdfast fit` run inside clients too: {inside}. Join several with + to \
+compare them in one run; `none` for none.
 
 Models: {models}.
 
@@ -70,6 +75,7 @@ class Choices:
     Attributes:
         data: a federated data set, or a pooled one that is dealt out to clients.
         model: a model's name; the data set's recipe names one.
+        weights: a file of weights to start from, or imagenet for public ones; the data set's recipe may name some.
         objective: what the shared model is trained for.
         aggregate: how the server combines what clients send; steps and a rule joined by +.
         attack: what malicious clients do.
@@ -86,6 +92,7 @@ class Choices:
 
     data: str = DEFAULT_DATA
     model: str = "softmax"
+    weights: str = ""
     objective: str = "fedavg"
     aggregate: str = "mean"
     attack: str | None = None
@@ -175,7 +182,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     parts |= {name: AGGREGATORS[name]() for name in rules}
     if attack is not None:
         parts[attack] = attack_named(attack)()
-    parts |= {name: _with_recipe(PERSONALIZATION[name], data.recipe) for name in methods}
+    parts |= {name: _with_recipe(name, data.recipe) for name in methods}
     sections = {name: part for name, part in parts.items() if fields(part)}
     if settings:
         keys = {name: set(_options_of(part)) for name, part in sections.items()}
@@ -191,7 +198,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         chosen[objective.name],
         build_aggregator(choices.aggregate, {name: _fields_of(chosen[name]) for name in rules}),
         None if attack is None else chosen[attack],
-        tuple(chosen[name] for name in methods),
+        tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
         {name: chosen[name] for name in sections},
     )
 
@@ -202,7 +209,8 @@ def personalizer_names(joined: str) -> list[str]:
         return []
     names = [name.strip() for name in joined.split("+")]
     for name in names:
-        personalization_named(name)
+        if name not in METHODS:
+            personalization_named(name)
         if names.count(name) > 1:
             raise ConfigError(f"the personalization method {name!r} is named twice; give each once")
     return names
@@ -216,6 +224,7 @@ def settings_of(recipe: Recipe) -> Rounds:
         batch_size=recipe.batch_size,
         local_steps=recipe.local_steps or Rounds.local_steps,
         local_epochs=recipe.local_epochs or None,
+        optimizer=recipe.optimizer,
         learning_rate=recipe.learning_rate,
         halve_every=recipe.halve_every or None,
     )
@@ -224,18 +233,24 @@ def settings_of(recipe: Recipe) -> Rounds:
 def _typed(typed: Sequence[str], recipe: Recipe, sections: Mapping[str, Any]) -> Any:
     """What tyro makes of the words, with a slot for each section."""
     slots: list[tuple[str, Any, Any]] = [
-        ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=Choices(model=recipe.model))),
+        (
+            "choices",
+            Annotated[Choices, tyro.conf.arg(name="")],
+            field(default=Choices(model=recipe.model, weights=recipe.weights)),
+        ),
         ("settings", Annotated[Rounds, tyro.conf.arg(name="")], field(default=settings_of(recipe))),
     ]
     for name, part in sections.items():
         kind = _for_tyro(type(part))
-        slots.append((_slot(name), Annotated[kind, tyro.conf.arg(name=name)], field(default=kind(**_fields_of(part)))))
+        default = field(default_factory=functools.partial(kind, **_fields_of(part)))
+        slots.append((_slot(name), Annotated[kind, tyro.conf.arg(name=name)], default))
     description = _PREAMBLE.format(
         data=", ".join(FEDERATIONS),
         objectives=", ".join(OBJECTIVES),
         aggregators=", ".join(AGGREGATORS),
         attacks=", ".join(ATTACKS),
         personalizers=", ".join(PERSONALIZATION),
+        inside=", ".join(name for name in METHODS if name not in PERSONALIZATION),
         models=", ".join(sorted(MODELS)),
     )
     arguments = make_dataclass("FederateArguments", slots)
@@ -246,10 +261,18 @@ def _for_tyro(part: type) -> Any:
     """The class with an option called ``lambda`` for a field called ``lambda_``."""
     hints = get_type_hints(part, include_extras=True)
     renamed: list[tuple[str, Any, Any]] = [
-        (f.name, Annotated[hints[f.name], tyro.conf.arg(name=f.name.rstrip("_"))], field(default=f.default))
+        (f.name, Annotated[hints[f.name], tyro.conf.arg(name=f.name.rstrip("_"))], _default_of(f))
         for f in fields(part)
+        if f.init
     ]
-    return make_dataclass(part.__name__, renamed, bases=(part,), frozen=True, namespace={"__doc__": part.__doc__})
+    frozen: bool = part.__dataclass_params__.frozen  # type: ignore[attr-defined]
+    return make_dataclass(part.__name__, renamed, bases=(part,), frozen=frozen, namespace={"__doc__": part.__doc__})
+
+
+def _default_of(option: Field[Any]) -> Any:
+    if option.default_factory is not MISSING:
+        return field(default_factory=option.default_factory)
+    return field(default=option.default)
 
 
 def _plain(default: Part, parsed: Any) -> Part:
@@ -258,7 +281,7 @@ def _plain(default: Part, parsed: Any) -> Part:
 
 
 def _fields_of(part: Any) -> dict[str, Any]:
-    return {f.name: getattr(part, f.name) for f in fields(part)}
+    return {f.name: getattr(part, f.name) for f in fields(part) if f.init}
 
 
 def _options_of(part: Any) -> dict[str, Any]:
@@ -269,12 +292,21 @@ def _slot(name: str) -> str:
     return "of_" + name.replace("-", "_")
 
 
-def _with_recipe(method: type[Personalizer], recipe: Recipe) -> Personalizer:
-    """A personalization method with the data set's published settings."""
+def _with_recipe(name: str, recipe: Recipe) -> Personalizer | Policy:
+    """A personalization method with the data set's published settings, or a policy of `fit` for inside clients."""
+    if name not in PERSONALIZATION:
+        return METHODS[name]()
+    method = PERSONALIZATION[name]
     options: dict[str, Any] = {}
     if "epochs" in {f.name for f in fields(method)}:
         options["epochs"] = recipe.finetune_epochs
     return method(**options)
+
+
+def _inside_clients(name: str, part: Personalizer | Policy, recipe: Recipe) -> Personalizer:
+    if isinstance(part, Policy):
+        return WithPolicy(policy=part, epochs=recipe.finetune_epochs, called=name)
+    return part
 
 
 def _settled(method: Personalizer, recipe: Recipe, threat: Threat | None) -> Personalizer:

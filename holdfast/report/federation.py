@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from holdfast.report.federation_environments import adaptation, environments
 from holdfast.report.federation_figures import Point, curves, distribution, lambda_bars, scatter
 from holdfast.report.federation_record import SHARED, ClientRows, FederationRecord
 from holdfast.report.markup import DASH, Html, counted, duration, number, percent, tag
@@ -38,6 +39,8 @@ def write_federation_report(run: Run) -> Path:
     parts = [
         _headline(record, data),
         _models(record),
+        environments(record),
+        adaptation(record),
         _devices(record),
         _over_rounds(record),
         _attack(record),
