@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.papers import ditto, ditto_more, ditto_surrogate, ditto_theory, pde, pde_synthetic, spare, spare_digits
+from holdfast.papers import (
+    ditto,
+    ditto_more,
+    ditto_surrogate,
+    ditto_theory,
+    pde,
+    pde_synthetic,
+    shortcuts,
+    shortcuts_more,
+    spare,
+    spare_digits,
+)
 from holdfast.papers.experiment import Experiment
 
 EXPERIMENTS: dict[str, Experiment] = {
     experiment.name: experiment
-    for paper in (spare, spare_digits, pde_synthetic, pde, ditto_theory, ditto, ditto_more, ditto_surrogate)
+    for paper in (
+        spare,
+        spare_digits,
+        pde_synthetic,
+        pde,
+        ditto_theory,
+        ditto,
+        ditto_more,
+        ditto_surrogate,
+        shortcuts,
+        shortcuts_more,
+    )
     for experiment in paper.EXPERIMENTS
 }
 

@@ -1,0 +1,198 @@
+"""What the cells of Personalized FL with spurious features compute: a shared model, then every method on top of it.
+
+A cell trains one shared model and personalizes it with all methods, which see the same clients, batches and adversarial
+examples. Methods are looked at at every checkpoint, so one run gives the end of training, the checkpoint that a method
+would choose, and the curves of the figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.data import load_federation
+from holdfast.data.clients import Clients
+from holdfast.data.environments import some_clients
+from holdfast.federated.aggregators import build_aggregator
+from holdfast.federated.attacks import attack_named
+from holdfast.federated.disparity import (
+    EnvironmentReport,
+    direct_success,
+    environment_report,
+    gradient_ratios,
+    instability,
+)
+from holdfast.federated.entanglement.gaussian import accuracy
+from holdfast.federated.entanglement.simulation import federate_gaussian, personalise_gaussian
+from holdfast.federated.federation import federate
+from holdfast.federated.outcome import Outcome
+from holdfast.federated.personalization import Transferability, Tuner, WithPolicy, personalization_named
+from holdfast.federated.personalization.adapting import RECORDED, Adapting
+from holdfast.federated.personalization.adversarial import Budget, search_budget
+from holdfast.federated.personalizing import Personalized, personalize
+from holdfast.federated.settings import Rounds
+from holdfast.federated.shared import keep_freed_memory
+from holdfast.federated.threat import Threat
+from holdfast.methods import METHODS
+from holdfast.models.registry import build
+from holdfast.primitives.pgd import Pgd
+
+
+def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Train a shared model, search the attack's budget, and personalize with every method.
+
+    Args:
+        settings: ``data`` (name and options), ``model``, ``weights`` where it starts from some, ``rounds`` (fields of
+            `Rounds`), ``personal`` (fields that differ in personalization), ``clients`` (how many are personalized; 0
+            is all), ``methods`` (by row: name, options, and ``counterexamples``, the share of them in its data; or
+            ``policy``, options and epochs), and where wanted ``epsilon`` (no search), ``aggregator`` and ``threat``.
+        seed: of everything.
+
+    Returns:
+        For each row ``ROW/accuracy``, ``elsewhere``, ``disparity``, ``worst``, ``average``, ``loss_disparity``,
+        ``transfer`` and ``instability`` at the end, ``ROW/chosen_...`` at the checkpoint that the method chooses, and
+        ``ROW/at_STEP_...`` along the way; ``global/...`` of the shared model; ``epsilon`` and ``success``.
+    """
+    keep_freed_memory()
+    clients, outcome = train_shared(settings, seed)
+    budget = find_budget(settings, outcome)
+    found = {"epsilon": budget.epsilon, "success": budget.path[-1][1], "weak": float(budget.weak)}
+    everybody = environment_report(outcome.site, outcome.weights)
+    found |= {"everybody/accuracy": everybody.accuracy, "everybody/elsewhere": everybody.elsewhere}
+    ids = evenly(clients, settings.get("clients") or len(clients))
+    rounds = Rounds(**{**settings["rounds"], **settings.get("personal", {})}, seed=seed)
+    methods: Mapping[str, Mapping[str, Any]] = settings["methods"]
+    for share in sorted({method.get("counterexamples", 0.0) for method in methods.values()}):
+        data = some_clients(_load(settings, seed, counterexamples=share) if share else clients, ids)
+        rows = [row for row, method in methods.items() if method.get("counterexamples", 0.0) == share]
+        tuners = [make_tuner(row, methods[row], budget.epsilon) for row in rows]
+        result = personalize(data, outcome.model(), rounds, tuners)
+        if not share:
+            own = environment_report(result.site, result.weights)
+            found |= {f"global/{name}": value for name, value in _environments(own).items()}
+        for row in rows:
+            found |= {f"{row}/{name}": value for name, value in method_numbers(result, row).items()}
+    return found
+
+
+def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, Outcome]:
+    """The clients, and the federation that trains their shared model."""
+    clients = _load(settings, seed)
+    model = build(settings["model"], clients.input_shape, clients.classes, seed=seed, weights=settings.get("weights"))
+    parts: dict[str, Any] = {}
+    if "aggregator" in settings:
+        parts["aggregator"] = build_aggregator(settings["aggregator"])
+    if "threat" in settings:
+        threat = dict(settings["threat"])
+        parts["threat"] = Threat(attack_named(threat["name"])(), threat["ratio"])
+    return clients, federate(clients, model, Rounds(**settings["rounds"], seed=seed), **parts)
+
+
+def find_budget(settings: Mapping[str, Any], outcome: Outcome) -> Budget:
+    """The budget that is given, or the result of the search."""
+    if "epsilon" in settings:
+        return Budget(settings["epsilon"], ((settings["epsilon"], 0.0),), weak=False)
+    return search_budget(outcome.site, outcome.weights, Pgd())
+
+
+def evenly(clients: Clients, count: int) -> list[int]:
+    """So many clients, the first ones of each environment in turn."""
+    by_name: dict[str, list[int]] = {}
+    for client in range(len(clients)):
+        by_name.setdefault(clients.names[client] if clients.names else "", []).append(client)
+    turns = [client for turn in itertools.zip_longest(*by_name.values()) for client in turn if client is not None]
+    return sorted(turns[:count])
+
+
+def make_tuner(row: str, method: Mapping[str, Any], epsilon: float) -> Tuner:
+    """The method of a row, which keeps the end of training; checkpoints are chosen afterwards."""
+    if "policy" in method:
+        return WithPolicy(policy=METHODS[method["policy"]](**method["options"]), epochs=method["epochs"], called=row)
+    options = {**method.get("options", {}), "called": row, "keep": "last", "epsilon": epsilon}
+    if method["name"] == Transferability.name:
+        options["search"] = False
+    tuner = personalization_named(method["name"])(**options)
+    assert isinstance(tuner, Adapting)
+    return tuner
+
+
+def method_numbers(result: Personalized, row: str) -> dict[str, float]:
+    """Everything that is kept of a method."""
+    tuner = result.site.tuners[row]
+    if not isinstance(tuner, Adapting):
+        return _environments(environment_report(result.site, result.weights, row))
+    record = tuner.record(result.site).double()
+    place = {name: number for number, name in enumerate(RECORDED)}
+    scores = [
+        [tuner.score(float(seen[place["validation"]]), float(seen[place["validation_transfer"]])) for seen in client]
+        for client in record
+    ]
+    best = torch.tensor(scores).argmax(1)
+    chosen = record[torch.arange(len(record)), best]
+    found = _of_record(record[:, -1], "")
+    found |= _of_record(chosen, "chosen_")
+    for number in range(tuner.checkpoints):
+        found |= _of_record(record[:, number], f"at{number + 1}_")
+    ratios = gradient_ratios(result.site, result.weights, row)
+    found["instability"] = instability(ratios)
+    found["direct"] = direct_success(result.site, result.weights, row, tuner.attack)
+    if isinstance(tuner, Transferability):
+        found |= {"adversarial": float(tuner.adversarial), "weights": float(tuner.weights)}
+    return found
+
+
+def _load(settings: Mapping[str, Any], seed: int, **more: Any) -> Clients:
+    data = {**settings["data"], **more}
+    return load_federation(data.pop("name"), seed=seed, **data)
+
+
+def _environments(report: EnvironmentReport) -> dict[str, float]:
+    names = ("accuracy", "elsewhere", "disparity", "worst", "average", "loss_disparity")
+    return {name: getattr(report, name) for name in names}
+
+
+def _of_record(seen: Tensor, prefix: str) -> dict[str, float]:
+    """Means over clients of one checkpoint each, shape (clients, quantities)."""
+    mean = dict(zip(RECORDED, seen.nanmean(0).tolist(), strict=True))
+    gaps = (seen[:, RECORDED.index("accuracy")] - seen[:, RECORDED.index("accuracy_elsewhere")]).abs()
+    report = EnvironmentReport(
+        mean["accuracy"], mean["accuracy_elsewhere"], mean["loss"], mean["loss_elsewhere"], float(gaps.mean())
+    )
+    numbers = {**_environments(report), "transfer": mean["transfer"], "validation": mean["validation"]}
+    return {f"{prefix}{name}": value for name, value in numbers.items()}
+
+
+def simulate_gaussian(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Gaussian environments: the shared model of a ``case``, or personal models with given coefficients.
+
+    Args:
+        settings: ``case`` and ``rounds``; or ``adversarial``, ``weights`` and ``clients``, so many of each sign.
+        seed: of everything.
+
+    Returns:
+        ``spurious`` and ``real`` weight, averaged over the last 50 rounds; or the mean ``spurious`` weight (absolute),
+        its ``wobble`` (deviation over the last 40 steps) and the ``disparity`` of accuracy that goes with it.
+    """
+    if "case" in settings:
+        end = federate_gaussian(settings["case"], settings["rounds"], seed).weights[-50:].mean(0)
+        return {"real": float(end[0]), "spurious": float(end[1])}
+    ends, wobbles, gaps = [], [], []
+    for sign in (1.0, -1.0):
+        for client in range(settings["clients"]):
+            path = personalise_gaussian(
+                sign,
+                1000 * seed + client,
+                adversarial=settings["adversarial"],
+                weights=settings["weights"],
+            ).weights[-40:]
+            own = path.mean(0)
+            ends.append(abs(own[1]))
+            wobbles.append(path[:, 1].std())
+            gaps.append(accuracy(own, sign) - accuracy(own, -sign))
+    numbers = {"spurious": ends, "wobble": wobbles, "disparity": gaps}
+    return {name: float(np.mean(each)) for name, each in numbers.items()}
