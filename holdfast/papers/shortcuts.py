@@ -392,8 +392,8 @@ TABLE2 = _table(
 TABLE3 = _table(
     3,
     "Average accuracy over two environments",
-    ("average", "transfer"),
-    "the mean accuracy of the two environments/adversarial transferability from the global model",
+    ("average", "disparity"),
+    "the mean accuracy of the two environments/how much is lost by leaving the client's own",
     (),
 )
 
