@@ -201,10 +201,6 @@ def values(results: Results, metric: str) -> tuple[float, ...]:
     return tuple(results.values(_cell(results), metric))
 
 
-def _said(results: Results, metrics: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {mean(results, metric):.3f}" for name, metric in metrics.items())
-
-
 def _global_is_unbiased(results: Results) -> Verdict:
     gaps = [
         abs(own - other)
@@ -222,7 +218,7 @@ def _budget_is_found(results: Results) -> Verdict:
     rates = values(results, "success")
     budgets = values(results, "epsilon")
     holds = all(0.3 <= rate <= 0.5 for rate in rates) and max(budgets) < 8 / 255
-    return Verdict(holds, f"budgets {_listed(budgets, 4)}, success {_listed(rates)}")
+    return Verdict(holds, f"budgets {listed(budgets, 4)}, success {listed(rates)}")
 
 
 def _fine_tuning_learns_the_shortcut(results: Results) -> Verdict:
@@ -230,7 +226,7 @@ def _fine_tuning_learns_the_shortcut(results: Results) -> Verdict:
     other = np.subtract(values(results, "ft/elsewhere"), values(results, "global/elsewhere"))
     gaps = values(results, "ft/disparity")
     holds = own.min() >= 0.04 and other.max() <= -0.05 and min(gaps) >= 0.15
-    return Verdict(holds, f"gains {_listed(own)} at home, {_listed(other)} elsewhere; disparity {_listed(gaps)}")
+    return Verdict(holds, f"gains {listed(own)} at home, {listed(other)} elsewhere; disparity {listed(gaps)}")
 
 
 def _disparity_follows_transferability(results: Results) -> Verdict:
@@ -242,7 +238,7 @@ def _disparity_follows_transferability(results: Results) -> Verdict:
             for metric in ("disparity", "transfer")
         )
         correlations.append(_rank_correlation(gaps, transfers))
-    return Verdict(max(correlations) < 0, f"rank correlation along fine-tuning {_listed(correlations)}")
+    return Verdict(max(correlations) < 0, f"rank correlation along fine-tuning {listed(correlations)}")
 
 
 def _checkpoints(results: Results) -> list[int]:
@@ -274,8 +270,8 @@ def _ours_keeps_the_benefit(results: Results, row: str) -> Verdict:
     )
     return Verdict(
         bool(holds),
-        f"disparity {_listed(gaps)} against {_listed(plain)}, transferability {_listed(transferred)}, worst "
-        f"environment {_listed(worst)} above FT, average {_listed(gains['global'])} above global",
+        f"disparity {listed(gaps)} against {listed(plain)}, transferability {listed(transferred)}, worst "
+        f"environment {listed(worst)} above FT, average {listed(gains['global'])} above global",
     )
 
 
@@ -303,7 +299,7 @@ def _benign_is_weaker(results: Results) -> Verdict:
     transfers = [mean(results, f"{row}/transfer") for row in ("adversarial-only", "benign")]
     gaps = [mean(results, f"{row}/disparity") for row in ("adversarial-only", "benign")]
     holds = transfers[1] <= transfers[0] - 0.1 and gaps[1] > gaps[0]
-    return Verdict(holds, f"transferability {_listed(transfers)}, disparity {_listed(gaps)}, adversarial then benign")
+    return Verdict(holds, f"transferability {listed(transfers)}, disparity {listed(gaps)}, adversarial then benign")
 
 
 def _gradients_are_stabilised(results: Results) -> Verdict:
@@ -338,25 +334,26 @@ def _loss_disparity(results: Results) -> Verdict:
     plain, ours = (values(results, f"{row}/loss_disparity") for row in ("ft", "ours-1-1"))
     return Verdict(
         all(one >= 4 * other for one, other in zip(plain, ours, strict=True)),
-        f"FT {_listed(plain)}, ours {_listed(ours)}",
+        f"FT {listed(plain)}, ours {listed(ours)}",
     )
 
 
-def _listed(numbers: Any, digits: int = 3) -> str:
+def listed(numbers: Any, digits: int = 3) -> str:
+    """Numbers of several seeds or rows in a phrase."""
     return " / ".join(f"{number:.{digits}f}" for number in numbers)
 
 
-_CPU: tuple[Scale, ...] = ("cpu",)
+CPU: tuple[Scale, ...] = ("cpu",)
 _FULL: tuple[Scale, ...] = ("cpu", "paper")
 CLAIMS = (
-    Claim("the shared model is hardly biased", _global_is_unbiased, _CPU),
-    Claim("a budget below 8/255 fools it on 30 to 50 percent", _budget_is_found, _CPU),
-    Claim("fine-tuning gains at home and loses elsewhere", _fine_tuning_learns_the_shortcut, _CPU),
+    Claim("the shared model is hardly biased", _global_is_unbiased, CPU),
+    Claim("a budget below 8/255 fools it on 30 to 50 percent", _budget_is_found, CPU),
+    Claim("fine-tuning gains at home and loses elsewhere", _fine_tuning_learns_the_shortcut, CPU),
     Claim("along fine-tuning, disparity rises as transferability falls", _disparity_follows_transferability, _FULL),
     Claim(
         "ours, (1, 1), keeps the benefit of fine-tuning without its disparity",
         functools.partial(_ours_keeps_the_benefit, row="ours-1-1"),
-        _CPU,
+        CPU,
     ),
     Claim("the worst environment is best with ours: above FT, Ditto and JTT", _worst_environment, _FULL),
     Claim("it takes both terms", _both_terms, _FULL),
@@ -364,7 +361,7 @@ CLAIMS = (
     Claim("gradients keep their length, best with both terms", _gradients_are_stabilised, _FULL),
     Claim("flipped labels transfer, yet their disparity grows", _flipped_labels_drift, _FULL),
     Claim("Ditto and UW are between ours and fine-tuning", _others_are_between, _FULL),
-    Claim("the loss disparity of fine-tuning is four times ours", _loss_disparity, _CPU),
+    Claim("the loss disparity of fine-tuning is four times ours", _loss_disparity, CPU),
 )
 
 

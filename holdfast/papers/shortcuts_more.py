@@ -13,11 +13,10 @@ import numpy as np
 from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
 from holdfast.papers.results import Results
 from holdfast.papers.shortcut_figures import draw_1, draw_8
-from holdfast.papers.shortcuts import DEPENDS, METHODS, TABLE2, mean, small_setting
+from holdfast.papers.shortcuts import CPU, DEPENDS, METHODS, TABLE2, listed, mean, small_setting
 
 _FUNCTION = "holdfast.papers.shortcut_cells:run_personalization"
 _GAUSSIAN = "holdfast.papers.shortcut_cells:simulate_gaussian"
-_CPU: tuple[Scale, ...] = ("cpu",)
 _SMALL: tuple[Scale, ...] = ("smoke", "cpu")
 
 #: Shares of counterexamples and how many times as often they are drawn: their mass is the same.
@@ -31,10 +30,6 @@ def _epochs(scale: Scale) -> dict[str, int]:
 
 def _methods(scale: Scale, *rows: str) -> dict[str, Any]:
     return {row: {**METHODS[row], "options": {**METHODS[row].get("options", {}), **_epochs(scale)}} for row in rows}
-
-
-def _listed(numbers: Any, digits: int = 3) -> str:
-    return " / ".join(f"{number:.{digits}f}" for number in numbers)
 
 
 # -------------------------------------------------------------------------------------------------- Figure 2
@@ -52,7 +47,7 @@ def _diversity_cells(scale: Scale) -> tuple[Cell, ...]:
 def _diversity_helps(results: Results) -> Verdict:
     gaps = [mean(results, f"{share:g}/disparity") for share, _ in DIVERSITY]
     holds = all(few > more for few, more in itertools.pairwise(gaps))
-    return Verdict(holds, f"disparity {_listed(gaps)} for shares {_listed((share for share, _ in DIVERSITY), 3)}")
+    return Verdict(holds, f"disparity {listed(gaps)} for shares {listed((share for share, _ in DIVERSITY), 3)}")
 
 
 def _diversity_ends(results: Results) -> Verdict:
@@ -74,8 +69,8 @@ FIGURE2 = Experiment(
         "accuracy elsewhere/what is lost by leaving home",
     ),
     claims=(
-        Claim("each step to more diverse counterexamples lowers the disparity", _diversity_helps, _CPU),
-        Claim("the most diverse have less disparity than the least diverse", _diversity_ends, _CPU),
+        Claim("each step to more diverse counterexamples lowers the disparity", _diversity_helps, CPU),
+        Claim("the most diverse have less disparity than the least diverse", _diversity_ends, CPU),
     ),
     scales=_SMALL,
     digits=3,
@@ -159,7 +154,7 @@ def _degrades_gently(results: Results) -> Verdict:
     ]
     return Verdict(
         uneven < 0.6 * plain,
-        f"shared models with disparity {_listed(shared)}: ours {even:.3f} and {uneven:.3f}, fine-tuning {plain:.3f}",
+        f"shared models with disparity {listed(shared)}: ours {even:.3f} and {uneven:.3f}, fine-tuning {plain:.3f}",
     )
 
 
@@ -176,7 +171,7 @@ IMPERFECT = Experiment(
         "disparity",
         "the lower accuracy of the two environments/what is lost by leaving home",
     ),
-    claims=(Claim("with a biased shared model ours still has far less disparity", _degrades_gently, _CPU),),
+    claims=(Claim("with a biased shared model ours still has far less disparity", _degrades_gently, CPU),),
     scales=_SMALL,
     digits=3,
 )
@@ -224,7 +219,7 @@ COMPOSITION = Experiment(
         "disparity",
         "the lower accuracy of the two environments/what is lost by leaving home",
     ),
-    claims=(Claim("a robust shared model and ours on top go together", _robust_and_unbiased, _CPU),),
+    claims=(Claim("a robust shared model and ours on top go together", _robust_and_unbiased, CPU),),
     scales=_SMALL,
     digits=3,
 )
@@ -254,14 +249,14 @@ def _shared_ignores(results: Results) -> Verdict:
         and bool(((real >= 1.85) & (real <= 2.1)).all())
         and bool(((found["b"] >= 0.7) & (found["b"] <= 0.95)).all())
     )
-    return Verdict(holds, f"w_s {_listed(found['a'])} where it vanishes, {_listed(found['b'])} where it weakens")
+    return Verdict(holds, f"w_s {listed(found['a'])} where it vanishes, {listed(found['b'])} where it weakens")
 
 
 def _ordered(results: Results) -> Verdict:
     adversarial = [results.mean(f"personal/{a:g}-0", "spurious") for a in (0, 0.1, 1, 10)]
     weights = [results.mean(f"personal/0-{b:g}", "spurious") for b in (0, 0.01, 0.1, 1)]
     holds = all(x > y for path in (adversarial, weights) for x, y in itertools.pairwise(path)) and adversarial[0] > 1.2
-    return Verdict(holds, f"|w_s| {_listed(adversarial)} by predictions, {_listed(weights)} by weights")
+    return Verdict(holds, f"|w_s| {listed(adversarial)} by predictions, {listed(weights)} by weights")
 
 
 def _calmest(results: Results) -> Verdict:
