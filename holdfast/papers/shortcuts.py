@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -152,13 +152,15 @@ def _paper_setting(name: str) -> dict[str, Any]:
     return setting
 
 
+def with_epochs(rows: Iterable[str], epochs: int) -> dict[str, Any]:
+    """Methods of some rows that train so long, with a checkpoint after every epoch."""
+    length = {"epochs": epochs, "checkpoints": epochs}
+    return {row: {**METHODS[row], "options": {**METHODS[row].get("options", {}), **length}} for row in rows}
+
+
 def _methods(name: str, epochs: int) -> dict[str, Any]:
     """Methods for a data set; BAR has no counterexamples to give."""
-    chosen = {row: method for row, method in METHODS.items() if name != "bar" or "counterexamples" not in method}
-    return {
-        row: {**method, "options": {**method.get("options", {}), "epochs": epochs, "checkpoints": epochs}}
-        for row, method in chosen.items()
-    }
+    return with_epochs((row for row in METHODS if name != "bar" or "counterexamples" not in METHODS[row]), epochs)
 
 
 def _cells(scale: Scale) -> tuple[Cell, ...]:

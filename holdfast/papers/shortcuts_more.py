@@ -13,7 +13,7 @@ import numpy as np
 from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
 from holdfast.papers.results import Results
 from holdfast.papers.shortcut_figures import draw_1, draw_8
-from holdfast.papers.shortcuts import CPU, DEPENDS, METHODS, TABLE2, listed, mean, small_setting
+from holdfast.papers.shortcuts import CPU, DEPENDS, TABLE2, listed, mean, small_setting, with_epochs
 
 _FUNCTION = "holdfast.papers.shortcut_cells:run_personalization"
 _GAUSSIAN = "holdfast.papers.shortcut_cells:simulate_gaussian"
@@ -29,7 +29,7 @@ def _epochs(scale: Scale) -> dict[str, int]:
 
 
 def _methods(scale: Scale, *rows: str) -> dict[str, Any]:
-    return {row: {**METHODS[row], "options": {**METHODS[row].get("options", {}), **_epochs(scale)}} for row in rows}
+    return with_epochs(rows, _epochs(scale)["epochs"])
 
 
 # -------------------------------------------------------------------------------------------------- Figure 2
