@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
 from holdfast.errors import ConfigError, nearest
 from holdfast.spurious import (
     ClassBalanced,
@@ -52,6 +53,13 @@ METHODS: dict[str, type[Policy]] = {
     "dfr-val": DfrVal,
     "pde": Pde,
     "spare": Spare,
+    "crest": Crest,
+    "craig": Craig,
+    "gradmatch": GradMatch,
+    "glister": Glister,
+    "el2n": El2n,
+    "grand": Grand,
+    "forgetting": Forgotten,
 }
 
 #: The methods whose groups any other can use.

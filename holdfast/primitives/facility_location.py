@@ -5,38 +5,39 @@ similar exemplar. f is monotone and submodular, so taking the largest gain each 
 the optimum (Nemhauser, Wolsey and Fisher 1978). With similarity = constant - distance the exemplars are greedy medoids:
 SPARE's exemplar clusters, and the coresets of CRAIG and CREST and the medoids of EPIC on gradient distances.
 
-The textbook way looks at all similarities for every choice. Here the gains of all candidates are kept, and a
-choice changes them only through the points that it brings nearer, about n / k of them at the k-th: n^2 log k in all,
-about half the time of a heap of stale gains (lazy greedy) in our measurements. Similarities are rounded to multiples of
-2^-24 of the largest, so that float64 sums are exact in any order. Kept gains then equal recomputed ones, and ties are
-true ties: the smallest index wins, as in the reference `naive_facility_location`.
+All ways here give the choices of `naive_facility_location`, ties included: with all similarities in memory by a
+compiled loop, in memory linear in n by computing blocks of them again (`holdfast.primitives.greedy` says how). Only
+`stochastic_facility_location`, which looks at a few random candidates per choice, gives others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.primitives.similarity import (
+    BITS,
+    Blocks,
+    Floats,
+    Geometry,
+    Ints,
+    Matrix,
+    Metric,
+    Points,
+    batches_of_rows,
+    cosine_similarities,
+    distance_similarities,
+)
 
-Metric = Literal["cosine", "euclidean"]
-
-_BLOCK = 2**16  # similarities worked on at once: few enough for the processor's cache
-_FEWEST_ROWS = 16  # worked on at once however many candidates there are, because thin products are slow
-_HELD = 2**26  # similarities kept in memory, as float32; where there are more, they are computed again when needed
-_BITS = 24  # of a similarity: as many as float32 has
-
-_Array = NDArray[np.floating[Any]]
-_Floats = NDArray[np.float64]
-_Ints = NDArray[np.int64]
-_Where = _Ints | slice
+_HELD = 2**27  # similarities kept in memory, as float32; where there are more, they are computed again when needed
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +84,7 @@ def facility_location(
 
     Args:
         similarity: of each point to each candidate, float of shape (n, candidates), not negative. Adding a constant
-            changes no choice.
+            changes no choice. Float32 is read as it lies there; anything else is copied.
         k: how many to choose. Once nothing can be gained, the smallest indices fill up.
         weights: of the points, float of shape (n,), not negative; one each by default. Ties are exact for whole
             numbers, and up to float64's rounding for others.
@@ -107,7 +108,7 @@ def facility_location(
 
 
 def facility_location_on_points(
-    points: Tensor,
+    points: Tensor | Geometry,
     k: int,
     *,
     metric: Metric,
@@ -118,10 +119,10 @@ def facility_location_on_points(
     """Choose k of the points as exemplars, in memory linear in n where all similarities would be too many to keep.
 
     Args:
-        points: float of shape (n, d).
+        points: float of shape (n, d), or anything that has distances, such as `LastLayerGradients`.
         k: how many to choose.
-        metric: ``cosine``, similarity 1 + the cosine (0 with a zero vector), or ``euclidean``, the largest distance
-            between a point and a candidate minus the distance.
+        metric: ``cosine``, similarity 1 + the cosine (0 with a zero vector); ``euclidean``, the largest distance
+            between a point and a candidate minus the distance; or ``exponential``, exp(-distance / dimensions).
         candidates: positions to choose from, int64; all points by default. A sample makes the cost linear in n too.
         weights: of the points, as in `facility_location`.
         least_gain: as in `facility_location`.
@@ -133,197 +134,200 @@ def facility_location_on_points(
         ConfigError: if the metric is unknown, or k is less than 1 or more than there are candidates.
         DataError: if there are no points, some are not finite, or a candidate or weight makes no sense.
     """
-    if points.ndim != 2 or len(points) == 0:
-        raise DataError(f"points have shape {tuple(points.shape)}; give (n, d) with n at least 1")
-    if not bool(torch.isfinite(points).all()):
-        raise DataError("some points are not finite, so they have no similarities; leave them out")
-    if metric not in get_args(Metric):
-        raise ConfigError(f"there is no metric {metric!r}{nearest(metric, get_args(Metric))}")
-    eligible = torch.arange(len(points)) if candidates is None else torch.unique(candidates)
-    if len(eligible) == 0 or int(eligible[0]) < 0 or int(eligible[-1]) >= len(points):
-        raise DataError(f"candidates are missing or not all from 0 to {len(points) - 1}; give positions of points")
-    x = points.to(torch.float64).numpy()
-    similarities = _cosine(x, eligible.numpy()) if metric == "cosine" else _euclidean(x, eligible.numpy())
-    found = _select(similarities, k, weights, least_gain)
+    geometry = _checked_points(points, metric)
+    if candidates is None:
+        eligible = torch.arange(len(geometry))
+    else:
+        eligible = torch.unique(candidates)
+        if len(eligible) == 0 or int(eligible[0]) < 0 or int(eligible[-1]) >= len(geometry):
+            raise DataError(
+                f"candidates are missing or not all from 0 to {len(geometry) - 1}; give positions of points"
+            )
+    found = _select(_held(_similarities(geometry, eligible.numpy(), metric)), k, weights, least_gain)
     return Selection(eligible[found.chosen], found.gains, found.claims, found.point_weights)
+
+
+def facility_location_in_parts(
+    points: Tensor | Geometry, parts: list[Tensor], budgets: list[int], *, metric: Metric = "euclidean"
+) -> list[Selection]:
+    """Choose exemplars within each of many parts: the classes of a set, or the classes of many random subsets.
+
+    Args:
+        points: as in `facility_location_on_points`.
+        parts: positions of each part's points, int64; a point may be in several parts.
+        budgets: how many to choose in each; those with none are left out of it.
+        metric: as in `facility_location_on_points`.
+
+    Returns:
+        A selection per part, with positions of `points` as exemplars; the other fields count within the part.
+
+    Raises:
+        ConfigError: if a budget is more than there are points in its part.
+        DataError: if there are no points, or some are not finite.
+    """
+    geometry = _checked_points(points, metric)
+    selections = list[Selection]()
+    for positions, budget in zip(parts, budgets, strict=True):
+        similarities = _similarities(geometry.part(positions), np.arange(len(positions)), metric)
+        found = _select(_held(similarities), budget, None, 0.0)
+        selections.append(Selection(positions[found.chosen], found.gains, found.claims, found.point_weights))
+    return selections
+
+
+def stochastic_facility_location(
+    points: Tensor | Geometry, k: int, *, metric: Metric, stream: torch.Generator, epsilon: float = 0.1
+) -> Selection:
+    """Choose k of the points, each time the best of a random sample of the rest (Mirzasoleiman et al. 2015).
+
+    With (n / k) ln(1 / epsilon) candidates in each sample, f is in expectation at least 1 - 1/e - epsilon of the
+    optimum, for n ln(1 / epsilon) columns of similarities in all, in memory linear in n.
+
+    Args:
+        points: as in `facility_location_on_points`.
+        k: how many to choose.
+        metric: as in `facility_location_on_points`.
+        stream: where the samples come from.
+        epsilon: what may be lost, between 0 and 1.
+
+    Returns:
+        The exemplars, as positions of points; gains needn't decrease.
+
+    Raises:
+        ConfigError: if the metric is unknown, k makes no sense, or epsilon isn't between 0 and 1.
+        DataError: if there are no points, or some are not finite.
+    """
+    if not 0 < epsilon < 1:
+        raise ConfigError(f"epsilon is {epsilon}; give a number between 0 and 1")
+    geometry = _checked_points(points, metric)
+    n = len(geometry)
+    budget = _checked_budget(k, n)
+    similarities = _similarities(geometry, np.arange(n), metric)
+    size = math.ceil(n / budget * math.log(1 / epsilon))
+    best, rest = np.zeros(n, np.float32), torch.randperm(n, generator=stream).numpy()
+    chosen, gains, claims = list[int](), list[float](), list[Ints]()
+    for number in range(budget):
+        left = n - number
+        drawn = torch.randperm(left, generator=stream)[:size].numpy() if left > size else np.arange(left)
+        columns = similarities.columns(rest[drawn])
+        gained = np.maximum(columns - best[:, None], 0).sum(0, dtype=np.float64)
+        tied = np.flatnonzero(gained == gained.max())
+        winner = int(tied[np.argmin(rest[drawn[tied]])])
+        chosen.append(int(rest[drawn[winner]]))
+        gains.append(float(gained[winner]) * similarities.unit)
+        claims.append(np.flatnonzero(columns[:, winner] > best))
+        best = np.maximum(best, columns[:, winner])
+        rest[drawn[winner]] = rest[left - 1]
+    return _selection(chosen, gains, claims, np.ones(n))
 
 
 def naive_facility_location(similarity: Tensor, k: int, *, weights: Tensor | None = None) -> Selection:
     """What `facility_location` computes, with every gain from its definition: the reference that it is tested with."""
-    s, w = _given(similarity).rows(slice(None)), _checked_weights(weights, len(similarity))
+    matrix = _given(similarity)
+    s = np.rint(matrix.values * np.float32(matrix.scale)).astype(np.float64)
+    w = _checked_weights(weights, len(s))
     best = np.zeros(len(s))
-    chosen, gains, claims = list[int](), list[float](), list[_Ints]()
+    chosen, gains, claims = list[int](), list[float](), list[Ints]()
     for _ in range(_checked_budget(k, s.shape[1])):
         gain = w @ np.maximum(s - best[:, None], 0)
         gain[chosen] = -np.inf
         exemplar = int(gain.argmax())
         chosen.append(exemplar)
-        gains.append(float(gain[exemplar]))
+        gains.append(float(gain[exemplar]) * matrix.unit)
         claims.append(np.flatnonzero(s[:, exemplar] > best))
         best = np.maximum(best, s[:, exemplar])
     return _selection(chosen, gains, claims, w)
 
 
-class _Similarities(Protocol):
-    """Where similarities come from: kept, or computed again when asked for."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Points and candidates."""
-
-    def rows(self, points: _Ints) -> _Array:
-        """Similarities of some points to all candidates, (points, candidates), in a fresh array."""
-
-    def column(self, candidate: int) -> _Array:
-        """Similarities of all points to one candidate, (n,)."""
+def _given(similarity: Tensor) -> Matrix:
+    square = similarity.ndim == 2 and similarity.shape[0] == similarity.shape[1]
+    matrix = Matrix.given(similarity, symmetric=False)
+    if not (square and _loops().is_symmetric(matrix.values)):
+        return matrix
+    return Matrix(matrix.values, matrix.unit, matrix.scale, symmetric=True)
 
 
-@dataclass(frozen=True)
-class _Held:
-    """All similarities in memory."""
-
-    matrix: NDArray[np.float32]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.matrix.shape[0], self.matrix.shape[1]
-
-    def rows(self, points: _Ints) -> _Array:
-        return self.matrix[points]
-
-    def column(self, candidate: int) -> _Array:
-        return self.matrix[:, candidate]
+def _checked_points(points: Tensor | Geometry, metric: Metric) -> Geometry:
+    if metric not in get_args(Metric):
+        raise ConfigError(f"there is no metric {metric!r}{nearest(metric, get_args(Metric))}")
+    geometry: Geometry = Points(points) if isinstance(points, Tensor) else points
+    geometry.check()
+    if metric == "cosine" and not isinstance(geometry, Points):
+        raise ConfigError("cosines need points with coordinates; use the metric 'euclidean'")
+    return geometry
 
 
-@dataclass(frozen=True)
-class _Computed:
-    """Similarities as a function of the positions of points and candidates, rounded to multiples of `step`."""
-
-    shape: tuple[int, int]
-    step: float
-    block: Callable[[_Where, _Where], _Floats]
-
-    def rows(self, points: _Where) -> _Floats:
-        return self._rounded(self.block(points, slice(None)))
-
-    def column(self, candidate: int) -> _Floats:
-        return self._rounded(self.block(slice(None), slice(candidate, candidate + 1)))[:, 0]
-
-    def held(self) -> _Similarities:
-        """The same, kept in memory unless there are too many."""
-        if self.shape[0] * self.shape[1] > _HELD:
-            return self
-        matrix = np.empty(self.shape, np.float32)
-        for part in _parts(np.arange(self.shape[0]), self.shape[1]):
-            matrix[part] = self.rows(part)
-        return _Held(matrix)
-
-    def _rounded(self, block: _Floats) -> _Floats:
-        block /= self.step
-        np.rint(block, out=block)
-        block *= self.step
-        return block
+def _similarities(geometry: Geometry, candidates: Ints, metric: Metric) -> Blocks:
+    if metric == "cosine" and isinstance(geometry, Points):
+        return cosine_similarities(geometry, candidates)
+    return distance_similarities(geometry, candidates, metric)
 
 
-def _given(similarity: Tensor) -> _Computed:
-    if similarity.ndim != 2 or similarity.numel() == 0:
-        raise DataError(f"similarity has shape {tuple(similarity.shape)}; give (n, candidates), both at least 1")
-    least, largest = (float(end) for end in torch.aminmax(similarity))
-    if not (np.isfinite(least) and np.isfinite(largest)):
-        raise DataError("some similarities are not finite; leave their points out")
-    if least < 0:
-        raise DataError(f"the least similarity is {least:g}; add a constant, so that none is negative")
-    s = similarity.numpy()
-    return _Computed((s.shape[0], s.shape[1]), _step(largest), lambda rows, columns: s[rows][:, columns].astype(float))
+def _held(similarities: Blocks) -> Matrix | Blocks:
+    n, candidates = similarities.shape
+    return similarities.matrix() if n * candidates <= _HELD else similarities
 
 
-def _cosine(x: _Floats, candidates: _Ints) -> _Computed:
-    norm = np.linalg.norm(x, axis=1, keepdims=True)
-    unit = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
-    others = unit[candidates]
-
-    def raw(rows: _Where, columns: _Where) -> _Floats:
-        cosine: _Floats = unit[rows] @ others[columns].T
-        return np.maximum(1 + cosine, 0, out=cosine)
-
-    return _Computed((len(x), len(candidates)), _step(2.0), raw)
-
-
-def _euclidean(x: _Floats, candidates: _Ints) -> _Computed:
-    """Squared distances are |a|^2 + |b|^2 - 2ab, by one product; those within its rounding are 0."""
-    x = x - x.mean(0)
-    square, one = np.square(x).sum(1, keepdims=True), np.ones((len(x), 1))
-    left, right = np.hstack([-2 * x, square, one]), np.hstack([x, one, square])[candidates]
-    rounding = 4 * left.shape[1] * np.finfo(float).eps * float(square.max())
-
-    def squared(rows: _Where, columns: _Where) -> _Floats:
-        block: _Floats = left[rows] @ right[columns].T
-        block[block <= rounding] = 0
-        return block
-
-    parts = _parts(np.arange(len(x)), len(candidates))
-    largest = float(np.sqrt(max(squared(rows, slice(None)).max() for rows in parts)))
-
-    def raw(rows: _Where, columns: _Where) -> _Floats:
-        block = squared(rows, columns)
-        np.sqrt(block, out=block)
-        return np.subtract(largest, block, out=block)
-
-    return _Computed((len(x), len(candidates)), _step(largest), raw)
+def _select(similarities: Matrix | Blocks, k: int, weights: Tensor | None, least_gain: float) -> Selection:
+    budget, w = _checked_budget(k, similarities.shape[1]), _checked_weights(weights, similarities.shape[0])
+    least = least_gain / similarities.unit
+    if isinstance(similarities, Matrix):
+        chosen, gains, claimed, ends = _loops().greedy(
+            similarities.values, w, budget, np.float32(similarities.scale), _MOST, similarities.symmetric, least
+        )
+        return _selection(chosen, gains * similarities.unit, np.split(claimed, ends[:-1]), w)
+    picks = list(_picks(similarities, w, budget, least))
+    return _selection(
+        [exemplar for exemplar, _, _ in picks],
+        [gain * similarities.unit for _, gain, _ in picks],
+        [claimed for _, _, claimed in picks],
+        w,
+    )
 
 
-def _step(largest: float) -> float:
-    """The distance of neighbours on the grid: a power of two, so that whole numbers are on it."""
-    return float(2.0 ** (np.frexp(largest)[1] - _BITS))
+_MOST = np.float32(2.0**BITS)
 
 
-def _select(computed: _Computed, k: int, weights: Tensor | None, least_gain: float) -> Selection:
-    budget, w = _checked_budget(k, computed.shape[1]), _checked_weights(weights, computed.shape[0])
-    chosen, gains, claims = list[int](), list[float](), list[_Ints]()
-    for exemplar, gain, claimed in _picks(computed.held(), w, budget):
-        if chosen and gain < least_gain:
-            break
-        chosen.append(exemplar)
-        gains.append(gain)
-        claims.append(claimed)
-    return _selection(chosen, gains, claims, w)
+def _picks(blocks: Blocks, weights: Floats, k: int, least_gain: float) -> Iterator[tuple[int, float, Ints]]:
+    """What `holdfast.primitives.greedy.greedy` does, with rows that are computed when they are needed."""
+    lower, one = _loops().lower, np.float32(1)
+    n, m = blocks.shape
+    gains, best = np.zeros(m), np.zeros(n, np.float32)
 
+    def serve(points: Ints, served: Any) -> None:
+        for part in batches_of_rows(points, m):
+            rows = blocks.rows(part)
+            lower(rows, np.arange(len(part)), best[part], served[part], weights[part], one, gains)
 
-def _picks(similarities: _Similarities, weights: _Floats, k: int) -> Iterator[tuple[int, float, _Ints]]:
-    """The exemplars one after the other, each with its gain and the points it is nearest to so far."""
-    n, m = similarities.shape
-    gains = np.zeros(m)
-    for part in _parts(np.arange(n), m):
-        gains += weights[part] @ similarities.rows(part).astype(np.float64, copy=False)
-    best = np.zeros_like(similarities.column(0))
-    for number in range(1, k + 1):
+    serve(np.arange(n), np.full(n, _MOST))
+    gains = -gains
+    for number in range(k):
         exemplar = int(gains.argmax())
-        column = similarities.column(exemplar)
-        nearer = np.flatnonzero(column > best)
-        yield exemplar, max(0.0, float(gains[exemplar])), nearer
-        if number == k:
+        gain = max(0.0, float(gains[exemplar]))
+        if number > 0 and gain < least_gain:
             return
-        for part in _parts(nearer, m):
-            rows, low, high = similarities.rows(part), best[part, None], column[part, None]
-            np.clip(rows, low, high, out=rows)
-            gains -= weights[part] @ rows.astype(np.float64, copy=False) - weights[part] @ low[:, 0]
-        gains[exemplar] = -np.inf
-        best[nearer] = column[nearer]
+        column = blocks.columns(np.array([exemplar]))[:, 0]
+        nearer = np.flatnonzero(column > best)
+        yield exemplar, gain, nearer
+        if number + 1 < k:
+            serve(nearer, column)
+            gains[exemplar] = -np.inf
+            best[nearer] = column[nearer]
 
 
-def _parts(rows: _Ints, width: int) -> Iterator[_Ints]:
-    """Rows of that width, as many at a time as make a block."""
-    height = max(_FEWEST_ROWS, _BLOCK // width)
-    return (rows[start : start + height] for start in range(0, len(rows), height))
-
-
-def _selection(chosen: list[int], gains: list[float], claims: list[_Ints], weights: _Floats) -> Selection:
+def _selection(chosen: Any, gains: Any, claims: Any, weights: Floats) -> Selection:
     return Selection(
-        torch.tensor(chosen, dtype=torch.int64),
-        torch.tensor(gains, dtype=torch.float64),
+        torch.as_tensor(chosen, dtype=torch.int64),
+        torch.as_tensor(gains, dtype=torch.float64),
         tuple(torch.from_numpy(claimed) for claimed in claims),
         torch.from_numpy(weights),
     )
+
+
+def _loops() -> Any:
+    """The compiled loops; imported at their first use, because Numba takes half a second to import."""
+    from holdfast.primitives import greedy  # noqa: PLC0415
+
+    return greedy
 
 
 def _checked_budget(k: int, candidates: int) -> int:
@@ -332,7 +336,7 @@ def _checked_budget(k: int, candidates: int) -> int:
     return k
 
 
-def _checked_weights(weights: Tensor | None, n: int) -> _Floats:
+def _checked_weights(weights: Tensor | None, n: int) -> Floats:
     if weights is None:
         return np.ones(n)
     if weights.shape != (n,) or not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):

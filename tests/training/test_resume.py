@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
 from holdfast.errors import CheckpointError, ConfigError
 from holdfast.spurious import (
     ClassBalanced,
@@ -43,6 +44,17 @@ POLICIES = {
     "cvar": CvarDRO,
     "jtt": lambda: Jtt(infer_epoch=1, lambda_up=3),
     "pde": lambda: Pde(first_expansion=1, every=1, added=4),
+    "crest": lambda: Crest(batch_size=7, subset=20, window=1, sightings=1),
+    "crest, every batch": lambda: Crest(batch_size=7, subset=20, every_batch=True),
+    "crest, first order": lambda: Crest(batch_size=7, subset=20, order=1, smooth=False, tolerance=0.2),
+    "drop >> crest": lambda: DropHighest() >> Crest(batch_size=7, subset=20, proxy="last_layer"),
+    "spare >> crest": lambda: Spare(infer_epoch=1, k=1) >> Crest(batch_size=7, subset=20),
+    "craig": lambda: Craig(fraction=0.5),
+    "gradmatch": lambda: GradMatch(fraction=0.5),
+    "glister": lambda: Glister(fraction=0.5, every=2),
+    "el2n": lambda: El2n(fraction=0.5, score_epochs=1),
+    "grand": lambda: Grand(fraction=0.5, score_epochs=1),
+    "forgetting": lambda: Forgotten(fraction=0.5, score_epochs=2),
     "drop": DropHighest,
     "batches": FixedBatches,
     "two-stages": TwoStages,

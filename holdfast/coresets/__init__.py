@@ -1,0 +1,21 @@
+"""Training on a fraction of the data."""
+
+from holdfast.coresets.craig import Craig
+from holdfast.coresets.crest import Crest
+from holdfast.coresets.glister import Glister
+from holdfast.coresets.gradmatch import GradMatch
+from holdfast.coresets.pruning import El2n, Forgotten, Grand
+from holdfast.coresets.scores import Forgetting, el2n, grand
+
+__all__ = [
+    "Craig",
+    "Crest",
+    "El2n",
+    "Forgetting",
+    "Forgotten",
+    "Glister",
+    "GradMatch",
+    "Grand",
+    "el2n",
+    "grand",
+]

@@ -1,0 +1,46 @@
+"""What choosing costs and what it decided: examples passed through, seconds by activity, and a record of every choice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass
+class Accounts:
+    """Kept by a method that chooses.
+
+    Attributes:
+        selections: a record per choice: the step, and what the method says about it.
+        checks: a record per look at whether the choice still holds.
+        forward: examples gone through the model for choosing and checking, beyond training.
+        backward: examples whose gradients were computed beyond training; each pass counts.
+        seconds: by activity.
+    """
+
+    selections: list[dict[str, float]] = field(default_factory=list)
+    checks: list[dict[str, float]] = field(default_factory=list)
+    forward: int = 0
+    backward: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, activity: str) -> Iterator[None]:
+        """Add the time of the block to an activity."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[activity] = self.seconds.get(activity, 0.0) + time.perf_counter() - started
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for files and checkpoints."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Accounts:
+        """What `to_json` gave."""
+        return cls(**values)

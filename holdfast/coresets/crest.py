@@ -1,0 +1,329 @@
+"""CREST: train on weighted mini-batches that stand for larger random ones, chosen again when the loss says so.
+
+Yang, Kang and Mirzasoleiman, "Towards Sustainable Learning: Coresets for Data-efficient Deep Learning" (ICML 2023),
+Algorithm 1. From each of P random subsets of r examples a mini-batch of m is chosen by the medoids of gradients; these
+are trained on, one at random per step, until a quadratic model of the loss around the point of choice is off by more
+than a tolerance. Examples that are learned leave the pool. Use it where steps are what you can't afford: a budget of a
+tenth of the usual ones. It costs forward passes over the subsets, and P passes forward and twice backward at a choice.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.coresets.accounting import Accounts
+from holdfast.coresets.learned import LossWatch
+from holdfast.coresets.looking import Look, Proxy, Statistics, look_at, weighted_loss
+from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
+from holdfast.coresets.quadratic import QuadraticModel
+from holdfast.errors import ConfigError, nearest
+from holdfast.models.heads import find_head
+from holdfast.primitives.curvature import flat, gradient_and_diagonal, gradient_of
+from holdfast.primitives.similarity import LastLayerGradients, Metric
+from holdfast.training.clock import Clock
+from holdfast.training.plan import Plan
+from holdfast.training.policy import Context, Policy
+from holdfast.training.state import write_atomically
+
+_PASS = 0.1  # of the training set: the unit of the window, and how many coresets there are at most
+_FEWEST_LEFT = 0.2  # of the training set: what dropping leaves at least
+
+
+@dataclass(kw_only=True)
+class Crest(Policy):
+    """Mini-batch coresets, as long as they hold.
+
+    Attributes:
+        batch_size: m, examples in a mini-batch.
+        subset: r, examples in the random subset that a mini-batch stands for; by default a hundredth of the training
+            set, and four times the mini-batch at least.
+        coresets: b, mini-batches chosen at first, and per step of the interval as long as they make up less than a
+            tenth of the training set.
+        tolerance: tau, by how much of the loss its model may be off before mini-batches are chosen again.
+        interval: h, steps between two checks at first; it grows as the loss flattens.
+        drop_learned: take learned examples out of the pool.
+        learned_loss: alpha, the largest loss of a learned example.
+        window: T2, for how long an example must have been learned, in tenths of the training set.
+        sightings: how often it must have been seen in that time.
+        proxy: what stands for an example's gradient. With up to three classes `logit` has few values; use `feature`.
+        metric: how distances of gradients become similarities.
+        by_class: draw and choose in each class in proportion.
+        order: 1 models the loss without curvature (ablation).
+        smooth: average gradient and curvature over time; without it is an ablation.
+        curvature_of: the weights that the model of the loss is a function of: `all`, or those of the `head`, for
+            networks whose second derivatives cost too much.
+        draws: random probes per mini-batch for the curvature.
+        anchor: the loss at the point of choice: of the random subsets, the same that are checked later (`paired`), or of
+            the `coreset`.
+        checked: on how many of the random subsets the loss is checked.
+        statistics: what batch norm goes by when choosing and checking.
+        every_batch: choose a mini-batch before every step, without any model of the loss: the best that choices can do,
+            at the highest price.
+        reshuffle: cut the mini-batches anew out of all that were chosen (ablation): none stands for a subset then.
+    """
+
+    name: ClassVar[str] = "crest"
+    acts_between_steps: ClassVar[bool] = True
+
+    batch_size: int = 128
+    subset: int | None = None
+    coresets: int = 5
+    tolerance: float = 0.05
+    interval: float = 1.0
+    drop_learned: bool = True
+    learned_loss: float = 0.1
+    window: int = 20
+    sightings: int = 2
+    proxy: Proxy = "logit"
+    metric: Metric = "euclidean"
+    by_class: bool = True
+    order: Literal[1, 2] = 2
+    smooth: bool = True
+    curvature_of: Literal["all", "head"] = "all"
+    draws: int = 1
+    anchor: Literal["paired", "coreset"] = "paired"
+    checked: int = 5
+    statistics: Statistics = "batch"
+    every_batch: bool = False
+    reshuffle: bool = False
+
+    def __post_init__(self) -> None:
+        for option, least in (
+            ("batch_size", 1),
+            ("coresets", 1),
+            ("learned_loss", 0),
+            ("window", 1),
+            ("sightings", 1),
+            ("draws", 1),
+            ("checked", 1),
+        ):
+            if not getattr(self, option) >= least:
+                raise ConfigError(f"{option} of crest is {getattr(self, option)}; give at least {least}")
+        for option in ("tolerance", "interval"):
+            if not getattr(self, option) > 0:
+                raise ConfigError(f"{option} of crest is {getattr(self, option)}; give a positive number")
+        if self.proxy not in get_args(Proxy):
+            raise ConfigError(f"crest knows no proxy {self.proxy!r}{nearest(self.proxy, get_args(Proxy))}")
+        if self.subset is not None and self.subset < self.batch_size:
+            raise ConfigError(
+                f"crest chooses mini-batches of {self.batch_size} from subsets of {self.subset}; give a subset of at "
+                f"least {self.batch_size}"
+            )
+        self._forget()
+
+    def due(self, clock: Clock) -> bool:
+        """At the start, and whenever the interval since the last check is over."""
+        return clock.starts_stage or clock.stage_step >= self._next_check
+
+    def update(self, context: Context) -> Plan:
+        """The mini-batches to train on: those there are, or new ones where the loss is no longer as predicted."""
+        step, labels = context.clock.stage_step, context.examples.labels
+        if context.clock.starts_stage:
+            self._forget()
+            self._watch = LossWatch(len(labels))
+            self._window_ends = self._window_steps(len(labels))
+        if self.drop_learned and step >= self._window_ends:
+            self._watch.close_window(
+                labels,
+                threshold=self.learned_loss,
+                sightings=self.sightings,
+                fewest=math.ceil(_FEWEST_LEFT * len(labels)),
+                fewest_of_class=2 * self._subset_size(len(labels)) // context.examples.n_classes,
+            )
+            self._window_ends = step + self._window_steps(len(labels))
+        if self._plan is None or self.every_batch or self._was_cut(context) or self._is_off(context):
+            self._plan = self._choose(context)
+        self._next_check = step + (1 if self.every_batch else self._steps)
+        return self._plan
+
+    def leave(self, folder: Path) -> None:
+        """What was chosen when and what it cost, as ``crest.json``."""
+        write_atomically(folder / f"{self.name}.json", json.dumps(self.accounts.to_json()).encode())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Mini-batches, model of the loss, watch and intervals."""
+        return {
+            "plan": {} if self._plan is None else self._plan.tensors(),
+            "model": self._loss_model.state_dict(),
+            "watch": self._watch.state_dict(),
+            "reference": self._reference,
+            "first_curvature": self._first_curvature,
+            "steps": self._steps,
+            "count": self._count,
+            "next_check": self._next_check,
+            "window_ends": self._window_ends,
+            "accounts": self.accounts.to_json(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        self._plan = Plan(**state["plan"]) if state["plan"] else None
+        self._loss_model.load_state_dict(state["model"])
+        self._watch.load_state_dict(state["watch"])
+        self._reference = state["reference"]
+        self._first_curvature = state["first_curvature"]
+        self._steps, self._count = state["steps"], state["count"]
+        self._next_check, self._window_ends = state["next_check"], state["window_ends"]
+        self.accounts = Accounts.from_json(state["accounts"])
+
+    def _forget(self) -> None:
+        """Begin anew, as at the start of every stage."""
+        self.accounts = Accounts()
+        self._plan: Plan | None = None
+        self._loss_model = QuadraticModel(order=self.order, smooth=self.smooth)
+        self._watch = LossWatch(0)
+        self._reference: list[Tensor] = []
+        self._first_curvature: float | None = None
+        self._steps = 1
+        self._count = self.coresets
+        self._next_check = 0
+        self._window_ends = 0
+
+    def _was_cut(self, context: Context) -> bool:
+        """Whether a policy before this one has dropped something that is in the mini-batches."""
+        active = context.plan.active
+        assert self._plan is not None and self._plan.batches is not None
+        return active is not None and not bool(active[self._plan.batches].all())
+
+    def _is_off(self, context: Context) -> bool:
+        """Whether the model of the loss is off by more than the tolerance, on the examples it was anchored on."""
+        model = _required(context)
+        with self.accounts.timed("check"):
+            looks = [self._look(context, subset) for subset in self._reference]
+            loss = float(torch.cat([seen.losses for seen in looks]).mean())
+            error = self._loss_model.error(flat(self._parameters(model, context.head)), loss)
+        self.accounts.checks.append({"step": context.clock.step, "loss": loss, "error": error})
+        return error > self.tolerance
+
+    def _choose(self, context: Context) -> Plan:
+        """A mini-batch from each of P random subsets, and the model of the loss here."""
+        subsets, looks = self._draw(context)
+        labels = context.examples.labels
+        with self.accounts.timed("choose"):
+            found = mini_batch_coresets(
+                joined([seen.proxies for seen in looks]),
+                labels[torch.cat(subsets)],
+                len(subsets),
+                self.batch_size,
+                by_class=self.by_class,
+                metric=self.metric,
+            )
+        batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, found, strict=True)])
+        weights = torch.stack([one.weights for one in found])
+        record = {"step": context.clock.step, "coresets": len(subsets), "pool": self._pool(context).numel()}
+        if not self.every_batch:
+            self._anchor_at(context, batches, weights, looks)
+            record["interval"] = self._steps
+        self.accounts.selections.append(record)
+        if self.reshuffle:
+            order = torch.randperm(batches.numel(), generator=context.stream("reshuffle"))
+            batches, weights = (cut.flatten()[order].reshape(cut.shape) for cut in (batches, weights))
+        return Plan(batches=batches, batch_weight=weights)
+
+    def _draw(self, context: Context) -> tuple[list[Tensor], list[Look]]:
+        pool, labels = self._pool(context), context.examples.labels
+        if len(pool) < self.batch_size:
+            raise ConfigError(
+                f"crest chooses mini-batches of {self.batch_size} and {len(pool)} examples are left to choose from; "
+                "lower batch_size"
+            )
+        size = min(self._subset_size(len(labels)), len(pool))
+        with self.accounts.timed("look"):
+            subsets = [
+                draw_subset(pool, labels, size, by_class=self.by_class, stream=context.stream("subset", number))
+                for number in range(1 if self.every_batch else self._count)
+            ]
+            looks = [self._look(context, subset, self.proxy) for subset in subsets]
+        for seen in looks:
+            self._watch.record(seen.positions, seen.losses)
+        return subsets, looks
+
+    def _anchor_at(self, context: Context, batches: Tensor, weights: Tensor, looks: list[Look]) -> None:
+        """Model the loss around the weights as they are, and see how long that may hold."""
+        model, n = _required(context), len(context.examples)
+        parameters = self._parameters(model, context.head)
+        self._reference = [seen.positions for seen in looks[: self.checked]]
+        loss = float(torch.cat([seen.losses for seen in looks[: self.checked]]).mean())
+        found = list[tuple[Tensor, Tensor]]()
+        with self.accounts.timed("model"):
+            losses = list[float]()
+            for number, (positions, weight) in enumerate(zip(batches, weights, strict=True)):
+                own = weighted_loss(model, context.examples, positions, weight, self.statistics)
+                losses.append(float(own.detach()))
+                if self.order == 1:
+                    gradient = gradient_of(own, parameters)
+                    found.append((gradient, torch.zeros_like(gradient)))
+                else:
+                    probes = context.stream("probe", number)
+                    found.append(gradient_and_diagonal(own, parameters, probes, self.draws))
+            if self.anchor == "coreset":
+                loss = sum(losses) / len(losses)
+            self._loss_model.begin(flat(parameters), loss)
+            for gradient, diagonal in found:
+                self._loss_model.add(gradient, diagonal)
+        self.accounts.forward += batches.numel()
+        self.accounts.backward += batches.numel() * (1 if self.order == 1 else 1 + self.draws)
+        most = max(math.ceil(_PASS * n / self.batch_size), self.coresets)
+        self._steps = self._next_interval(most)
+        self._count = min(self.coresets * self._steps, most)
+
+    def _next_interval(self, most: int) -> int:
+        """T1 = h |H_0| / |H|: the flatter the loss, the longer its model holds."""
+        if self.order == 1:
+            return max(1, math.ceil(self.interval))
+        norm = self._loss_model.curvature_norm
+        if self._first_curvature is None:
+            self._first_curvature = norm
+        longer = self._first_curvature / norm if norm > 0 else 1.0
+        return max(1, min(math.ceil(self.interval * longer), max(most, math.ceil(self.interval))))
+
+    def _look(self, context: Context, positions: Tensor, proxy: Proxy | None = None) -> Look:
+        self.accounts.forward += len(positions)
+        return look_at(
+            _required(context),
+            context.examples,
+            positions,
+            proxy=proxy,
+            statistics=self.statistics,
+            head=context.head,
+        )
+
+    def _parameters(self, model: nn.Module, head: str | None) -> list[nn.Parameter]:
+        part = model if self.curvature_of == "all" else find_head(model, head)[1]
+        return [parameter for parameter in part.parameters() if parameter.requires_grad]
+
+    def _pool(self, context: Context) -> Tensor:
+        """Positions of what earlier policies left and what isn't learned."""
+        active = context.active_positions()
+        return active[self._watch.pool[active]]
+
+    def _subset_size(self, n: int) -> int:
+        return self.subset or min(n, max(round(n / 100), 4 * self.batch_size))
+
+    def _window_steps(self, n: int) -> int:
+        return self.window * math.ceil(_PASS * n / self.batch_size)
+
+
+def joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastLayerGradients:
+    """The proxies of several looks, one after the other."""
+    factored = [part for part in proxies if isinstance(part, LastLayerGradients)]
+    if factored:
+        return LastLayerGradients(
+            torch.cat([part.residuals for part in factored]), torch.cat([part.features for part in factored])
+        )
+    return torch.cat([part for part in proxies if isinstance(part, Tensor)])
+
+
+def _required(context: Context) -> nn.Module:
+    if context.model is None:
+        raise ConfigError(
+            f"{context.policy} looks at the model and was given none; pass it: curator.epochs(n, model, optimizer)"
+        )
+    return context.model

@@ -1,0 +1,144 @@
+"""Mini-batch coresets: from each of many random subsets, a mini-batch whose weighted gradient is the subset's.
+
+A random subset of r examples has an unbiased gradient with r / m times less variance than a mini-batch of m. Medoids of
+its gradients, weighed by the sizes of their clusters, come near that gradient with m examples: it is off by at most
+the mean distance of an example to its medoid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.data.partitions import share_out
+from holdfast.errors import ConfigError
+from holdfast.primitives.facility_location import Selection, facility_location_in_parts
+from holdfast.primitives.similarity import LastLayerGradients, Metric
+
+
+@dataclass(frozen=True, eq=False)
+class MiniBatch:
+    """A weighted mini-batch that stands for a subset.
+
+    Attributes:
+        chosen: places in the subset, int64 of shape (m,).
+        weights: of those in the loss, float32 of shape (m,), with mean one.
+    """
+
+    chosen: Tensor
+    weights: Tensor
+
+
+def draw_subset(pool: Tensor, labels: Tensor, size: int, *, by_class: bool, stream: torch.Generator) -> Tensor:
+    """Draw examples from a pool without replacement.
+
+    Args:
+        pool: positions to draw from, int64.
+        labels: class of each example of the whole set.
+        size: how many.
+        by_class: from each class in proportion, instead of from all alike.
+        stream: where the draws come from.
+
+    Returns:
+        Positions, int64 of shape (size,).
+    """
+    if not by_class:
+        return pool[torch.randperm(len(pool), generator=stream)[:size]]
+    present = labels[pool]
+    counts = torch.bincount(present)
+    shares = share_out(size, counts.numpy().astype(np.float64))
+    return torch.cat(
+        [
+            members[torch.randperm(len(members), generator=stream)[: int(share)]]
+            for label, share in enumerate(shares)
+            if share
+            for members in [pool[present == label]]
+        ]
+    )
+
+
+def quotas(counts: Tensor, total: int) -> list[int]:
+    """How many of a mini-batch each class gets: in proportion, exactly `total`, and one at least where it is there.
+
+    Args:
+        counts: examples of each class, int64 of shape (classes,).
+        total: the size of the mini-batch, at most the sum of the counts.
+
+    Returns:
+        A number per class, none above its count.
+
+    Example:
+        >>> import torch
+        >>> quotas(torch.tensor([60, 38, 0, 2]), 10)
+        [5, 4, 0, 1]
+    """
+    shares = share_out(total, counts.numpy().astype(np.float64))
+    for label in np.flatnonzero((shares == 0) & (counts.numpy() > 0)):
+        donor = int(shares.argmax())
+        if shares[donor] > 1:
+            shares[donor] -= 1
+            shares[label] += 1
+    return [int(share) for share in shares]
+
+
+def mini_batch_coresets(
+    proxies: Tensor | LastLayerGradients,
+    labels: Tensor,
+    subsets: int,
+    size: int,
+    *,
+    by_class: bool = True,
+    metric: Metric = "euclidean",
+) -> list[MiniBatch]:
+    """Choose a mini-batch from each of several subsets of equal size, in one go.
+
+    Args:
+        proxies: of the examples of all subsets, one subset after the other.
+        labels: class of those, int64 of shape (subsets x r,).
+        subsets: how many subsets there are.
+        size: m, how many examples a mini-batch has.
+        by_class: choose within each class of a subset, in proportion.
+        metric: how distances become similarities.
+
+    Returns:
+        A mini-batch per subset.
+
+    Raises:
+        ConfigError: if a mini-batch is larger than a subset.
+    """
+    r = len(proxies) // subsets
+    if not 1 <= size <= r:
+        raise ConfigError(f"a mini-batch of {size} can't be chosen from a subset of {r}; give at most as many")
+    parts, budgets, owners = list[Tensor](), list[int](), list[int]()
+    for subset in range(subsets):
+        places = torch.arange(subset * r, (subset + 1) * r)
+        if not by_class:
+            parts.append(places)
+            budgets.append(size)
+            owners.append(subset)
+            continue
+        here = labels[places]
+        for label, budget in enumerate(quotas(torch.bincount(here), size)):
+            if budget:
+                parts.append(places[here == label])
+                budgets.append(budget)
+                owners.append(subset)
+    found = facility_location_in_parts(proxies, parts, budgets, metric=metric)
+    return [
+        _mini_batch([one for one, owner in zip(found, owners, strict=True) if owner == subset], subset * r)
+        for subset in range(subsets)
+    ]
+
+
+def cluster_weights(sizes: Tensor) -> Tensor:
+    """Loss weights with mean one from what each exemplar stands for; a copy of another one stands for itself."""
+    sizes = sizes.clamp_min(1)
+    return (sizes * (len(sizes) / sizes.sum())).to(torch.float32)
+
+
+def _mini_batch(parts: list[Selection], first: int) -> MiniBatch:
+    chosen = torch.cat([part.chosen for part in parts])
+    return MiniBatch(chosen - first, cluster_weights(torch.cat([part.weights for part in parts])))

@@ -1,0 +1,319 @@
+"""CREST as a policy: what is trained on, when it is chosen again, and that nothing else is touched."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from holdfast.coresets import Crest
+from holdfast.data import Examples
+from holdfast.errors import ConfigError
+from holdfast.training import Curator, Run, Training, fit
+from holdfast.training.clock import Clock
+from tests.coresets.toy import CLASSES, gaussians, net, sgd, toy_splits
+from tests.training.policies import DropHighest
+
+
+def train(policy, steps=60, model=None, examples=None, rate=0.05, seed=0):
+    """A plain loop; returns the curator and every batch that was trained on. The policy is asked after each step."""
+    model, examples = model or net(), examples or gaussians()
+    optimizer = sgd(model, rate)
+    curator = Curator(examples, policy, batch_size=16, seed=seed)
+    seen = []
+    for batch in curator.steps(steps, model, optimizer):
+        losses = F.cross_entropy(model(batch.inputs), batch.labels, reduction="none")
+        optimizer.zero_grad()
+        (batch.weights * losses).mean().backward()
+        optimizer.step()
+        seen.append(batch)
+    return curator, seen
+
+
+def small(**options):
+    return Crest(**{"batch_size": 16, "subset": 60, **options})
+
+
+# ----------------------------------------------------------------------------------------- what is trained on
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_every_step_takes_one_of_the_chosen_mini_batches_as_it_is(by_class):
+    def is_one_of(plan, batch):
+        rows = [row for row, positions in enumerate(plan.batches) if torch.equal(positions, batch.positions)]
+        return any(torch.equal(plan.batch_weight[row], batch.weights) for row in rows)
+
+    model = net()
+    optimizer = sgd(model)
+    curator = Curator(gaussians(), small(by_class=by_class), batch_size=16, seed=0)
+    for batch in curator.steps(40, model, optimizer):
+        assert is_one_of(curator.plan, batch)
+        assert len(set(batch.positions.tolist())) == 16
+        assert float(batch.weights.mean()) == pytest.approx(1)
+        if by_class:
+            assert sorted(torch.bincount(batch.labels).tolist()) == [5, 5, 6]
+        optimizer.zero_grad()
+        (batch.weights * F.cross_entropy(model(batch.inputs), batch.labels, reduction="none")).mean().backward()
+        optimizer.step()
+    assert curator.clock.step == 40
+
+
+def test_a_mini_batch_with_equal_weights_is_a_step_of_plain_sgd():
+    """The public reference applies twice the gradient: gradients of its checks stay in the optimizer's."""
+    examples = gaussians(48)
+    everything = small(batch_size=48, subset=48, coresets=1, by_class=False)
+    model, plain = net(), net()
+    train(everything, 3, model, examples)
+    optimizer = sgd(plain)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(plain(examples.inputs.gather(torch.arange(48))), examples.labels).backward()
+        optimizer.step()
+    for ours, theirs in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-7)
+
+
+def test_weights_belong_to_a_mini_batch_not_to_an_example():
+    """The public reference keeps one weight per example, so one in two mini-batches has the wrong one in the first."""
+    curator, _ = train(small(coresets=6, tolerance=1e9), 2)
+    plan = curator.plan
+    weights = {}
+    for positions, by in zip(plan.batches.tolist(), plan.batch_weight.tolist(), strict=True):
+        for position, weight in zip(positions, by, strict=True):
+            weights.setdefault(position, set()).add(round(weight, 5))
+    assert any(len(several) > 1 for several in weights.values())
+
+
+# ----------------------------------------------------------------------------------------------- when it is chosen
+
+
+def test_choices_hold_while_the_loss_is_as_predicted_and_not_longer():
+    counts = []
+    for tolerance in (1e9, 0.05, 1e-9):
+        policy = small(tolerance=tolerance)
+        train(policy)
+        counts.append(len(policy.accounts.selections))
+    assert counts[0] == 1
+    assert counts[0] < counts[1] < counts[2]
+    assert len(policy.accounts.checks) == counts[2] - 1
+
+
+@pytest.mark.parametrize(("error", "again"), [(0.05, False), (0.050001, True)])
+def test_an_error_of_exactly_the_tolerance_is_tolerated(error, again, monkeypatch):
+    monkeypatch.setattr("holdfast.coresets.quadratic.QuadraticModel.error", lambda *_: error)
+    policy = small(tolerance=0.05, order=1)
+    train(policy, 3)
+    assert len(policy.accounts.checks) == 3
+    assert len(policy.accounts.selections) == (4 if again else 1)
+
+
+@pytest.mark.parametrize(
+    ("norms", "options", "intervals", "counts"),
+    [
+        ([8.0, 8.0, 4.0, 3.0], {}, [1, 1, 2, 3], [5, 5, 5, 10]),
+        ([8.0, 4.0, 16.0], {"interval": 4, "coresets": 2}, [4, 8, 2], [2, 8, 15]),
+        ([8.0, 0.01, 8.0], {}, [1, 15, 1], [5, 5, 15]),
+    ],
+)
+def test_intervals_and_counts_follow_the_curvature(norms, options, intervals, counts, monkeypatch):
+    """T1 = ceil(h |H0| / |H|), P = b T1 at the next choice; a tenth of 2,400 is 15 mini-batches of 16."""
+    values = iter(norms)
+    monkeypatch.setattr("holdfast.coresets.quadratic.QuadraticModel.error", lambda *_: 1.0)
+
+    def begin(self, weights, loss):
+        self._anchor, self.curvature_norm = weights, next(values)
+
+    monkeypatch.setattr("holdfast.coresets.quadratic.QuadraticModel.begin", begin)
+    monkeypatch.setattr("holdfast.coresets.quadratic.QuadraticModel.add", lambda *_: None)
+    policy = small(drop_learned=False, **options)
+    train(policy, sum(intervals[:-1]), examples=gaussians(2400))
+    assert [record["interval"] for record in policy.accounts.selections] == intervals
+    assert [record["coresets"] for record in policy.accounts.selections] == counts
+
+
+def test_checks_look_at_the_subsets_only():
+    """The public reference forwards the whole training set at every check."""
+    examples = gaussians(600)
+    looked = []
+    policy = small(coresets=3, tolerance=1e9, checked=2)
+    original = type(examples.inputs).gather
+
+    def gather(self, positions):
+        looked.append(len(positions))
+        return original(self, positions)
+
+    model = net()
+    optimizer = sgd(model)
+    curator = Curator(examples, policy, batch_size=16)
+    curator.start(model, optimizer)
+    type(examples.inputs).gather = gather
+    try:
+        curator.end_step(model, optimizer)
+    finally:
+        type(examples.inputs).gather = original
+    assert looked == [60, 60]
+    assert policy.accounts.checks[0]["error"] == pytest.approx(0, abs=1e-6)
+    assert policy.accounts.forward == 3 * 60 + 3 * 16 + 2 * 60
+    assert policy.accounts.backward == 3 * 16 * 2
+
+
+def test_choosing_every_batch_makes_no_model_of_the_loss():
+    policy = small(every_batch=True)
+    _, seen = train(policy, 20)
+    assert len(policy.accounts.selections) == 21
+    assert policy.accounts.checks == []
+    assert policy.accounts.backward == 0
+    assert len({tuple(batch.positions.tolist()) for batch in seen}) == 20
+
+
+# ------------------------------------------------------------------------------------------------------- ablations
+
+
+def test_without_curvature_it_is_chosen_more_often():
+    counts = {}
+    for order in (1, 2):
+        policy = small(order=order, tolerance=0.02, coresets=4)
+        train(policy, 150, rate=0.02)
+        counts[order] = len(policy.accounts.selections)
+    assert counts[1] > counts[2]
+
+
+def test_reshuffling_keeps_the_examples_and_mixes_the_mini_batches():
+    kept, mixed = small(tolerance=1e9), small(tolerance=1e9, reshuffle=True)
+    plans = [train(policy, 1)[0].plan for policy in (kept, mixed)]
+    assert sorted(plans[0].batches.flatten().tolist()) == sorted(plans[1].batches.flatten().tolist())
+    assert not torch.equal(plans[0].batches, plans[1].batches)
+
+
+@pytest.mark.parametrize("proxy", ["logit", "feature", "last_layer", "full"])
+@pytest.mark.parametrize("metric", ["euclidean", "exponential"])
+def test_every_proxy_and_metric_trains(proxy, metric):
+    policy = small(proxy=proxy, metric=metric, curvature_of="head", anchor="coreset", smooth=False)
+    model, test = net(), gaussians(90, seed=2)
+    before = float(F.cross_entropy(model(test.inputs.gather(torch.arange(90))), test.labels).detach())
+    train(policy, 60, model)
+    after = float(F.cross_entropy(model(test.inputs.gather(torch.arange(90))), test.labels).detach())
+    assert after < before / 2
+
+
+# -------------------------------------------------------------------------------------------- what must not happen
+
+
+def test_choosing_and_checking_leave_model_and_optimizer_as_they_are():
+    model = net("batch", dropout=0.3).train()
+    optimizer = sgd(model)
+    curator = Curator(gaussians(), small(tolerance=1e-9), batch_size=16)
+    model(torch.randn(9, 8)).sum().backward()
+    optimizer.step()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    gradients = [parameter.grad.clone() for parameter in model.parameters()]
+    momenta = [state["momentum_buffer"].clone() for state in optimizer.state.values()]
+    generator = torch.get_rng_state()
+    curator.start(model, optimizer)
+    for _ in range(3):
+        curator.end_step(model, optimizer)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), gradients, strict=True))
+    assert all(
+        torch.equal(s["momentum_buffer"], m) for s, m in zip(optimizer.state.values(), momenta, strict=True)
+    )
+    assert torch.equal(torch.get_rng_state(), generator)
+    assert model.training
+
+
+def test_the_same_seed_gives_the_same_choices_and_another_gives_others():
+    records, batches = [], []
+    for seed in (0, 0, 1):
+        policy = small()
+        _, seen = train(policy, 30, seed=seed)
+        records.append(json.dumps([policy.accounts.selections, policy.accounts.checks]))
+        batches.append(torch.stack([batch.positions for batch in seen]))
+    assert records[0] == records[1]
+    assert torch.equal(batches[0], batches[1])
+    assert not torch.equal(batches[0], batches[2])
+
+
+# ------------------------------------------------------------------------------------------------ what is learned
+
+
+def test_learned_examples_leave_the_pool_and_stay_out():
+    examples = gaussians(600, spread=0.5)
+    policy = small(window=1, learned_loss=0.05, sightings=1, tolerance=0.01)
+    _, seen = train(policy, 300, examples=examples, rate=0.1)
+    pools = [record["pool"] for record in policy.accounts.selections]
+    assert pools[0] == 600
+    assert pools == sorted(pools, reverse=True)
+    assert pools[-1] < 600
+    kept = small(window=1, learned_loss=0.05, sightings=1, tolerance=0.01, drop_learned=False)
+    train(kept, 300, examples=examples, rate=0.1)
+    assert {record["pool"] for record in kept.accounts.selections} == {600}
+    assert pools[-1] >= 0.2 * 600
+
+
+# ------------------------------------------------------------------------------------------------- where it is used
+
+
+def test_it_chooses_inside_what_an_earlier_policy_left_and_again_when_that_shrinks():
+    chain = DropHighest() >> small(batch_size=8, subset=20, tolerance=1e9)
+    model, examples = net(), gaussians(96)
+    optimizer = sgd(model)
+    curator = Curator(examples, chain, batch_size=8)
+    for _ in curator.epochs(4, model, optimizer):
+        for batch in curator:
+            assert curator.plan.active is None or bool(curator.plan.active[batch.positions].all())
+            optimizer.zero_grad()
+            (batch.weights * F.cross_entropy(model(batch.inputs), batch.labels, reduction="none")).mean().backward()
+            optimizer.step()
+            curator.end_step(model, optimizer)
+    assert int(curator.plan.active.sum()) < 96
+
+
+def test_a_run_leaves_what_was_chosen_when_and_at_which_price(tmp_path):
+    run = Run.create(tmp_path / "run", {})
+    settings = Training(epochs=3, epoch_size=64, learning_rate=0.05, select_by="accuracy")
+    fit(net("batch"), toy_splits(), small(), settings, run=run)
+    left = json.loads((run.path / "crest.json").read_text())
+    assert left["selections"][0]["coresets"] == 5
+    assert set(left["seconds"]) >= {"look", "choose", "model"}
+    assert left["forward"] > 0
+
+
+def test_a_new_stage_starts_afresh():
+    policy = small()
+    train(policy, 10)
+    assert policy.due(Clock(epoch=3, step=30, stage=1, stage_began=3))
+    model = net()
+    curator = Curator(gaussians(), policy, batch_size=16)
+    curator.start(model, sgd(model))
+    assert [record["step"] for record in policy.accounts.selections] == [0]
+
+
+def test_it_needs_a_model_and_enough_examples():
+    with pytest.raises(ConfigError, match="looks at the model and was given none"):
+        Curator(gaussians(), small()).start()
+    model = net()
+    with pytest.raises(ConfigError, match="12 examples are left to choose from; lower batch_size"):
+        Curator(gaussians(12), small()).start(model, sgd(model))
+
+
+def test_a_small_set_is_its_own_subset():
+    examples = Examples.of(torch.randn(30, 8), torch.arange(30) % CLASSES)
+    policy = Crest(batch_size=10)
+    curator, _ = train(policy, 5, examples=examples)
+    assert curator.plan.batches.shape[1] == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"batch_size": 0}, "batch_size of crest is 0; give at least 1"),
+        ({"subset": 4, "batch_size": 8}, "give a subset of at least 8"),
+        ({"tolerance": 0}, "tolerance of crest is 0; give a positive number"),
+        ({"interval": -1}, "interval of crest is -1"),
+        ({"proxy": "logits"}, "did you mean 'logit'"),
+        ({"coresets": 0}, "coresets of crest is 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, words):
+    with pytest.raises(ConfigError, match=words):
+        Crest(**options)

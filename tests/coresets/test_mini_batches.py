@@ -1,0 +1,95 @@
+import pytest
+import torch
+
+from holdfast.coresets.mini_batches import cluster_weights, draw_subset, mini_batch_coresets, quotas
+from holdfast.errors import ConfigError
+
+
+def stream(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def cloud(n, d=5, seed=0):
+    return torch.randn(n, d, generator=stream(seed))
+
+
+@pytest.mark.parametrize(
+    ("counts", "total", "expected"),
+    [
+        ([50, 50, 50], 30, [10, 10, 10]),
+        ([60, 38, 0, 2], 10, [5, 4, 0, 1]),
+        ([1, 1, 98], 10, [1, 1, 8]),
+        ([1, 1, 1, 1], 2, None),
+        ([7, 3], 10, [7, 3]),
+    ],
+)
+def test_quotas_add_up_and_leave_no_class_out_where_they_can(counts, total, expected):
+    found = quotas(torch.tensor(counts), total)
+    assert sum(found) == total
+    assert all(0 <= share <= count for share, count in zip(found, counts, strict=True))
+    assert expected is None or found == expected
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_subsets_are_drawn_without_replacement_from_the_pool(by_class):
+    labels = torch.arange(300) % 3
+    pool = torch.arange(0, 300, 2)
+    drawn = draw_subset(pool, labels, 60, by_class=by_class, stream=stream())
+    assert len(set(drawn.tolist())) == 60
+    assert set(drawn.tolist()) <= set(pool.tolist())
+    if by_class:
+        assert torch.bincount(labels[drawn]).tolist() == [20, 20, 20]
+    assert torch.equal(drawn, draw_subset(pool, labels, 60, by_class=by_class, stream=stream()))
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_a_mini_batch_has_its_size_and_weights_that_count_the_subset(by_class):
+    proxies, labels = cloud(3 * 80), torch.arange(240) % 3
+    for number, found in enumerate(mini_batch_coresets(proxies, labels, 3, 20, by_class=by_class)):
+        assert len(set(found.chosen.tolist())) == 20
+        assert float(found.weights.mean()) == pytest.approx(1)
+        sizes = found.weights * 80 / 20
+        assert torch.allclose(sizes, sizes.round(), atol=1e-4)
+        here = slice(80 * number, 80 * (number + 1))
+        x, y = proxies[here], labels[here]
+        distance = torch.cdist(x, x[found.chosen])
+        if by_class:
+            distance[y[:, None] != y[found.chosen]] = torch.inf
+        nearest = distance.argmin(1)
+        assert torch.equal(torch.bincount(nearest, minlength=20).float(), sizes.round())
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_the_mean_is_off_by_at_most_the_mean_distance_to_the_medoids(by_class):
+    for seed in range(20):
+        proxies, labels = cloud(60, 4, seed), torch.randint(3, (60,), generator=stream(seed))
+        (found,) = mini_batch_coresets(proxies, labels, 1, 12, by_class=by_class)
+        distance = torch.cdist(proxies, proxies[found.chosen])
+        if by_class:
+            distance[labels[:, None] != labels[found.chosen]] = torch.inf
+        bound = float(distance.min(1).values.mean())
+        weighted = (found.weights[:, None] * proxies[found.chosen]).mean(0)
+        assert float((weighted - proxies.mean(0)).norm()) <= bound + 1e-5
+
+
+def test_copies_have_positive_weights():
+    proxies = cloud(4).repeat(10, 1)
+    (found,) = mini_batch_coresets(proxies, torch.zeros(40, dtype=torch.int64), 1, 8)
+    assert bool((found.weights > 0).all())
+    assert float(found.weights.mean()) == pytest.approx(1)
+    assert cluster_weights(torch.tensor([4.0, 0.0])).tolist() == pytest.approx([1.6, 0.4])
+
+
+def test_many_subsets_at_once_give_what_each_gives_alone():
+    proxies, labels = cloud(4 * 50), torch.randint(3, (200,), generator=stream(1))
+    together = mini_batch_coresets(proxies, labels, 4, 11)
+    for number, found in enumerate(together):
+        here = slice(50 * number, 50 * (number + 1))
+        (alone,) = mini_batch_coresets(proxies[here], labels[here], 1, 11)
+        assert torch.equal(found.chosen, alone.chosen)
+        assert torch.equal(found.weights, alone.weights)
+
+
+def test_a_mini_batch_larger_than_its_subset_is_refused():
+    with pytest.raises(ConfigError, match="from a subset of 10; give at most as many"):
+        mini_batch_coresets(cloud(10), torch.zeros(10, dtype=torch.int64), 1, 11)
