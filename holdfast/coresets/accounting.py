@@ -1,4 +1,4 @@
-"""What choosing costs and what it decided: examples passed through, seconds by activity, and a record of every choice."""
+"""What choosing costs and what it decided: examples passed through, seconds by activity, a record of every choice."""
 
 from __future__ import annotations
 

@@ -16,16 +16,14 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.learned import LossWatch
-from holdfast.coresets.looking import Look, Proxy, Statistics, look_at, weighted_loss
+from holdfast.coresets.looking import Look, Proxy, Statistics, look_at
 from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
-from holdfast.coresets.quadratic import QuadraticModel
+from holdfast.coresets.region import Anchor, CurvatureOf, Region, Setting
 from holdfast.errors import ConfigError, nearest
-from holdfast.models.heads import find_head
-from holdfast.primitives.curvature import flat, gradient_and_diagonal, gradient_of
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
@@ -60,8 +58,8 @@ class Crest(Policy):
         curvature_of: the weights that the model of the loss is a function of: `all`, or those of the `head`, for
             networks whose second derivatives cost too much.
         draws: random probes per mini-batch for the curvature.
-        anchor: the loss at the point of choice: of the random subsets, the same that are checked later (`paired`), or of
-            the `coreset`.
+        anchor: the loss at the point of choice: of the random subsets, the same that are checked later (`paired`), or
+            of the `coreset`.
         checked: on how many of the random subsets the loss is checked.
         statistics: what batch norm goes by when choosing and checking.
         every_batch: choose a mini-batch before every step, without any model of the loss: the best that choices can do,
@@ -86,9 +84,9 @@ class Crest(Policy):
     by_class: bool = True
     order: Literal[1, 2] = 2
     smooth: bool = True
-    curvature_of: Literal["all", "head"] = "all"
+    curvature_of: CurvatureOf = "all"
     draws: int = 1
-    anchor: Literal["paired", "coreset"] = "paired"
+    anchor: Anchor = "paired"
     checked: int = 5
     statistics: Statistics = "batch"
     every_batch: bool = False
@@ -116,6 +114,10 @@ class Crest(Policy):
                 f"crest chooses mini-batches of {self.batch_size} from subsets of {self.subset}; give a subset of at "
                 f"least {self.batch_size}"
             )
+        self._plan: Plan | None = None
+        self._first_curvature: float | None = None
+        self._steps = 1
+        self._region: Region
         self._forget()
 
     def due(self, clock: Clock) -> bool:
@@ -124,22 +126,22 @@ class Crest(Policy):
 
     def update(self, context: Context) -> Plan:
         """The mini-batches to train on: those there are, or new ones where the loss is no longer as predicted."""
-        step, labels = context.clock.stage_step, context.examples.labels
+        here, step, n = _here(context), context.clock.stage_step, len(context.examples)
         if context.clock.starts_stage:
             self._forget()
-            self._watch = LossWatch(len(labels))
-            self._window_ends = self._window_steps(len(labels))
+            self._watch = LossWatch(n)
+            self._window_ends = self._window_steps(n)
         if self.drop_learned and step >= self._window_ends:
             self._watch.close_window(
-                labels,
+                context.examples.labels,
                 threshold=self.learned_loss,
                 sightings=self.sightings,
-                fewest=math.ceil(_FEWEST_LEFT * len(labels)),
-                fewest_of_class=2 * self._subset_size(len(labels)) // context.examples.n_classes,
+                fewest=math.ceil(_FEWEST_LEFT * n),
+                fewest_of_class=2 * self._subset_size(n) // context.examples.n_classes,
             )
-            self._window_ends = step + self._window_steps(len(labels))
-        if self._plan is None or self.every_batch or self._was_cut(context) or self._is_off(context):
-            self._plan = self._choose(context)
+            self._window_ends = step + self._window_steps(n)
+        if self._plan is None or self.every_batch or _cut(self._plan, context.plan) or self._is_off(here, context):
+            self._plan = self._choose(here, context)
         self._next_check = step + (1 if self.every_batch else self._steps)
         return self._plan
 
@@ -148,12 +150,11 @@ class Crest(Policy):
         write_atomically(folder / f"{self.name}.json", json.dumps(self.accounts.to_json()).encode())
 
     def state_dict(self) -> dict[str, Any]:
-        """Mini-batches, model of the loss, watch and intervals."""
+        """Mini-batches, region, watch and intervals."""
         return {
             "plan": {} if self._plan is None else self._plan.tensors(),
-            "model": self._loss_model.state_dict(),
+            "region": self._region.state_dict(),
             "watch": self._watch.state_dict(),
-            "reference": self._reference,
             "first_curvature": self._first_curvature,
             "steps": self._steps,
             "count": self._count,
@@ -165,9 +166,8 @@ class Crest(Policy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self._plan = Plan(**state["plan"]) if state["plan"] else None
-        self._loss_model.load_state_dict(state["model"])
+        self._region.load_state_dict(state["region"])
         self._watch.load_state_dict(state["watch"])
-        self._reference = state["reference"]
         self._first_curvature = state["first_curvature"]
         self._steps, self._count = state["steps"], state["count"]
         self._next_check, self._window_ends = state["next_check"], state["window_ends"]
@@ -176,39 +176,31 @@ class Crest(Policy):
     def _forget(self) -> None:
         """Begin anew, as at the start of every stage."""
         self.accounts = Accounts()
-        self._plan: Plan | None = None
-        self._loss_model = QuadraticModel(order=self.order, smooth=self.smooth)
+        self._plan = None
+        self._region = Region(
+            order=self.order,
+            smooth=self.smooth,
+            curvature_of=self.curvature_of,
+            draws=self.draws,
+            anchor=self.anchor,
+            checked=self.checked,
+            statistics=self.statistics,
+        )
         self._watch = LossWatch(0)
-        self._reference: list[Tensor] = []
-        self._first_curvature: float | None = None
-        self._steps = 1
-        self._count = self.coresets
-        self._next_check = 0
-        self._window_ends = 0
+        self._first_curvature = None
+        self._steps, self._count = 1, self.coresets
+        self._next_check = self._window_ends = 0
 
-    def _was_cut(self, context: Context) -> bool:
-        """Whether a policy before this one has dropped something that is in the mini-batches."""
-        active = context.plan.active
-        assert self._plan is not None and self._plan.batches is not None
-        return active is not None and not bool(active[self._plan.batches].all())
+    def _is_off(self, here: Setting, context: Context) -> bool:
+        return self._region.error(here, context.clock.step, self.accounts) > self.tolerance
 
-    def _is_off(self, context: Context) -> bool:
-        """Whether the model of the loss is off by more than the tolerance, on the examples it was anchored on."""
-        model = _required(context)
-        with self.accounts.timed("check"):
-            looks = [self._look(context, subset) for subset in self._reference]
-            loss = float(torch.cat([seen.losses for seen in looks]).mean())
-            error = self._loss_model.error(flat(self._parameters(model, context.head)), loss)
-        self.accounts.checks.append({"step": context.clock.step, "loss": loss, "error": error})
-        return error > self.tolerance
-
-    def _choose(self, context: Context) -> Plan:
+    def _choose(self, here: Setting, context: Context) -> Plan:
         """A mini-batch from each of P random subsets, and the model of the loss here."""
-        subsets, looks = self._draw(context)
-        labels = context.examples.labels
+        pool, labels = self._pool(context), context.examples.labels
+        subsets, looks = self._draw(here, context, pool)
         with self.accounts.timed("choose"):
             found = mini_batch_coresets(
-                joined([seen.proxies for seen in looks]),
+                _joined([seen.proxies for seen in looks]),
                 labels[torch.cat(subsets)],
                 len(subsets),
                 self.batch_size,
@@ -217,9 +209,11 @@ class Crest(Policy):
             )
         batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, found, strict=True)])
         weights = torch.stack([one.weights for one in found])
-        record = {"step": context.clock.step, "coresets": len(subsets), "pool": self._pool(context).numel()}
+        record: dict[str, float] = {"step": context.clock.step, "coresets": len(subsets), "pool": len(pool)}
         if not self.every_batch:
-            self._anchor_at(context, batches, weights, looks)
+            probes = [context.stream("probe", number) for number in range(len(subsets))]
+            self._region.begin(here, batches, weights, looks=looks, probes=probes, accounts=self.accounts)
+            self._look_ahead(len(labels))
             record["interval"] = self._steps
         self.accounts.selections.append(record)
         if self.reshuffle:
@@ -227,77 +221,36 @@ class Crest(Policy):
             batches, weights = (cut.flatten()[order].reshape(cut.shape) for cut in (batches, weights))
         return Plan(batches=batches, batch_weight=weights)
 
-    def _draw(self, context: Context) -> tuple[list[Tensor], list[Look]]:
-        pool, labels = self._pool(context), context.examples.labels
+    def _draw(self, here: Setting, context: Context, pool: Tensor) -> tuple[list[Tensor], list[Look]]:
         if len(pool) < self.batch_size:
             raise ConfigError(
                 f"crest chooses mini-batches of {self.batch_size} and {len(pool)} examples are left to choose from; "
                 "lower batch_size"
             )
-        size = min(self._subset_size(len(labels)), len(pool))
+        labels, size = here.examples.labels, min(self._subset_size(len(here.examples)), len(pool))
         with self.accounts.timed("look"):
             subsets = [
                 draw_subset(pool, labels, size, by_class=self.by_class, stream=context.stream("subset", number))
                 for number in range(1 if self.every_batch else self._count)
             ]
-            looks = [self._look(context, subset, self.proxy) for subset in subsets]
+            looks = [
+                look_at(here.model, here.examples, one, proxy=self.proxy, statistics=self.statistics, head=here.head)
+                for one in subsets
+            ]
+        self.accounts.forward += size * len(subsets)
         for seen in looks:
             self._watch.record(seen.positions, seen.losses)
         return subsets, looks
 
-    def _anchor_at(self, context: Context, batches: Tensor, weights: Tensor, looks: list[Look]) -> None:
-        """Model the loss around the weights as they are, and see how long that may hold."""
-        model, n = _required(context), len(context.examples)
-        parameters = self._parameters(model, context.head)
-        self._reference = [seen.positions for seen in looks[: self.checked]]
-        loss = float(torch.cat([seen.losses for seen in looks[: self.checked]]).mean())
-        found = list[tuple[Tensor, Tensor]]()
-        with self.accounts.timed("model"):
-            losses = list[float]()
-            for number, (positions, weight) in enumerate(zip(batches, weights, strict=True)):
-                own = weighted_loss(model, context.examples, positions, weight, self.statistics)
-                losses.append(float(own.detach()))
-                if self.order == 1:
-                    gradient = gradient_of(own, parameters)
-                    found.append((gradient, torch.zeros_like(gradient)))
-                else:
-                    probes = context.stream("probe", number)
-                    found.append(gradient_and_diagonal(own, parameters, probes, self.draws))
-            if self.anchor == "coreset":
-                loss = sum(losses) / len(losses)
-            self._loss_model.begin(flat(parameters), loss)
-            for gradient, diagonal in found:
-                self._loss_model.add(gradient, diagonal)
-        self.accounts.forward += batches.numel()
-        self.accounts.backward += batches.numel() * (1 if self.order == 1 else 1 + self.draws)
+    def _look_ahead(self, n: int) -> None:
+        """T1 = h |H_0| / |H|: the flatter the loss, the longer its model holds, and the more mini-batches it takes."""
         most = max(math.ceil(_PASS * n / self.batch_size), self.coresets)
-        self._steps = self._next_interval(most)
-        self._count = min(self.coresets * self._steps, most)
-
-    def _next_interval(self, most: int) -> int:
-        """T1 = h |H_0| / |H|: the flatter the loss, the longer its model holds."""
-        if self.order == 1:
-            return max(1, math.ceil(self.interval))
-        norm = self._loss_model.curvature_norm
+        norm = self._region.curvature_norm
         if self._first_curvature is None:
             self._first_curvature = norm
         longer = self._first_curvature / norm if norm > 0 else 1.0
-        return max(1, min(math.ceil(self.interval * longer), max(most, math.ceil(self.interval))))
-
-    def _look(self, context: Context, positions: Tensor, proxy: Proxy | None = None) -> Look:
-        self.accounts.forward += len(positions)
-        return look_at(
-            _required(context),
-            context.examples,
-            positions,
-            proxy=proxy,
-            statistics=self.statistics,
-            head=context.head,
-        )
-
-    def _parameters(self, model: nn.Module, head: str | None) -> list[nn.Parameter]:
-        part = model if self.curvature_of == "all" else find_head(model, head)[1]
-        return [parameter for parameter in part.parameters() if parameter.requires_grad]
+        self._steps = max(1, min(math.ceil(self.interval * longer), max(most, math.ceil(self.interval))))
+        self._count = min(self.coresets * self._steps, most)
 
     def _pool(self, context: Context) -> Tensor:
         """Positions of what earlier policies left and what isn't learned."""
@@ -311,8 +264,13 @@ class Crest(Policy):
         return self.window * math.ceil(_PASS * n / self.batch_size)
 
 
-def joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastLayerGradients:
-    """The proxies of several looks, one after the other."""
+def _cut(plan: Plan, upstream: Plan) -> bool:
+    """Whether an earlier policy has dropped something that is in the mini-batches."""
+    assert plan.batches is not None
+    return upstream.active is not None and not bool(upstream.active[plan.batches].all())
+
+
+def _joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastLayerGradients:
     factored = [part for part in proxies if isinstance(part, LastLayerGradients)]
     if factored:
         return LastLayerGradients(
@@ -321,9 +279,9 @@ def joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastLa
     return torch.cat([part for part in proxies if isinstance(part, Tensor)])
 
 
-def _required(context: Context) -> nn.Module:
+def _here(context: Context) -> Setting:
     if context.model is None:
         raise ConfigError(
             f"{context.policy} looks at the model and was given none; pass it: curator.epochs(n, model, optimizer)"
         )
-    return context.model
+    return Setting(context.model, context.examples, context.head)

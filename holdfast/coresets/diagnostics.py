@@ -41,7 +41,7 @@ def gradient(model: nn.Module, examples: Examples, positions: Tensor, weights: T
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     whole: Tensor | None = None
     weight = torch.ones(len(positions)) if weights is None else weights
-    for some, by in zip(positions.split(1024), weight.split(1024), strict=True):
+    for some, by in zip(torch.split(positions, 1024), torch.split(weight, 1024), strict=True):
         part = gradient_of(weighted_loss(model, examples, some, by, "running"), trained) * (len(some) / len(positions))
         whole = part if whole is None else whole + part
     assert whole is not None

@@ -57,7 +57,7 @@ class Glister(SubsetPolicy):
             _with_one(seen.features()),
             validation,
             _with_bias(head),
-            size,
+            size=size,
             rounds=self.rounds,
             step=step,
         )
@@ -71,8 +71,8 @@ def greedy_by_validation(
     validation_features: Tensor,
     validation: Examples,
     head: Tensor,
-    size: int,
     *,
+    size: int,
     rounds: int,
     step: float,
 ) -> Tensor:

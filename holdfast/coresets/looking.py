@@ -16,6 +16,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.data.examples import Examples
@@ -26,8 +27,8 @@ from holdfast.training.sweep import call, device_of, to_device
 
 Statistics = Literal["batch", "running"]
 
-#: What stands for an example's gradient: ``logit``, softmax minus one-hot; ``feature``, its gradient with respect to the
-#: last layer's input; ``last_layer``, with respect to the last layer's weights and bias; ``full``, to all weights.
+#: What stands for an example's gradient: ``logit``, softmax minus one-hot; ``feature``, the gradient with respect to
+#: the last layer's input; ``last_layer``, to the last layer's weights and bias; ``full``, to all weights.
 Proxy = Literal["logit", "feature", "last_layer", "full"]
 
 _CHUNK = 1024  # examples in a forward pass, where more are looked at together
@@ -121,10 +122,13 @@ def look_at(
 def weighted_loss(
     model: nn.Module, examples: Examples, positions: Tensor, weights: Tensor, statistics: Statistics = "batch"
 ) -> Tensor:
-    """mean(weight x loss) of some examples, without augmentation, as something to differentiate."""
+    """mean(weight x loss) of some examples, without augmentation, as something to differentiate twice.
+
+    Attention is computed by its plain formula, because the fused kernels have no second derivatives.
+    """
     device = device_of(model)
     inputs, labels = examples.gather(positions)
-    with undisturbed(model, statistics):
+    with undisturbed(model, statistics), sdpa_kernel(SDPBackend.MATH):
         losses = F.cross_entropy(call(model, to_device(inputs, device)), labels.to(device), reduction="none")
     return (weights.to(device) * losses).mean()
 

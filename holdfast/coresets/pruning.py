@@ -74,7 +74,8 @@ class El2n(Pruning):
 
     def score(self, context: Context, pool: Tensor) -> Tensor:
         """The norm of softmax - one-hot."""
-        return context.outputs.residuals(pool).norm(dim=1)
+        norms: Tensor = context.outputs.residuals(pool).norm(dim=1)
+        return norms
 
 
 @dataclass(kw_only=True)

@@ -81,11 +81,15 @@ class QuadraticModel:
 
     def state_dict(self) -> dict[str, Any]:
         """The region and the averages."""
-        region = {} if self._anchor is None else {
-            "anchor": self._anchor,
-            "gradient": self._gradient,
-            "curvature": self._curvature,
-        }
+        region = (
+            {}
+            if self._anchor is None
+            else {
+                "anchor": self._anchor,
+                "gradient": self._gradient,
+                "curvature": self._curvature,
+            }
+        )
         return {
             "averages": self._averages.state_dict(),
             "region": region,

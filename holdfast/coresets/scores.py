@@ -41,7 +41,8 @@ def grand(models: Sequence[nn.Module], examples: Examples, *, head: str | None =
 
 def gradient_norms(residuals: Tensor, features: Tensor) -> Tensor:
     """Norms of last-layer gradients, weights and bias, shape (n,)."""
-    return residuals.norm(dim=1) * (features.square().sum(1) + 1).sqrt()
+    norms: Tensor = residuals.norm(dim=1) * (features.square().sum(1) + 1).sqrt()
+    return norms
 
 
 class Forgetting:

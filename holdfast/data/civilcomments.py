@@ -7,78 +7,24 @@ they are gathered.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.tables import read_columns, split_codes
-from holdfast.errors import DataError, MissingDependencyError
+from holdfast.data.texts import TextInputs
+from holdfast.errors import DataError
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
 CLASS_NAMES = ("civil", "toxic")
 SIZES = {"train": 269_038, "validation": 45_180, "test": 133_782}
-
-
-@dataclass(frozen=True)
-class TextInputs:
-    """Texts that are tokenised when they are gathered; the tokenizer is loaded at the first one.
-
-    Attributes:
-        texts: the texts.
-        tokenizer: a name on the Hugging Face hub, or a local folder.
-        max_tokens: texts are cut or padded to this many tokens.
-    """
-
-    texts: NDArray[np.object_]
-    tokenizer: str
-    max_tokens: int
-    _loaded: list[Any] = field(default_factory=list, repr=False, compare=False)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def gather(self, positions: Tensor) -> dict[str, Tensor]:
-        """Token ids and attention masks, int64 of shape (positions, max_tokens)."""
-        if not self._loaded:
-            self._loaded.append(load_tokenizer(self.tokenizer))
-        batch = self._loaded[0](
-            [self.texts[position] for position in positions.tolist()],
-            truncation=True,
-            padding="max_length",
-            max_length=self.max_tokens,
-            return_tensors="pt",
-        )
-        return {name: batch[name] for name in ("input_ids", "attention_mask")}
-
-
-def load_tokenizer(name: str) -> Any:
-    """A tokenizer by its name on the hub or its local folder; code that comes with it is never run.
-
-    Raises:
-        MissingDependencyError: if transformers isn't installed.
-        DataError: if there is no such tokenizer, or no network to fetch it.
-    """
-    try:
-        from transformers import AutoTokenizer  # noqa: PLC0415 - an optional package
-    except ImportError as error:
-        raise MissingDependencyError(
-            "text data needs transformers; install it with `pip install 'holdfast[transformers]'`"
-        ) from error
-    try:
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise DataError(
-            f"the tokenizer {name!r} can't be loaded ({reason}); give a name on the hub, or a local folder that has it"
-        ) from error
 
 
 def overlapping_groups(
@@ -180,7 +126,7 @@ class CivilComments(DataSet):
             rows = np.flatnonzero(codes == code)
             overlapping = code > 0
             return Examples.of(
-                TextInputs(inputs.texts[rows], self.tokenizer, self.max_tokens, inputs._loaded),
+                inputs.part(rows),
                 labels[rows],
                 attributes=attribute[rows],
                 memberships=torch.from_numpy(member[rows]) if overlapping else None,

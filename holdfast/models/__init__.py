@@ -8,9 +8,10 @@ from holdfast.models.heads import features_and_logits, find_head, logits_of
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
 from holdfast.models.mlp import MLP
+from holdfast.models.pocket_cnn import PocketCNN
 from holdfast.models.registry import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights
 from holdfast.models.resnet import ResNet, resnet18, resnet20, resnet50, wide_resnet50
-from holdfast.models.text import distilbert
+from holdfast.models.text import distilbert, roberta
 
 __all__ = [
     "HUB_MODELS",
@@ -25,6 +26,7 @@ __all__ = [
     "LeNet5",
     "LinearClassifier",
     "LinearSVM",
+    "PocketCNN",
     "ResNet",
     "SoftmaxRegression",
     "build",
@@ -36,5 +38,6 @@ __all__ = [
     "resnet18",
     "resnet20",
     "resnet50",
+    "roberta",
     "wide_resnet50",
 ]

@@ -29,9 +29,10 @@ from holdfast.models.heads import find_head
 from holdfast.models.lenet import LeNet5
 from holdfast.models.linear import LinearClassifier
 from holdfast.models.mlp import MLP
+from holdfast.models.pocket_cnn import PocketCNN
 from holdfast.models.resnet import pixel_resnet18, resnet18, resnet20, resnet50, wide_resnet50
 from holdfast.models.shapes import expect_shape
-from holdfast.models.text import distilbert
+from holdfast.models.text import distilbert, roberta
 
 _log = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "resnet20": lambda shape, n: resnet20(n, channels=_channels("resnet20", shape)),
         "densenet121": DenseNet121,
         "distilbert-base-uncased": distilbert,
+        "roberta-base": roberta,
         "cubic": _cubic(CubicCNN.released),
         "cubic-pure": _cubic(CubicCNN.pure),
         "cnn-femnist": lambda shape, n: DeviceCNN(shape, n, (16, 32), 128, dropout=(0.25, 0.5)),
@@ -77,6 +79,8 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "cnn-28": lambda shape, n: StridedCNN(shape, n, (64, 128), 4096),
         "cnn-64": lambda shape, n: StridedCNN(shape, n, (64, 64), 4096),
         "cnn-28-small": lambda shape, n: StridedCNN(shape, n, (8, 16), 64),
+        "pocket-cnn": lambda shape, n: PocketCNN(shape, n, "group"),
+        "pocket-cnn-batchnorm": lambda shape, n: PocketCNN(shape, n, "batch"),
         "svm": LinearSVM,
         "softmax": SoftmaxRegression,
         "bag-of-words": BagOfWords,
@@ -85,7 +89,7 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
 
 #: The networks whose published weights have their name on the Hugging Face hub, made from a name there or a folder.
 HUB_MODELS: Mapping[str, Callable[[tuple[int, ...], int, Path | str], nn.Module]] = MappingProxyType(
-    {"distilbert-base-uncased": distilbert}
+    {"distilbert-base-uncased": distilbert, "roberta-base": roberta}
 )
 
 #: File names of torchvision's IMAGENET1K_V1 weights, which are published under `IMAGENET_URL`.

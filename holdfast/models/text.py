@@ -1,6 +1,6 @@
-"""DistilBERT (Sanh et al. 2019) as a text classifier: PDE's network on CivilComments, from the extra `transformers`.
+"""Text classifiers from the extra `transformers`: DistilBERT on CivilComments (PDE), RoBERTa on SNLI (CREST).
 
-It takes token ids and attention masks by name, and a new head turns its first token into logits. The encoder starts at
+They take token ids and attention masks by name, and a new head turns the first token into logits. The encoder starts at
 random from the published configuration, or from weights in the Hugging Face hub's form: by name on the hub, or in a
 local folder. Only safetensors are read, so nothing that comes with the weights is executed.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,30 @@ from holdfast.models.shapes import expect_shape
 
 _log = logging.getLogger(__name__)
 
-#: What a published encoder lacks: the layers between the first token and the logits.
-_HEAD = ("pre_classifier", "classifier")
+
+@dataclass(frozen=True)
+class _Network:
+    """What transformers calls a network, and how its configuration differs from the library's defaults."""
+
+    title: str
+    family: str
+    options: tuple[tuple[str, Any], ...]
+    head: tuple[str, ...]  # what a published encoder lacks: the layers between the first token and the logits
+    reserved: int  # positions that no token of a text takes
+
+
+_DISTILBERT = _Network("DistilBERT", "DistilBert", (), ("pre_classifier", "classifier"), 0)
+_ROBERTA = _Network(
+    "RoBERTa",
+    "Roberta",
+    (("vocab_size", 50265), ("max_position_embeddings", 514), ("type_vocab_size", 1), ("layer_norm_eps", 1e-5)),
+    ("classifier",),
+    2,
+)
 
 
 def distilbert(input_shape: tuple[int, ...], n_classes: int, source: Path | str | None = None) -> nn.Module:
-    """A sequence classifier: 66,955,010 parameters at two classes.
+    """DistilBERT (Sanh et al. 2019) as a classifier: 66,955,010 parameters at two classes.
 
     Args:
         input_shape: (tokens,), how many tokens a text is cut or padded to; at most 512.
@@ -42,25 +61,38 @@ def distilbert(input_shape: tuple[int, ...], n_classes: int, source: Path | str 
         ConfigError: if there is no such source, no network to fetch it, or a text has too many tokens for it.
         CheckpointError: if its weights belong to another network.
     """
-    (tokens,) = expect_shape("DistilBERT", input_shape, "tokens")
+    return _classifier(_DISTILBERT, input_shape, n_classes, source)
+
+
+def roberta(input_shape: tuple[int, ...], n_classes: int, source: Path | str | None = None) -> nn.Module:
+    """RoBERTa-base (Liu et al. 2019) as a classifier: 124,647,939 parameters at three classes; see `distilbert`."""
+    return _classifier(_ROBERTA, input_shape, n_classes, source)
+
+
+def _classifier(
+    network: _Network, input_shape: tuple[int, ...], n_classes: int, source: Path | str | None
+) -> nn.Module:
+    (tokens,) = expect_shape(network.title, input_shape, "tokens")
     try:
-        from transformers import DistilBertConfig, DistilBertForSequenceClassification  # noqa: PLC0415 - optional
+        import transformers  # noqa: PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError(
-            "DistilBERT needs transformers; install it with `pip install 'holdfast[transformers]'`"
+            f"{network.title} needs transformers; install it with `pip install 'holdfast[transformers]'`"
         ) from error
+    model_class = getattr(transformers, f"{network.family}ForSequenceClassification")
     if source is None:
-        model = DistilBertForSequenceClassification(DistilBertConfig(num_labels=n_classes))
+        config = getattr(transformers, f"{network.family}Config")(num_labels=n_classes, **dict(network.options))
+        model = model_class(config)
     else:
-        model = _pretrained(DistilBertForSequenceClassification, source, n_classes)
-    most = model.config.max_position_embeddings
+        model = _pretrained(network, model_class, source, n_classes)
+    most = model.config.max_position_embeddings - network.reserved
     if tokens > most:
-        raise ConfigError(f"DistilBERT reads at most {most} tokens and was given {tokens}; lower max_tokens")
+        raise ConfigError(f"{network.title} reads at most {most} tokens and was given {tokens}; lower max_tokens")
     started: nn.Module = model.float().train()
     return started
 
 
-def _pretrained(model_class: Any, source: Path | str, n_classes: int) -> Any:
+def _pretrained(network: _Network, model_class: Any, source: Path | str, n_classes: int) -> Any:
     with _quiet():
         try:
             model, found = model_class.from_pretrained(
@@ -78,11 +110,11 @@ def _pretrained(model_class: Any, source: Path | str, n_classes: int) -> Any:
                 "folder with config.json and model.safetensors"
             ) from error
     fresh = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
-    foreign = [key for key in fresh if key.partition(".")[0] not in _HEAD]
+    foreign = [key for key in fresh if key.partition(".")[0] not in network.head]
     if foreign:
         raise CheckpointError(
-            f"{source} doesn't fit DistilBERT: {len(foreign)} tensors are missing or of another shape, the first is "
-            f"{foreign[0]}; give the weights of this network"
+            f"{source} doesn't fit {network.title}: {len(foreign)} tensors are missing or of another shape, the first "
+            f"is {foreign[0]}; give the weights of this network"
         )
     if fresh:
         _log.info("%s has no weights for %d classes in %s: they start at random", source, n_classes, ", ".join(fresh))

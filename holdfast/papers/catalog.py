@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.errors import ConfigError, nearest
 from holdfast.papers import (
+    crest,
     ditto,
     ditto_more,
     ditto_surrogate,
@@ -30,6 +31,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ditto_surrogate,
         shortcuts,
         shortcuts_more,
+        crest,
     )
     for experiment in paper.EXPERIMENTS
 }

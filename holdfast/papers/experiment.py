@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from holdfast.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from holdfast.papers.results import Results
+    from holdfast.papers.results import CellResult, Results
 
 #: ``smoke`` takes seconds and runs in CI, ``cpu`` takes minutes on two cores, ``paper`` is the document's own setting.
 Scale = Literal["smoke", "cpu", "paper"]
@@ -139,6 +139,7 @@ class Experiment:
         spread: which standard deviation the document's plus-minus is, as far as known; decides what ours is.
         digits: decimals to show.
         figure: draws complete results as an SVG file, which is written beside the results file.
+        derive: adds metrics that compare cells with one another, such as an error relative to another cell's.
     """
 
     name: str
@@ -156,6 +157,7 @@ class Experiment:
     spread: SpreadKind = "sample"
     digits: int = 1
     figure: Callable[[Results], str] | None = None
+    derive: Callable[[tuple[CellResult, ...]], tuple[CellResult, ...]] | None = None
 
     def __post_init__(self) -> None:
         if self.name.count("/") != 1 or not all(self.name.split("/")):

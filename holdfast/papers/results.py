@@ -14,7 +14,7 @@ as PDE does. A sample of one has no spread.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -190,10 +190,18 @@ def collect(experiment: Experiment, cells: Sequence[Cell], outcomes: Sequence[Ou
         A result per cell. Seeds whose metrics differ in name make an error of the odd ones.
     """
     every = len({outcome.seed for outcome in outcomes})
-    return tuple(
+    found = tuple(
         _cell_result(experiment, cell.name, [outcome for outcome in outcomes if outcome.cell == cell.name], every)
         for cell in cells
     )
+    return found if experiment.derive is None else tuple(_beside_printed(experiment, experiment.derive(found)))
+
+
+def _beside_printed(experiment: Experiment, cells: Iterable[CellResult]) -> Iterator[CellResult]:
+    for cell in cells:
+        printed = experiment.printed.get(cell.name, {})
+        metrics = {name: replace(metric, printed=printed.get(name)) for name, metric in cell.metrics.items()}
+        yield replace(cell, metrics=metrics)
 
 
 def _cell_result(experiment: Experiment, name: str, outcomes: Sequence[Outcome], every: int) -> CellResult:

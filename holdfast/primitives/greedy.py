@@ -75,8 +75,8 @@ def greedy(
         least_gain: stop before a gain of fewer units; the first is always chosen.
 
     Returns:
-        What was chosen, shape (c,); the gains, shape (c,); the points that each was the best for when it was chosen, one
-        after the other; and where each one's points end there, shape (c,).
+        What was chosen, shape (c,); the gains, shape (c,); the points that each was the best for when it was chosen,
+        one after the other; and where each one's points end there, shape (c,).
     """
     n = len(similarity)
     best, column = np.zeros(n, np.float32), np.empty(n, np.float32)

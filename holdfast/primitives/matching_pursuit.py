@@ -108,8 +108,11 @@ def _refit(g: Tensor, b: Tensor, ridge: float, chosen: Tensor, weights: Tensor) 
 def _least_squares(g: Tensor, b: Tensor, ridge: float) -> Tensor:
     """(G G' + ridge I)^-1 G b, by whichever of G G' and G' G is smaller: G (G' G + ridge I)^-1 b is the same."""
     size, d = g.shape
+    solution: Tensor
     if ridge == 0:
-        return torch.linalg.lstsq(g.T, b[:, None], driver="gelsd").solution[:, 0]
-    if size <= d:
-        return torch.linalg.solve(g @ g.T + ridge * torch.eye(size, dtype=g.dtype), g @ b)
-    return g @ torch.linalg.solve(g.T @ g + ridge * torch.eye(d, dtype=g.dtype), b)
+        solution = torch.linalg.lstsq(g.T, b[:, None], driver="gelsd").solution[:, 0]
+    elif size <= d:
+        solution = torch.linalg.solve(g @ g.T + ridge * torch.eye(size, dtype=g.dtype), g @ b)
+    else:
+        solution = g @ torch.linalg.solve(g.T @ g + ridge * torch.eye(d, dtype=g.dtype), b)
+    return solution

@@ -197,7 +197,8 @@ class Matrix:
     def columns(self, candidates: Ints) -> Singles:
         """In units, of all points to some candidates: shape (points, candidates)."""
         chosen = self.values[candidates].T if self.symmetric else self.values[:, candidates]
-        return np.rint(chosen * np.float32(self.scale))
+        units: Singles = np.rint(chosen * np.float32(self.scale))
+        return units
 
 
 @dataclass(frozen=True, eq=False)

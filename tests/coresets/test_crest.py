@@ -15,7 +15,7 @@ from tests.coresets.toy import CLASSES, gaussians, net, sgd, toy_splits
 from tests.training.policies import DropHighest
 
 
-def train(policy, steps=60, model=None, examples=None, rate=0.05, seed=0):
+def train(policy, steps=60, model=None, *, examples=None, rate=0.05, seed=0):
     """A plain loop; returns the curator and every batch that was trained on. The policy is asked after each step."""
     model, examples = model or net(), examples or gaussians()
     optimizer = sgd(model, rate)
@@ -63,7 +63,7 @@ def test_a_mini_batch_with_equal_weights_is_a_step_of_plain_sgd():
     examples = gaussians(48)
     everything = small(batch_size=48, subset=48, coresets=1, by_class=False)
     model, plain = net(), net()
-    train(everything, 3, model, examples)
+    train(everything, 3, model, examples=examples)
     optimizer = sgd(plain)
     for _ in range(3):
         optimizer.zero_grad()
@@ -214,9 +214,7 @@ def test_choosing_and_checking_leave_model_and_optimizer_as_they_are():
         curator.end_step(model, optimizer)
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert all(torch.equal(p.grad, g) for p, g in zip(model.parameters(), gradients, strict=True))
-    assert all(
-        torch.equal(s["momentum_buffer"], m) for s, m in zip(optimizer.state.values(), momenta, strict=True)
-    )
+    assert all(torch.equal(s["momentum_buffer"], m) for s, m in zip(optimizer.state.values(), momenta, strict=True))
     assert torch.equal(torch.get_rng_state(), generator)
     assert model.training
 
@@ -239,7 +237,7 @@ def test_the_same_seed_gives_the_same_choices_and_another_gives_others():
 def test_learned_examples_leave_the_pool_and_stay_out():
     examples = gaussians(600, spread=0.5)
     policy = small(window=1, learned_loss=0.05, sightings=1, tolerance=0.01)
-    _, seen = train(policy, 300, examples=examples, rate=0.1)
+    train(policy, 300, examples=examples, rate=0.1)
     pools = [record["pool"] for record in policy.accounts.selections]
     assert pools[0] == 600
     assert pools == sorted(pools, reverse=True)

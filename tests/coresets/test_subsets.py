@@ -118,7 +118,7 @@ def test_glisters_first_choice_points_most_along_the_validation_gradient():
         with_one(sweeps[1].features()),
         validation,
         torch.cat([head.weight, head.bias[:, None]], 1).detach(),
-        5,
+        size=5,
         rounds=5,
         step=0.1,
     )

@@ -1,6 +1,7 @@
 """Tiny generated trees in the layouts of Waterbirds, CelebA, CivilComments, UrbanCars and ImageNet."""
 
 import csv
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -31,6 +32,15 @@ def write_comments(root: Path, comments: Sequence[tuple[str, str, str, tuple[str
     ]
     header = ["", "comment_text", "split", "toxicity", *IDENTITIES]
     write_csv(root / "civilcomments_v1.0/all_data_with_identities.csv", header, rows)
+    return root
+
+
+def write_pairs(root: Path, parts: dict[str, Sequence[tuple[str, str, str]]]) -> Path:
+    """SNLI's files, from label, premise and hypothesis of each pair, by part."""
+    (root / "snli_1.0").mkdir(parents=True, exist_ok=True)
+    for part, pairs in parts.items():
+        lines = [json.dumps({"gold_label": g, "sentence1": a, "sentence2": b, "pairID": "x"}) for g, a, b in pairs]
+        (root / f"snli_1.0/snli_1.0_{part}.jsonl").write_text("\n".join(lines) + "\n")
     return root
 
 

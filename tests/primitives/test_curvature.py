@@ -92,5 +92,7 @@ def test_averages_survive_a_checkpoint():
         found = second.add(g, d)
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
         fresh = Smoothed()
-        fresh.load_state_dict({k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in second.state_dict().items()})
+        fresh.load_state_dict(
+            {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in second.state_dict().items()}
+        )
         second = fresh

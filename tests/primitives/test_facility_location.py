@@ -1,3 +1,4 @@
+import tracemalloc
 from itertools import combinations
 from math import e
 
@@ -233,6 +234,29 @@ def test_parts_are_chosen_as_if_each_were_alone():
         alone = facility_location_on_points(points[part], budget, metric="euclidean")
         assert torch.equal(one.chosen, part[alone.chosen])
         assert torch.equal(one.weights, alone.weights)
+
+
+def test_gradients_are_never_materialised():
+    """Written down they would take 6.4 GB."""
+    gradients = LastLayerGradients(torch.randn(200, 2000), torch.randn(200, 2000))
+    tracemalloc.start()
+    facility_location_on_points(gradients, 5, metric="euclidean")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100e6
+
+
+def test_nothing_is_compiled_after_the_first_call():
+    from holdfast.primitives import greedy
+
+    facility_location(torch.rand(20, 20), 3)
+    facility_location(torch.rand(20, 9).double(), 3)
+    loops = [greedy.greedy, greedy.lower, greedy.is_symmetric]
+    before = [len(loop.signatures) for loop in loops]
+    for n in (5, 50, 300):
+        facility_location(torch.rand(n, n), 3, weights=torch.rand(n), least_gain=0.1)
+        facility_location_on_points(cloud(n), 3, metric="euclidean")
+    assert [len(loop.signatures) for loop in loops] == before
 
 
 # ------------------------------------------------------------------------------------------------- stochastic greedy
