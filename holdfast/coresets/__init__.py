@@ -1,5 +1,6 @@
 """Training on a fraction of the data."""
 
+from holdfast.coresets.batch_norm import weighted_batch_norm
 from holdfast.coresets.craig import Craig
 from holdfast.coresets.crest import Crest
 from holdfast.coresets.glister import Glister
@@ -18,4 +19,5 @@ __all__ = [
     "Grand",
     "el2n",
     "grand",
+    "weighted_batch_norm",
 ]

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+from holdfast.training.state import write_atomically
 
 
 @dataclass
@@ -35,6 +39,17 @@ class Accounts:
             yield
         finally:
             self.seconds[activity] = self.seconds.get(activity, 0.0) + time.perf_counter() - started
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write them as ``NAME.json`` into a run's directory."""
+        write_atomically(folder / f"{name}.json", json.dumps(self.to_json()).encode())
+
+    @classmethod
+    def load(cls, folder: Path, name: str) -> Accounts | None:
+        """What `save` wrote, or None where it wrote nothing."""
+        file = folder / f"{name}.json"
+        found = json.loads(file.read_text()) if file.exists() else None
+        return cls.from_json(found) if isinstance(found, dict) and "selections" in found else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for files and checkpoints."""

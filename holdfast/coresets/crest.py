@@ -9,7 +9,6 @@ tenth of the usual ones. It costs forward passes over the subsets, and P passes 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor
 
 from holdfast.coresets.accounting import Accounts
+from holdfast.coresets.batch_norm import WeightedStatistics
 from holdfast.coresets.learned import LossWatch
 from holdfast.coresets.looking import Look, Proxy, Statistics, look_at
 from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
@@ -26,9 +26,9 @@ from holdfast.coresets.region import Anchor, CurvatureOf, Region, Setting
 from holdfast.errors import ConfigError, nearest
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.clock import Clock
+from holdfast.training.objective import Objective
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
-from holdfast.training.state import write_atomically
 
 _PASS = 0.1  # of the training set: the unit of the window, and how many coresets there are at most
 _FEWEST_LEFT = 0.2  # of the training set: what dropping leaves at least
@@ -61,7 +61,8 @@ class Crest(Policy):
         anchor: the loss at the point of choice: of the random subsets, the same that are checked later (`paired`), or
             of the `coreset`.
         checked: on how many of the random subsets the loss is checked.
-        statistics: what batch norm goes by when choosing and checking.
+        statistics: what batch norm goes by when choosing and checking: those of the `batch`, or `running` ones. With
+            `weighted` it weighs the examples of a mini-batch as the loss does, in training too.
         every_batch: choose a mini-batch before every step, without any model of the loss: the best that choices can do,
             at the highest price.
         reshuffle: cut the mini-batches anew out of all that were chosen (ablation): none stands for a subset then.
@@ -124,6 +125,10 @@ class Crest(Policy):
         """At the start, and whenever the interval since the last check is over."""
         return clock.starts_stage or clock.stage_step >= self._next_check
 
+    def objective(self) -> Objective | None:
+        """The cross-entropy; with batch statistics that are weighted where that is asked for."""
+        return WeightedStatistics() if self.statistics == "weighted" else None
+
     def update(self, context: Context) -> Plan:
         """The mini-batches to train on: those there are, or new ones where the loss is no longer as predicted."""
         here, step, n = _here(context), context.clock.stage_step, len(context.examples)
@@ -147,7 +152,7 @@ class Crest(Policy):
 
     def leave(self, folder: Path) -> None:
         """What was chosen when and what it cost, as ``crest.json``."""
-        write_atomically(folder / f"{self.name}.json", json.dumps(self.accounts.to_json()).encode())
+        self.accounts.save(folder, self.name)
 
     def state_dict(self) -> dict[str, Any]:
         """Mini-batches, region, watch and intervals."""

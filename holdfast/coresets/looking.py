@@ -2,8 +2,8 @@
 
 Neither dropout nor any generator takes part, and batch-norm buffers are what they were. With ``batch`` statistics,
 batch norm normalises by the examples that are looked at together, as in training, so that the loss is a function of
-the weights alone: with ``running`` ones it would drift with the buffers between two looks. Networks without batch norm
-see no difference.
+the weights alone: with ``running`` ones it would drift with the buffers between two looks. ``weighted`` ones weigh the
+examples of a coreset as its loss does. Networks without batch norm see no difference.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from holdfast.coresets.batch_norm import weighted_batch_norm
 from holdfast.data.examples import Examples
 from holdfast.models.heads import features_and_logits, find_head
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.similarity import LastLayerGradients
 from holdfast.training.sweep import call, device_of, to_device
 
-Statistics = Literal["batch", "running"]
+Statistics = Literal["batch", "weighted", "running"]
 
 #: What stands for an example's gradient: ``logit``, softmax minus one-hot; ``feature``, the gradient with respect to
 #: the last layer's input; ``last_layer``, to the last layer's weights and bias; ``full``, to all weights.
@@ -59,7 +60,7 @@ def undisturbed(model: nn.Module, statistics: Statistics) -> Iterator[None]:
     for norm, name, buffer in kept:
         setattr(norm, name, buffer.clone())
     model.eval()
-    if statistics == "batch":
+    if statistics != "running":
         for norm in norms:
             norm.train()
     try:
@@ -128,9 +129,15 @@ def weighted_loss(
     """
     device = device_of(model)
     inputs, labels = examples.gather(positions)
-    with undisturbed(model, statistics), sdpa_kernel(SDPBackend.MATH):
+    weighing = weighted_batch_norm if statistics == "weighted" else _plainly
+    with undisturbed(model, statistics), weighing(model, weights.to(device)), sdpa_kernel(SDPBackend.MATH):
         losses = F.cross_entropy(call(model, to_device(inputs, device)), labels.to(device), reduction="none")
     return (weights.to(device) * losses).mean()
+
+
+@contextmanager
+def _plainly(model: nn.Module, weights: Tensor) -> Iterator[None]:
+    yield
 
 
 def _full_gradients(model: nn.Module, examples: Examples, positions: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ An epoch is one shuffled pass over the subset, so a fraction of 0.1 makes traini
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -65,6 +66,10 @@ class SubsetPolicy(Policy):
         self.accounts.forward += context.outputs.forwarded - before
         self.accounts.selections.append({"step": context.clock.step, "chosen": len(chosen)})
         return subset_plan(len(context.examples), chosen, weights)
+
+    def leave(self, folder: Path) -> None:
+        """When it chose and what that cost, as ``NAME.json``."""
+        self.accounts.save(folder, self.name)
 
     def state_dict(self) -> dict[str, Any]:
         """The accounts."""

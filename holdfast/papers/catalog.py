@@ -5,6 +5,7 @@ from __future__ import annotations
 from holdfast.errors import ConfigError, nearest
 from holdfast.papers import (
     crest,
+    crest_more,
     ditto,
     ditto_more,
     ditto_surrogate,
@@ -32,6 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         shortcuts,
         shortcuts_more,
         crest,
+        crest_more,
     )
     for experiment in paper.EXPERIMENTS
 }

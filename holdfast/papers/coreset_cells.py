@@ -26,6 +26,8 @@ from holdfast.models.registry import build
 from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.training import Curator, Policy
 from holdfast.training.evaluation import predict
+from holdfast.training.method import as_method
+from holdfast.training.objective import Forward
 from holdfast.training.policy import Uniform
 from holdfast.training.settings import Training, build_optimizer
 from holdfast.training.sweep import Sweep
@@ -195,14 +197,14 @@ def run_steps(
         drop_last=True,
         validation=splits.validation,
     )
-    trained = list[Tensor]()
+    objective, trained = as_method(policy).objective, list[Tensor]()
     model.train()
     for step, batch in enumerate(curator.steps(last - first, model, optimizer), first):
         for group in optimizer.param_groups:
             group["lr"] = settings["learning_rate"] * rate_factor(step / schedule, 1 / schedule)
-        losses = F.cross_entropy(model(batch.inputs), batch.labels, reduction="none")
+        loss = objective(Forward(model, batch, weighted=curator.weighted))
         optimizer.zero_grad(set_to_none=True)
-        (batch.weights * losses).mean().backward()  # type: ignore[no-untyped-call]
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         trained.append(batch.positions)
         if after is not None:

@@ -39,7 +39,7 @@ DEPENDS = (
     "training.sweep",
 )
 
-_SMOKE = {
+SMOKE = {
     "data": {"name": "digits"},
     "model": "mlp",
     "full_epochs": 20,
@@ -80,7 +80,7 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
 }
 BASELINES = ("random", "craig", "gradmatch", "glister", "sgd, cut")
 
-_COLUMNS: Mapping[str, Mapping[str, Any]] = {"digits": _SMOKE, "fashion": _FASHION, "cifar10": _CIFAR}
+_COLUMNS: Mapping[str, Mapping[str, Any]] = {"digits": SMOKE, "fashion": _FASHION, "cifar10": _CIFAR}
 
 
 def budget_cell(column: str, row: str, settings: Mapping[str, Any], seeds: int | None = None) -> Cell:
@@ -90,7 +90,7 @@ def budget_cell(column: str, row: str, settings: Mapping[str, Any], seeds: int |
 
 def _cells(scale: Scale) -> tuple[Cell, ...]:
     columns: Mapping[str, Mapping[str, Any]] = {
-        "smoke": {"digits": _SMOKE},
+        "smoke": {"digits": SMOKE},
         "cpu": {"fashion": _FASHION, "cifar10": _CIFAR},
         "paper": {"cifar10-200": {**_CIFAR, "full_epochs": 200}},
     }[scale]
@@ -236,7 +236,7 @@ _ABLATIONS: Mapping[str, Mapping[str, Any]] = {
 
 def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
     column, settings = {
-        "smoke": ("digits", _SMOKE),
+        "smoke": ("digits", SMOKE),
         "cpu": ("pooled", POOLED),
         "paper": ("cifar10-200", {**_CIFAR, "full_epochs": 200}),
     }[scale]

@@ -109,7 +109,7 @@ def accuracy_figure(record: Record) -> Html:
         f"{line.name} {line.end}" for line in reversed(lines) if line.kind != "other"
     )
     low = 0.0 if lowest < 0.5 else math.floor(lowest * 10) / 10 - (0.1 if lowest >= 1 else 0)
-    y = Axis(low, 1.0, tuple((value, percent(value, 0)) for value in _round_numbers(low, 1.0)))
+    y = Axis(low, 1.0, tuple((value, percent(value, 0)) for value in round_numbers(low, 1.0)))
     return chart(
         "Validation accuracy by group", label, lines, x=_epoch_axis(record), y=y, marks=_marks(record), caption=caption
     )
@@ -119,7 +119,7 @@ def loss_figure(record: Record) -> Html:
     """Mean training loss of each epoch."""
     points = tuple((event["epoch"] + 1.0, float(event["loss"])) for event in record.epochs)
     losses = [loss for _, loss in points]
-    ticks = _round_numbers(min(0.0, *losses), max(losses) or 1.0)
+    ticks = round_numbers(min(0.0, *losses), max(losses) or 1.0)
     line = Line("training loss", points, "named-0")
     y = Axis(ticks[0], ticks[-1], tuple((value, f"{value:g}") for value in ticks))
     label = f"Training loss from {points[0][1]:.3g} to {points[-1][1]:.3g}"
@@ -142,7 +142,7 @@ def active_figure(record: Record) -> Html:
         points.append((when, float(plan["active"])))
     points.append((end, points[-1][1]))
     line = Line("active", tuple(points), "named-0")
-    ticks = _round_numbers(0.0, float(of))
+    ticks = round_numbers(0.0, float(of))
     y = Axis(0.0, ticks[-1], tuple((value, number(value)) for value in ticks))
     label = f"Active training examples, from {number(points[0][1])} to {number(points[-1][1])} of {number(of)}"
     caption = join([f"Training examples that take part, of {number(of)}. ", _marks_said(record)])
@@ -377,7 +377,7 @@ def _epoch_axis(record: Record) -> Axis:
     return Axis(0.0, float(end), tuple((float(epoch), str(epoch)) for epoch in range(0, end + 1, step)))
 
 
-def _round_numbers(low: float, high: float, about: int = 5) -> tuple[float, ...]:
+def round_numbers(low: float, high: float, about: int = 5) -> tuple[float, ...]:
     """Four to six round numbers from `low` to at least `high`, where `low` is one of them."""
     rough = (high - low) / about
     scale = 10.0 ** math.floor(math.log10(rough))

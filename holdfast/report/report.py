@@ -13,6 +13,7 @@ import numpy as np
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.federated.run_files import is_federation
+from holdfast.report.choices import choices_section
 from holdfast.report.federation import write_federation_report
 from holdfast.report.figures import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.images import example_sheet
@@ -56,6 +57,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
         _confusion(run, record, splits),
         _examples(run, record, splits),
         _trained_on(record),
+        choices_section(record),
         _facts(run, record),
     ]
     title = f"{data}, {record.method or 'training'}: {record.path.resolve().name}"

@@ -10,11 +10,11 @@ from holdfast.report.figures import (
     Axis,
     Line,
     _end_labels,
-    _round_numbers,
     accuracy_figure,
     active_figure,
     interval_bar,
     loss_figure,
+    round_numbers,
 )
 from holdfast.report.record import Record
 from holdfast.training import Run
@@ -106,7 +106,7 @@ def test_a_run_of_one_epoch_has_figures(finished, tmp_path):
     ("low", "high"), [(0.0, 1.0), (0.0, 0.037), (0.7, 1.0), (0.0, 9900.0), (0.9, 1.0), (-2.3, 5.1)]
 )
 def test_ticks_are_few_and_cover_the_range(low, high):
-    ticks = _round_numbers(low, high)
+    ticks = round_numbers(low, high)
     assert 4 <= len(ticks) <= 7
     assert ticks[0] == low
     assert ticks[-1] >= high * (1 - 1e-9)

@@ -1,0 +1,73 @@
+"""Batch norm that weighs: a mini-batch that stands for a larger one is to be normalised by the larger one's statistics.
+
+A coreset is deliberately unlike the data: rare examples are in it once and common ones are in it once with a large
+weight. Plain batch norm takes the mean and variance of such a mini-batch as they are; with the weights of the coreset
+they are near those of the subset it stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from holdfast.training.objective import CrossEntropy, Forward, Objective
+
+
+@contextmanager
+def weighted_batch_norm(model: nn.Module, weights: Tensor) -> Iterator[None]:
+    """Inside the block, batch norm in training mode goes by weighted means and variances.
+
+    Args:
+        model: the model.
+        weights: of the examples of the mini-batch, shape (b,), positive.
+    """
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
+
+    def bound(norm: _BatchNorm) -> None:
+        def forward(inputs: Tensor) -> Tensor:
+            return _normalised(norm, inputs, weights)
+
+        norm.forward = forward  # type: ignore[method-assign]
+
+    for norm in norms:
+        bound(norm)
+    try:
+        yield
+    finally:
+        for norm in norms:
+            del norm.forward
+
+
+def _normalised(norm: _BatchNorm, inputs: Tensor, weights: Tensor) -> Tensor:
+    """As `torch.nn.BatchNorm2d`, running statistics included, with weights in the sums over the batch."""
+    others = [dim for dim in range(inputs.ndim) if dim != 1]
+    shape = [1, -1] + [1] * (inputs.ndim - 2)
+    places = inputs.numel() // (inputs.shape[0] * inputs.shape[1])
+    share = (weights / (weights.sum() * places)).view(-1, *[1] * (inputs.ndim - 1))
+    mean = (share * inputs).sum(others)
+    variance = (share * (inputs - mean.view(shape)).square()).sum(others)
+    if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
+        count = inputs.numel() / inputs.shape[1]
+        with torch.no_grad():
+            assert norm.num_batches_tracked is not None
+            norm.num_batches_tracked += 1
+            rate = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
+            norm.running_mean.lerp_(mean, rate)
+            norm.running_var.lerp_(variance * count / max(count - 1, 1), rate)
+    found = (inputs - mean.view(shape)) * (variance + norm.eps).rsqrt().view(shape)
+    if norm.affine:
+        found = found * norm.weight.view(shape) + norm.bias.view(shape)
+    return found
+
+
+class WeightedStatistics(Objective):
+    """The weighted cross-entropy, with batch statistics that are weighted alike."""
+
+    def __call__(self, forward: Forward) -> Tensor:
+        """mean(weight x loss) over the batch."""
+        with weighted_batch_norm(forward.model, forward.batch.weights):
+            return CrossEntropy()(forward)
