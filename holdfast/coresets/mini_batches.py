@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.data.partitions import share_out
 from holdfast.errors import ConfigError
-from holdfast.primitives.facility_location import Selection, facility_location_in_parts
+from holdfast.primitives.facility_location import Exemplars, facility_location_in_parts
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 
 
@@ -139,6 +139,6 @@ def cluster_weights(sizes: Tensor) -> Tensor:
     return (sizes * (len(sizes) / sizes.sum())).to(torch.float32)
 
 
-def _mini_batch(parts: list[Selection], first: int) -> MiniBatch:
+def _mini_batch(parts: list[Exemplars], first: int) -> MiniBatch:
     chosen = torch.cat([part.chosen for part in parts])
     return MiniBatch(chosen - first, cluster_weights(torch.cat([part.weights for part in parts])))

@@ -35,8 +35,11 @@ from holdfast.primitives.similarity import (
     batches_of_rows,
     cosine_similarities,
     distance_similarities,
+    similarities_in_parts,
 )
 
+_SMALL = 256  # points in a part that is worked on together with others
+_TOGETHER = 2**22  # similarities of parts that are worked on together
 _HELD = 2**27  # similarities kept in memory, as float32; where there are more, they are computed again when needed
 
 
@@ -147,31 +150,66 @@ def facility_location_on_points(
     return Selection(eligible[found.chosen], found.gains, found.claims, found.point_weights)
 
 
+@dataclass(frozen=True, eq=False)
+class Exemplars:
+    """Exemplars of a part.
+
+    Attributes:
+        chosen: positions of the exemplars, int64 of shape (k,), in the order of their choice.
+        weights: how many points of the part each stands for, float64 of shape (k,).
+    """
+
+    chosen: Tensor
+    weights: Tensor
+
+
 def facility_location_in_parts(
     points: Tensor | Geometry, parts: list[Tensor], budgets: list[int], *, metric: Metric = "euclidean"
-) -> list[Selection]:
+) -> list[Exemplars]:
     """Choose exemplars within each of many parts: the classes of a set, or the classes of many random subsets.
 
     Args:
         points: as in `facility_location_on_points`.
         parts: positions of each part's points, int64; a point may be in several parts.
-        budgets: how many to choose in each; those with none are left out of it.
+        budgets: how many to choose in each, at least one.
         metric: as in `facility_location_on_points`.
 
     Returns:
-        A selection per part, with positions of `points` as exemplars; the other fields count within the part.
+        The exemplars of each part. Small parts are worked on together, which is what makes many of them fast.
 
     Raises:
         ConfigError: if a budget is more than there are points in its part.
         DataError: if there are no points, or some are not finite.
     """
     geometry = _checked_points(points, metric)
-    selections = list[Selection]()
     for positions, budget in zip(parts, budgets, strict=True):
-        similarities = _similarities(geometry.part(positions), np.arange(len(positions)), metric)
-        found = _select(_held(similarities), budget, None, 0.0)
-        selections.append(Selection(positions[found.chosen], found.gains, found.claims, found.point_weights))
-    return selections
+        _checked_budget(budget, len(positions))
+    found: dict[int, Exemplars] = {}
+    together = [number for number, part in enumerate(parts) if len(part) <= _SMALL and metric != "cosine"]
+    for number in set(range(len(parts))) - set(together):
+        alone = facility_location_on_points(geometry.part(parts[number]), budgets[number], metric=metric)
+        found[number] = Exemplars(parts[number][alone.chosen], alone.weights)
+    together.sort(key=lambda number: len(parts[number]))
+    while together:
+        side = len(parts[together[-1]])
+        many = max(1, _TOGETHER // side**2)
+        some, together = together[-many:], together[:-many]
+        chosen = _in_parts(geometry, [parts[number] for number in some], [budgets[number] for number in some], metric)
+        found |= dict(zip(some, chosen, strict=True))
+    return [found[number] for number in range(len(parts))]
+
+
+def _in_parts(geometry: Geometry, parts: list[Tensor], budgets: list[int], metric: Metric) -> list[Exemplars]:
+    places = torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+    sizes = torch.tensor([len(part) for part in parts])
+    inside = torch.arange(places.shape[1]) < sizes[:, None]
+    similarity = similarities_in_parts(geometry, places, inside, metric)
+    chosen, counts = _loops().greedy_in_parts(similarity, sizes.numpy(), np.array(budgets), _MOST)
+    picked, weights = torch.from_numpy(chosen), torch.from_numpy(counts).to(torch.float64)
+    return [
+        Exemplars(part[own], weight)
+        for part, own, weight in zip(parts, picked.split(budgets), weights.split(budgets), strict=True)
+    ]
 
 
 def stochastic_facility_location(

@@ -114,6 +114,39 @@ def greedy(
 
 
 @njit(cache=True, nogil=True)
+def greedy_in_parts(similarity: _F32, sizes: _Ints, budgets: _Ints, most: np.float32) -> tuple[_Ints, _Ints]:
+    """`greedy` on many small symmetric matrices, and how many points each chosen one stands for.
+
+    Args:
+        similarity: in units, shape (parts, s, s); of each part the first `size` rows and columns, zeros beyond.
+        sizes: points in each part, shape (parts,).
+        budgets: how many to choose in each, at most its size, shape (parts,).
+        most: no similarity has more units.
+
+    Returns:
+        What was chosen within each part, one part after the other, and the points that each stands for.
+    """
+    chosen, counts = np.empty(budgets.sum(), np.int64), np.zeros(budgets.sum(), np.int64)
+    weights, owner = np.zeros(similarity.shape[1]), np.empty(similarity.shape[1], np.int64)
+    start = 0
+    for part in range(len(sizes)):
+        size, budget = sizes[part], budgets[part]
+        weights[:] = 0
+        weights[:size] = 1
+        found, _, claims, ends = greedy(similarity[part], weights, budget, np.float32(1), most, True, 0.0)
+        chosen[start : start + budget] = found
+        begin = 0
+        owner[:] = 0
+        for place in range(budget):
+            owner[claims[begin : ends[place]]] = place
+            begin = ends[place]
+        for point in range(size):
+            counts[start + owner[point]] += 1
+        start += budget
+    return chosen, counts
+
+
+@njit(cache=True, nogil=True)
 def is_symmetric(matrix: _F32) -> bool:
     """Whether a square matrix equals its transpose; a tile at a time, so that columns are read from the cache."""
     n, tile = len(matrix), 64

@@ -51,6 +51,9 @@ class Geometry(Protocol):
     def squared_distances(self, candidates: Ints) -> Block:
         """Squared distances of points to those candidates."""
 
+    def squared_in_parts(self, places: Tensor) -> Tensor:
+        """Squared distances within many parts: positions of shape (parts, s) to float64 of shape (parts, s, s)."""
+
     def check(self) -> None:
         """Raise a DataError where distances would make no sense."""
 
@@ -91,6 +94,13 @@ class Points:
             return found
 
         return block
+
+    def squared_in_parts(self, places: Tensor) -> Tensor:
+        """As `squared_distances`, around the mean of each part."""
+        x = self.x[places].to(torch.float64)
+        x = x - x.mean(1, keepdim=True)
+        square = x.square().sum(2)
+        return _squares(square, x @ x.mT, _rounding(x.shape[2] + 2, square.numpy()))
 
     def check(self) -> None:
         """One row per point, all finite."""
@@ -146,6 +156,12 @@ class LastLayerGradients:
             return found
 
         return block
+
+    def squared_in_parts(self, places: Tensor) -> Tensor:
+        """As `squared_distances`."""
+        e, h = self.residuals[places].to(torch.float64), self.features[places].to(torch.float64)
+        square = e.square().sum(2) * (h.square().sum(2) + 1)
+        return _squares(square, (e @ e.mT) * (h @ h.mT + 1), _rounding(e.shape[2] + h.shape[2], square.numpy()))
 
     def check(self) -> None:
         """As many residuals as features, all finite."""
@@ -280,6 +296,31 @@ def distance_similarities(points: Geometry, candidates: Ints, metric: Metric) ->
     return Blocks(shape, unit_of(largest), remaining, symmetric)
 
 
+def similarities_in_parts(points: Geometry, places: Tensor, inside: Tensor, metric: Metric) -> Singles:
+    """Similarities within many parts, each in its own unit.
+
+    Args:
+        points: all points.
+        places: positions of each part's points, int64 of shape (parts, s), padded with any.
+        inside: which of those are no padding, bool of the same shape.
+        metric: ``euclidean`` or ``exponential``.
+
+    Returns:
+        In units, shape (parts, s, s), symmetric; 0 with padding.
+    """
+    distance = points.squared_in_parts(places).sqrt_()
+    real = inside[:, :, None] & inside[:, None, :]
+    if metric == "exponential":
+        similarity = (distance / -points.dimensions).exp_()
+        largest = torch.ones(len(places), dtype=torch.float64)
+    else:
+        largest = torch.where(real, distance, 0).amax((1, 2))
+        similarity = largest[:, None, None] - distance
+    units = torch.exp2(torch.frexp(largest)[1].to(torch.float64) - BITS)
+    found: Singles = torch.where(real, similarity / units[:, None, None], 0).round_().to(torch.float32).numpy()
+    return found
+
+
 def unit_of(largest: float) -> float:
     """The distance of neighbours on the grid: a power of two, so that whole numbers are on it."""
     return float(2.0 ** (np.frexp(largest)[1] - BITS))
@@ -296,6 +337,12 @@ def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, sli
     height = max(_FEWEST_ROWS, _TILE // shape[1])
     for start in range(0, shape[0], height):
         yield slice(start, min(start + height, shape[0])), slice(start if symmetric else 0, None)
+
+
+def _squares(square: Tensor, inner: Tensor, rounding: float) -> Tensor:
+    """|a|^2 + |b|^2 - 2ab within parts, the same for (a, b) and (b, a)."""
+    found = square[:, :, None] + square[:, None, :] - (inner + inner.mT)
+    return torch.where(found <= rounding, 0, found)
 
 
 def _rounding(terms: int, square: Floats) -> float:

@@ -226,14 +226,37 @@ def test_last_layer_gradients_are_chosen_without_being_written_down():
     assert torch.allclose(found.gains, expected.gains, rtol=1e-5)
 
 
-def test_parts_are_chosen_as_if_each_were_alone():
+@pytest.mark.parametrize("metric", SIMILARITIES)
+@pytest.mark.parametrize("together", [0, 50, 10**6])
+@pytest.mark.parametrize("small", [0, 45, 1000])
+def test_parts_are_chosen_as_if_each_were_alone(metric, together, small, monkeypatch):
+    monkeypatch.setattr(module, "_TOGETHER", together)
+    monkeypatch.setattr(module, "_SMALL", small)
     points = cloud(90, 4)
-    parts = [torch.arange(0, 40), torch.arange(30, 90), torch.tensor([5, 80, 7])]
-    found = facility_location_in_parts(points, parts, [4, 10, 3])
-    for part, budget, one in zip(parts, [4, 10, 3], found, strict=True):
-        alone = facility_location_on_points(points[part], budget, metric="euclidean")
+    points[40:60] = points[20:40]
+    parts = [torch.arange(0, 40), torch.arange(30, 90), torch.tensor([5, 80, 7]), torch.tensor([60])]
+    budgets = [4, 10, 3, 1]
+    found = facility_location_in_parts(points, parts, budgets, metric=metric)
+    for part, budget, one in zip(parts, budgets, found, strict=True):
+        alone = facility_location_on_points(points[part], budget, metric=metric)
         assert torch.equal(one.chosen, part[alone.chosen])
         assert torch.equal(one.weights, alone.weights)
+
+
+def test_parts_of_gradients_are_chosen_as_those_of_written_ones():
+    residuals, features = cloud(120, 4, 1), cloud(120, 7, 2)
+    gradients = torch.einsum("nc,nd->ncd", residuals, torch.cat([features, torch.ones(120, 1)], 1)).flatten(1)
+    parts = [torch.arange(50), torch.arange(50, 120)]
+    found = facility_location_in_parts(LastLayerGradients(residuals, features), parts, [9, 20])
+    expected = facility_location_in_parts(gradients, parts, [9, 20])
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.chosen, other.chosen)
+        assert torch.equal(one.weights, other.weights)
+
+
+def test_a_part_with_too_few_points_is_refused_before_any_work():
+    with pytest.raises(ConfigError, match="k is 3 and there are 2 candidates"):
+        facility_location_in_parts(cloud(9), [torch.arange(5), torch.arange(2)], [2, 3])
 
 
 def test_gradients_are_never_materialised():
