@@ -77,7 +77,9 @@ def contestants(similarity: Tensor, k: int) -> dict[str, Choose]:
     function = FacilityLocationFunction(n=len(matrix), mode="dense", separate_rep=False, sijs=matrix)
 
     def submodlib() -> list[int]:
-        found = function.maximize(budget=k, optimizer="LazyGreedy", stopIfZeroGain=False, stopIfNegativeGain=False)
+        found = function.maximize(
+            budget=k, optimizer="LazyGreedy", stopIfZeroGain=False, stopIfNegativeGain=False, show_progress=False
+        )
         return [index for index, _ in found]
 
     def apricot() -> Any:
