@@ -39,7 +39,7 @@ class Crest(Policy):
     """Mini-batch coresets, as long as they hold.
 
     Attributes:
-        batch_size: m, examples in a mini-batch.
+        batch_size: m, examples in a mini-batch; a set that has fewer is a mini-batch as a whole.
         subset: r, examples in the random subset that a mini-batch stands for; by default a hundredth of the training
             set, and four times the mini-batch at least.
         coresets: b, mini-batches chosen at first, and per step of the interval as long as they make up less than a
@@ -208,7 +208,7 @@ class Crest(Policy):
                 _joined([seen.proxies for seen in looks]),
                 labels[torch.cat(subsets)],
                 len(subsets),
-                self.batch_size,
+                min(self.batch_size, len(pool)),
                 by_class=self.by_class,
                 metric=self.metric,
             )
@@ -227,11 +227,6 @@ class Crest(Policy):
         return Plan(batches=batches, batch_weight=weights)
 
     def _draw(self, here: Setting, context: Context, pool: Tensor) -> tuple[list[Tensor], list[Look]]:
-        if len(pool) < self.batch_size:
-            raise ConfigError(
-                f"crest chooses mini-batches of {self.batch_size} and {len(pool)} examples are left to choose from; "
-                "lower batch_size"
-            )
         labels, size = here.examples.labels, min(self._subset_size(len(here.examples)), len(pool))
         with self.accounts.timed("look"):
             subsets = [

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, get_args
 
@@ -50,22 +50,24 @@ class Selection:
     Attributes:
         chosen: the exemplars, int64 of shape (k,).
         gains: what each added to f when it was chosen, float64 of shape (k,), never increasing.
-        claims: per exemplar the points that were more similar to it than to all before, int64.
+        claims: for one exemplar after the other the points that were more similar to it than to all before, int64.
+        ends: where each exemplar's points end in `claims`, int64 of shape (k,).
         point_weights: weight of each point, float64 of shape (n,).
     """
 
     chosen: Tensor
     gains: Tensor
-    claims: tuple[Tensor, ...]
+    claims: Tensor
+    ends: Tensor
     point_weights: Tensor
 
     @cached_property
     def assignment(self) -> Tensor:
         """The place in `chosen` of each point's most similar exemplar, the earliest on ties: int64 of shape (n,)."""
-        places = torch.zeros(len(self.point_weights), dtype=torch.int64)
-        for place, claimed in enumerate(self.claims):
-            places[claimed] = place
-        return places
+        places = np.zeros(len(self.point_weights), np.int64)
+        counts = np.diff(self.ends.numpy(), prepend=0)
+        places[self.claims.numpy()] = np.repeat(np.arange(len(counts)), counts)  # the last claim of a point holds
+        return torch.from_numpy(places)
 
     @cached_property
     def weights(self) -> Tensor:
@@ -77,7 +79,8 @@ class Selection:
 
     def first(self, k: int) -> Selection:
         """What a budget of k would have chosen: greedy choices are nested."""
-        return Selection(self.chosen[:k], self.gains[:k], self.claims[:k], self.point_weights)
+        last = int(self.ends[k - 1])
+        return Selection(self.chosen[:k], self.gains[:k], self.claims[:last], self.ends[:k], self.point_weights)
 
 
 def facility_location(
@@ -147,7 +150,7 @@ def facility_location_on_points(
                 f"candidates are missing or not all from 0 to {len(geometry) - 1}; give positions of points"
             )
     found = _select(_held(_similarities(geometry, eligible.numpy(), metric)), k, weights, least_gain)
-    return Selection(eligible[found.chosen], found.gains, found.claims, found.point_weights)
+    return replace(found, chosen=eligible[found.chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +258,7 @@ def stochastic_facility_location(
         claims.append(np.flatnonzero(columns[:, winner] > best))
         best = np.maximum(best, columns[:, winner])
         rest[drawn[winner]] = rest[left - 1]
-    return _selection(chosen, gains, claims, np.ones(n))
+    return _joined(chosen, gains, claims, np.ones(n))
 
 
 def naive_facility_location(similarity: Tensor, k: int, *, weights: Tensor | None = None) -> Selection:
@@ -273,7 +276,7 @@ def naive_facility_location(similarity: Tensor, k: int, *, weights: Tensor | Non
         gains.append(float(gain[exemplar]) * matrix.unit)
         claims.append(np.flatnonzero(s[:, exemplar] > best))
         best = np.maximum(best, s[:, exemplar])
-    return _selection(chosen, gains, claims, w)
+    return _joined(chosen, gains, claims, w)
 
 
 def _given(similarity: Tensor) -> Matrix:
@@ -312,9 +315,9 @@ def _select(similarities: Matrix | Blocks, k: int, weights: Tensor | None, least
         chosen, gains, claimed, ends = _loops().greedy(
             similarities.values, w, budget, np.float32(similarities.scale), _MOST, similarities.symmetric, least
         )
-        return _selection(chosen, gains * similarities.unit, np.split(claimed, ends[:-1]), w)
+        return _selection(chosen, gains * similarities.unit, claimed, ends, w)
     picks = list(_picks(similarities, w, budget, least))
-    return _selection(
+    return _joined(
         [exemplar for exemplar, _, _ in picks],
         [gain * similarities.unit for _, gain, _ in picks],
         [claimed for _, _, claimed in picks],
@@ -352,13 +355,13 @@ def _picks(blocks: Blocks, weights: Floats, k: int, least_gain: float) -> Iterat
             best[nearer] = column[nearer]
 
 
-def _selection(chosen: Any, gains: Any, claims: Any, weights: Floats) -> Selection:
-    return Selection(
-        torch.as_tensor(chosen, dtype=torch.int64),
-        torch.as_tensor(gains, dtype=torch.float64),
-        tuple(torch.from_numpy(claimed) for claimed in claims),
-        torch.from_numpy(weights),
-    )
+def _joined(chosen: list[int], gains: list[float], claims: list[Ints], weights: Floats) -> Selection:
+    ends = np.cumsum([len(claimed) for claimed in claims])
+    return _selection(np.array(chosen), np.array(gains), np.concatenate(claims), ends, weights)
+
+
+def _selection(chosen: Ints, gains: Floats, claims: Ints, ends: Ints, weights: Floats) -> Selection:
+    return Selection(*(torch.from_numpy(part) for part in (chosen, gains, claims, ends, weights)))
 
 
 def _loops() -> Any:

@@ -286,12 +286,9 @@ def test_a_new_stage_starts_afresh():
     assert [record["step"] for record in policy.accounts.selections] == [0]
 
 
-def test_it_needs_a_model_and_enough_examples():
+def test_it_needs_a_model():
     with pytest.raises(ConfigError, match="looks at the model and was given none"):
         Curator(gaussians(), small()).start()
-    model = net()
-    with pytest.raises(ConfigError, match="12 examples are left to choose from; lower batch_size"):
-        Curator(gaussians(12), small()).start(model, sgd(model))
 
 
 def test_a_small_set_is_its_own_subset():
@@ -299,6 +296,9 @@ def test_a_small_set_is_its_own_subset():
     policy = Crest(batch_size=10)
     curator, _ = train(policy, 5, examples=examples)
     assert curator.plan.batches.shape[1] == 10
+    tiny, _ = train(Crest(batch_size=10), 5, examples=gaussians(6))
+    assert sorted(tiny.plan.batches[0].tolist()) == [0, 1, 2, 3, 4, 5]
+    assert bool((tiny.plan.batch_weight == 1).all())
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from holdfast.coresets import Crest
 from holdfast.data import load_federation
 from holdfast.errors import ConfigError
 from holdfast.federated import FineTuning, Rounds, WithPolicy, personalize
@@ -42,6 +43,12 @@ def test_spare_runs_inside_clients_and_counterexamples_are_groups():
     splits = client_splits(clients, 1)
     assert splits.train.attributes is not None and splits.train.attributes.sum() > 0
     assert len(splits.train) == int(clients.train.counts[1])
+
+
+def test_crest_chooses_among_a_clients_own_examples():
+    method = WithPolicy(policy=Crest(batch_size=4, subset=8), epochs=8, called="crest")
+    found = personalize(toy_clients(), linear(), SETTINGS, [method])
+    assert found.reports["crest"].mean > found.reports["global"].mean + 0.1
 
 
 def test_margins_are_refused():
