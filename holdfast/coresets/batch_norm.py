@@ -31,7 +31,7 @@ def weighted_batch_norm(model: nn.Module, weights: Tensor) -> Iterator[None]:
         def forward(inputs: Tensor) -> Tensor:
             return _normalised(norm, inputs, weights)
 
-        norm.forward = forward  # type: ignore[method-assign]
+        norm.forward = forward  # type: ignore[assignment,method-assign]
 
     for norm in norms:
         bound(norm)

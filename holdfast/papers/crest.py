@@ -39,7 +39,7 @@ DEPENDS = (
     "training.sweep",
 )
 
-SMOKE = {
+SMOKE: dict[str, Any] = {
     "data": {"name": "digits"},
     "model": "mlp",
     "full_epochs": 20,

@@ -46,15 +46,18 @@ def _rows(circumstance: str) -> dict[str, Mapping[str, Any]]:
         rows["crest, weighted"] = {"method": "crest", "options": weighted}
         rows["every batch, weighted"] = {"method": "crest", "options": {**weighted, "every_batch": True}}
     if circumstance == "group norm":
-        rows |= _HALVES | {"random, batch 500": {"method": "erm", "draws_per_step": 500}}
+        rows |= {**_HALVES, "random, batch 500": {"method": "erm", "draws_per_step": 500}}
     return rows
 
 
 def _where_cells(scale: Scale) -> tuple[Cell, ...]:
     if scale == "smoke":
-        small = {"batch_size": 32}
-        rows = {"random": {"method": "erm"}, "crest": {"method": "crest", "options": small}}
-        return tuple(budget_cell("digits", row, {**SMOKE, **changes}) for row, changes in rows.items())
+        options = {"batch_size": 32}
+        small: dict[str, dict[str, Any]] = {
+            "random": {"method": "erm"},
+            "crest": {"method": "crest", "options": options},
+        }
+        return tuple(budget_cell("digits", row, SMOKE | changes) for row, changes in small.items())
     return tuple(
         budget_cell(circumstance, row, {**settings, **changes})
         for circumstance, settings in _CIRCUMSTANCES.items()

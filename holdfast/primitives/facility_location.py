@@ -211,7 +211,7 @@ def _in_parts(geometry: Geometry, parts: list[Tensor], budgets: list[int], metri
     picked, weights = torch.from_numpy(chosen), torch.from_numpy(counts).to(torch.float64)
     return [
         Exemplars(part[own], weight)
-        for part, own, weight in zip(parts, picked.split(budgets), weights.split(budgets), strict=True)
+        for part, own, weight in zip(parts, torch.split(picked, budgets), torch.split(weights, budgets), strict=True)
     ]
 
 
