@@ -88,7 +88,7 @@ class Crest(Policy):
     curvature_of: CurvatureOf = "all"
     draws: int = 1
     anchor: Anchor = "paired"
-    checked: int = 5
+    checked: int = 2
     statistics: Statistics = "batch"
     every_batch: bool = False
     reshuffle: bool = False

@@ -67,6 +67,9 @@ _CIFAR = {
 POOLED = {**_CIFAR, "pool": 2, "model": "pocket-cnn", "full_epochs": 20, "learning_rate": 0.05}
 POOLED_BATCH_NORM = {**POOLED, "model": "pocket-cnn-batchnorm", "learning_rate": 0.1}
 
+#: Of the intervals that the document searches (1, 2, 4, 8, 10), the one that did best for its time in short runs here.
+_TUNED = {"interval": 4}
+
 #: What a row of Table 2.1 trains with.
 _ROWS: Mapping[str, Mapping[str, Any]] = {
     "full": {"method": "erm", "budget": 1.0},
@@ -75,7 +78,7 @@ _ROWS: Mapping[str, Mapping[str, Any]] = {
     "craig": {"method": "craig"},
     "gradmatch": {"method": "gradmatch"},
     "glister": {"method": "glister"},
-    "crest": {"method": "crest"},
+    "crest": {"method": "crest", "options": _TUNED},
     "every batch": {"method": "crest", "options": {"every_batch": True}},
 }
 BASELINES = ("random", "craig", "gradmatch", "glister", "sgd, cut")
@@ -225,11 +228,11 @@ TABLE_2_1 = Experiment(
 _ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "full": {"method": "erm", "budget": 1.0},
     "random": {"method": "erm"},
-    "first order": {"method": "crest", "options": {"order": 1}},
-    "no smoothing": {"method": "crest", "options": {"smooth": False}},
-    "no dropping": {"method": "crest", "options": {"drop_learned": False}},
-    "reshuffled": {"method": "crest", "options": {"reshuffle": True}},
-    "crest": {"method": "crest"},
+    "first order": {"method": "crest", "options": {**_TUNED, "order": 1}},
+    "no smoothing": {"method": "crest", "options": {**_TUNED, "smooth": False}},
+    "no dropping": {"method": "crest", "options": {**_TUNED, "drop_learned": False}},
+    "reshuffled": {"method": "crest", "options": {**_TUNED, "reshuffle": True}},
+    "crest": {"method": "crest", "options": _TUNED},
     "every batch": {"method": "crest", "options": {"every_batch": True}},
 }
 

@@ -35,14 +35,14 @@ _HALVES: Mapping[str, Mapping[str, Any]] = {
 
 
 def _rows(circumstance: str) -> dict[str, Mapping[str, Any]]:
-    options = {"subset": _SUBSETS[circumstance]} if circumstance in _SUBSETS else {}
+    options = {"interval": 4, **({"subset": _SUBSETS[circumstance]} if circumstance in _SUBSETS else {})}
     rows: dict[str, Mapping[str, Any]] = {
         "random": {"method": "erm"},
         "crest": {"method": "crest", "options": options},
         "every batch": {"method": "crest", "options": {**options, "every_batch": True}},
     }
     if circumstance == "batch norm":
-        weighted = {"statistics": "weighted"}
+        weighted = {"interval": 4, "statistics": "weighted"}
         rows["crest, weighted"] = {"method": "crest", "options": weighted}
         rows["every batch, weighted"] = {"method": "crest", "options": {**weighted, "every_batch": True}}
     if circumstance == "group norm":
