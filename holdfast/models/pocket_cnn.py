@@ -44,12 +44,16 @@ class PocketCNN(nn.Module):
         )
         self.head = nn.Linear(widths[-1], n_classes)
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Logits, (n, classes)."""
+    def features(self, inputs: Tensor) -> Tensor:
+        """What the head sees, (n, 64)."""
         maps = inputs
         for place, (convolution, norm) in enumerate(zip(self.convolutions, self.norms, strict=True)):
             maps = F.relu(norm(convolution(maps)))
             if place < 2:
                 maps = F.max_pool2d(maps, 2)
-        logits: Tensor = self.head(maps.mean((2, 3)))
+        return maps.mean((2, 3))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits, (n, classes)."""
+        logits: Tensor = self.head(self.features(inputs))
         return logits
