@@ -53,7 +53,7 @@ def error_figure(accounts: Accounts) -> Html:
     caption = join(
         [
             "By how much of the loss its quadratic model was off at each check. ",
-            "Vertical lines mark new choices." if few else "It falls to zero with every new choice.",
+            "Dotted marks are new choices." if few else "It falls to zero with every new choice.",
         ]
     )
     return chart(

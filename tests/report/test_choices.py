@@ -35,7 +35,7 @@ def test_a_run_without_choices_has_no_section(tmp_path):
     assert "What was chosen" not in page_of(None, tmp_path / "run")
 
 
-@pytest.mark.parametrize(("choices", "said"), [(3, "Vertical lines mark"), (100, "It falls to zero")])
+@pytest.mark.parametrize(("choices", "said"), [(3, "Dotted marks are"), (100, "It falls to zero")])
 def test_many_choices_are_not_marked_one_by_one(choices, said):
     accounts = Accounts(
         [{"step": step} for step in range(choices)], [{"step": step, "error": 0.01 * step} for step in range(1, 120)]
