@@ -60,6 +60,8 @@ class Crest(Policy):
         draws: random probes per mini-batch for the curvature.
         anchor: the loss at the point of choice: of the random subsets, the same that are checked later (`paired`), or
             of the `coreset`.
+        modelled: on how many of the mini-batches the loss is modelled. Curvature is averaged over hundreds of them, so
+            a few per choice do, and each costs as much as two or three steps.
         checked: on how many of the random subsets the loss is checked.
         statistics: what batch norm goes by when choosing and checking: those of the `batch`, or `running` ones. With
             `weighted` it weighs the examples of a mini-batch as the loss does, in training too.
@@ -88,6 +90,7 @@ class Crest(Policy):
     curvature_of: CurvatureOf = "all"
     draws: int = 1
     anchor: Anchor = "paired"
+    modelled: int = 5
     checked: int = 2
     statistics: Statistics = "batch"
     every_batch: bool = False
@@ -101,6 +104,7 @@ class Crest(Policy):
             ("window", 1),
             ("sightings", 1),
             ("draws", 1),
+            ("modelled", 1),
             ("checked", 1),
         ):
             if not getattr(self, option) >= least:
@@ -216,8 +220,9 @@ class Crest(Policy):
         weights = torch.stack([one.weights for one in found])
         record: dict[str, float] = {"step": context.clock.step, "coresets": len(subsets), "pool": len(pool)}
         if not self.every_batch:
-            probes = [context.stream("probe", number) for number in range(len(subsets))]
-            self._region.begin(here, batches, weights, looks=looks, probes=probes, accounts=self.accounts)
+            some = slice(self.modelled)
+            probes = [context.stream("probe", number) for number in range(len(batches[some]))]
+            self._region.begin(here, batches[some], weights[some], looks=looks, probes=probes, accounts=self.accounts)
             self._look_ahead(len(labels))
             record["interval"] = self._steps
         self.accounts.selections.append(record)

@@ -157,6 +157,13 @@ def test_checks_look_at_the_subsets_only():
     assert policy.accounts.backward == 3 * 16 * 2
 
 
+def test_the_loss_is_modelled_on_some_of_the_mini_batches():
+    policy = small(coresets=6, modelled=2, tolerance=1e9)
+    curator, _ = train(policy, 1)
+    assert curator.plan.batches.shape == (6, 16)
+    assert policy.accounts.backward == 2 * 16 * 2
+
+
 def test_choosing_every_batch_makes_no_model_of_the_loss():
     policy = small(every_batch=True)
     _, seen = train(policy, 20)
