@@ -4,7 +4,7 @@ Yang, Kang and Mirzasoleiman, "Towards Sustainable Learning: Coresets for Data-e
 Algorithm 1. From each of P random subsets of r examples a mini-batch of m is chosen by the medoids of gradients; these
 are trained on, one at random per step, until a quadratic model of the loss around the point of choice is off by more
 than a tolerance. Examples that are learned leave the pool. Use it where steps are what you can't afford: a budget of a
-tenth of the usual ones. It costs forward passes over the subsets, and P passes forward and twice backward at a choice.
+tenth of the usual ones. It costs forward passes over the subsets, and at a choice a few mini-batches twice backward.
 """
 
 from __future__ import annotations

@@ -106,10 +106,12 @@ def look_at(
             else:
                 logits = call(model, inputs)
             losses.append(F.cross_entropy(logits, labels, reduction="none").cpu())
-            residuals.append((logits.softmax(1) - F.one_hot(labels, logits.shape[1])).cpu())
-    found, losses_seen = torch.cat(residuals), torch.cat(losses)
+            if proxy is not None:
+                residuals.append((logits.softmax(1) - F.one_hot(labels, logits.shape[1])).cpu())
+    losses_seen = torch.cat(losses)
     if proxy is None:
         return Look(positions, losses_seen)
+    found = torch.cat(residuals)
     if proxy == "logit":
         return Look(positions, losses_seen, found)
     if proxy == "feature":

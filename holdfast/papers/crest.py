@@ -9,13 +9,12 @@ Table 2.3 removes one part of CREST at a time.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import CellResult, Measured, Metric, Results, deviation
+from holdfast.papers.results import CellResult, Measured, Metric, Results
 
 _TRAIN = "holdfast.papers.coreset_cells:train_on_budget"
 
@@ -122,13 +121,9 @@ def against_full(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
         best, seconds = base["accuracy"].ours.mean, base["seconds"].ours.mean
         errors = [100 * abs(value - best) / best for value in cell.metrics["accuracy"].ours.values]
         times = [value / seconds for value in cell.metrics["seconds"].ours.values]
-        added = {"error": _metric(errors), "time": _metric(times)}
+        added = {"error": Metric(Measured.of(errors)), "time": Metric(Measured.of(times))}
         found.append(replace(cell, metrics={**cell.metrics, **added}))
     return tuple(found)
-
-
-def _metric(values: list[float]) -> Metric:
-    return Metric(Measured(statistics.fmean(values), deviation(values), tuple(values)))
 
 
 def _columns_of(results: Results) -> list[str]:

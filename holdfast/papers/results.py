@@ -45,6 +45,11 @@ class Measured:
     spread: float | None
     values: tuple[float, ...]
 
+    @classmethod
+    def of(cls, values: Sequence[float], kind: SpreadKind = "sample") -> Measured:
+        """Mean and spread of one value per seed."""
+        return cls(statistics.fmean(values), deviation(values, kind), tuple(values))
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -219,8 +224,7 @@ def _cell_result(experiment: Experiment, name: str, outcomes: Sequence[Outcome],
     metrics = {}
     for metric in finished[0][0] if finished else ():
         values = tuple(numbers[metric] for numbers, _ in finished)
-        ours = Measured(statistics.fmean(values), deviation(values, experiment.spread), values)
-        metrics[metric] = Metric(ours, printed.get(metric))
+        metrics[metric] = Metric(Measured.of(values, experiment.spread), printed.get(metric))
     seconds = statistics.fmean(seconds for _, seconds in finished) if finished else 0.0
     seeds = tuple(outcome.seed for outcome in outcomes)
     return CellResult(name, metrics, round(seconds, 3), errors, seeds if len(seeds) < every else None)

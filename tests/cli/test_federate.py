@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import torch
 import yaml
 
 from holdfast.cli.federate_options import parse
@@ -23,15 +22,7 @@ from holdfast.training import Run
 QUICK = ["--rounds", "6", "--cohort", "4", "--digits-clients.clients", "12", "--executor", "serial",
          "--evaluate-every", "2"]  # fmt: skip
 
-
-@pytest.fixture(autouse=True)
-def somewhere_else(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("somewhere_else")
 
 
 def results(folder):

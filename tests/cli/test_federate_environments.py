@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
 
 from holdfast.cli.federate_options import parse
 from holdfast.cli.main import main
@@ -15,15 +14,7 @@ from holdfast.spurious import Spare
 QUICK = ["federate", "--data", "painted-digits", "--painted-digits.clients", "3", "--rounds", "2", "--cohort", "3",
          "--executor", "serial"]  # fmt: skip
 
-
-@pytest.fixture(autouse=True)
-def somewhere_else(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("somewhere_else")
 
 
 def test_shortcuts_are_reported_at_home_and_elsewhere(tmp_path: Path, capsys):
