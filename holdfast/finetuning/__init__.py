@@ -1,0 +1,58 @@
+"""Fine-tuning language models on the part of the data that matters: S2L, and the ways it is compared with.
+
+Everything that chooses is a function of arrays; `TrajectoryRecorder` gets them from a model.
+"""
+
+from __future__ import annotations
+
+from holdfast.finetuning.balanced import balanced, quotas, resolve_budget
+from holdfast.finetuning.baselines import (
+    facility_locations,
+    high_learnability,
+    least_confidence,
+    middle_perplexity,
+    random_subset,
+    source_balanced_random,
+)
+from holdfast.finetuning.curriculum import ConfidenceCurriculum
+from holdfast.finetuning.fine_tuning import FineTuning, fine_tune
+from holdfast.finetuning.language_models import LanguageModel, load_language_model, small_language_model, with_lora
+from holdfast.finetuning.losses import example_losses
+from holdfast.finetuning.processes import Processes
+from holdfast.finetuning.s2l import S2lSelection, TrajectoryClusters, cluster_trajectories, s2l_select
+from holdfast.finetuning.scores import hidden_states, response_scores
+from holdfast.finetuning.templates import Template
+from holdfast.finetuning.tokens import TokenPairs, tokenize
+from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
+
+__all__ = [
+    "ConfidenceCurriculum",
+    "FineTuning",
+    "LanguageModel",
+    "Processes",
+    "S2lSelection",
+    "Template",
+    "TokenPairs",
+    "Trajectories",
+    "TrajectoryClusters",
+    "TrajectoryRecorder",
+    "balanced",
+    "cluster_trajectories",
+    "example_losses",
+    "facility_locations",
+    "fine_tune",
+    "hidden_states",
+    "high_learnability",
+    "least_confidence",
+    "load_language_model",
+    "middle_perplexity",
+    "quotas",
+    "random_subset",
+    "resolve_budget",
+    "response_scores",
+    "s2l_select",
+    "small_language_model",
+    "source_balanced_random",
+    "tokenize",
+    "with_lora",
+]

@@ -1,0 +1,90 @@
+"""Equal shares of groups of unequal size: the smallest group first, whatever it leaves goes to the larger ones.
+
+This is water-filling. There is a level such that groups below it are taken whole and all others give the level, or
+one more; no other choice of the same size has a larger smallest share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.errors import ConfigError
+from holdfast.primitives.streams import numpy_stream
+
+Ints = NDArray[np.int64]
+
+
+def quotas(sizes: Ints | Sequence[int], budget: int) -> Ints:
+    """How many to take of each group: Algorithm 2 of S2L.
+
+    Args:
+        sizes: of the groups.
+        budget: how many to take in all; everything is taken where there are fewer.
+
+    Returns:
+        int64, at most `sizes`, with sum min(budget, all).
+
+    Example:
+        >>> quotas([100, 2, 10], 20).tolist()
+        [9, 2, 9]
+    """
+    most = np.asarray(sizes, np.int64)
+    found, left = np.zeros_like(most), budget
+    for rank, group in enumerate(np.argsort(most, kind="stable")):
+        found[group] = min(int(most[group]), left // (len(most) - rank))
+        left -= found[group]
+    return found
+
+
+def balanced(labels: Ints, budget: int, *, seed: int, smallest: int = 1) -> Ints:
+    """Take equally many of every group, at random within each.
+
+    Args:
+        labels: group of each example, from 0; those with a negative one are never taken.
+        budget: how many to take.
+        seed: names the random streams, one for each group.
+        smallest: groups of fewer examples are only drawn from when the others have too few.
+
+    Returns:
+        Positions, increasing, int64 of shape (min(budget, grouped),).
+    """
+    sizes = np.bincount(labels[labels >= 0])
+    large = np.where(sizes >= smallest, sizes, 0)
+    counts = quotas(large, budget)
+    counts += quotas(sizes - large, budget - int(counts.sum()))
+    order = np.argsort(labels, kind="stable")[int((labels < 0).sum()) :]
+    taken = [
+        members[numpy_stream(seed, "group", group).choice(len(members), count, replace=False)]
+        for group, (members, count) in enumerate(zip(np.split(order, np.cumsum(sizes))[:-1], counts, strict=True))
+        if count
+    ]
+    return np.sort(np.concatenate([order[:0], *taken]))
+
+
+def resolve_budget(budget: int | str, examples: int) -> int:
+    """A number of examples, from a number or a percentage.
+
+    Args:
+        budget: such as ``5000``, ``"5000"`` or ``"50%"``.
+        examples: how many there are.
+
+    Raises:
+        ConfigError: if it is neither, or not from 1 to all of them.
+    """
+    text = str(budget).strip().replace(",", "").replace("_", "")
+    share = text.endswith("%")
+    try:
+        number = float(text.removesuffix("%"))
+    except ValueError:
+        number = math.nan
+    count = round(number / 100 * examples) if share and math.isfinite(number) else number
+    if not 1 <= count <= examples or count != int(count):
+        raise ConfigError(
+            f"the budget is {budget!r} and there are {examples:,} examples; give a number from 1 to {examples}, or a "
+            "percentage such as 50%"
+        )
+    return int(count)

@@ -1,0 +1,167 @@
+"""Causal language models: from the hub, a folder or a GGUF file, with LoRA, or small ones made on the spot.
+
+Code that comes with a model is never run, and weights are read from safetensors or GGUF only, which can't hold any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from holdfast.errors import DataError, MissingDependencyError
+from holdfast.primitives.streams import derive_seed
+
+_NEEDS = "language models need transformers; install it with `pip install 'holdfast[llm]'`"
+
+
+@dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """A model and its tokenizer.
+
+    Attributes:
+        model: a causal language model of transformers.
+        tokenizer: the one it was trained with.
+    """
+
+    model: nn.Module
+    tokenizer: Any
+
+    @property
+    def parameters(self) -> int:
+        """How many numbers are learned."""
+        return sum(part.numel() for part in self.model.parameters() if part.requires_grad)
+
+
+def load_language_model(name: str) -> LanguageModel:
+    """A pretrained model in float32, with its tokenizer.
+
+    Args:
+        name: a name on the Hugging Face hub, a local folder, or a ``.gguf`` file.
+
+    Raises:
+        MissingDependencyError: if transformers, or `gguf` for such a file, isn't installed.
+        DataError: if there is no such model, or no network to fetch it.
+    """
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise MissingDependencyError(_NEEDS) from error
+    place, options = name, {}
+    if name.endswith(".gguf"):
+        if not Path(name).is_file():
+            raise DataError(f"there is no file {name}; give a .gguf file, a local folder, or a name on the hub")
+        place, options = str(Path(name).parent), {"gguf_file": Path(name).name}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+        model = AutoModelForCausalLM.from_pretrained(
+            place, trust_remote_code=False, use_safetensors=None if options else True, dtype=torch.float32, **options
+        )
+    except ImportError as error:
+        raise MissingDependencyError(f"{name!r} can't be read without another package: {error}") from error
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise DataError(
+            f"the language model {name!r} can't be loaded ({reason}); give a name on the hub, a local folder with "
+            "config.json, tokenizer and safetensors, or a .gguf file"
+        ) from error
+    return LanguageModel(model, tokenizer)
+
+
+def with_lora(language: LanguageModel, *, rank: int = 16, seed: int = 0) -> LanguageModel:
+    """The same model with low-rank adapters on all linear layers, which alone are learned.
+
+    Raises:
+        MissingDependencyError: if peft isn't installed.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise MissingDependencyError("LoRA needs peft; install it with `pip install 'holdfast[llm]'`") from error
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "adapters"))
+        return LanguageModel(get_peft_model(language.model, config), language.tokenizer)
+
+
+def small_language_model(
+    texts: Sequence[str],
+    *,
+    layers: int = 4,
+    width: int = 128,
+    heads: int = 4,
+    vocabulary: int = 2048,
+    longest: int = 512,
+    seed: int = 0,
+) -> LanguageModel:
+    """A GPT-NeoX, the architecture of Pythia, with random weights and a tokenizer learned from texts.
+
+    Args:
+        texts: what the tokenizer (byte-level BPE) is learned from.
+        layers: transformer blocks.
+        width: of the hidden states.
+        heads: of the attention.
+        vocabulary: tokens at most.
+        longest: tokens of an example at most.
+        seed: names the stream of the weights.
+
+    Raises:
+        MissingDependencyError: if transformers isn't installed.
+    """
+    tokenizer = learned_tokenizer(texts, vocabulary)
+    return LanguageModel(
+        gpt_neox(len(tokenizer), layers=layers, width=width, heads=heads, longest=longest, seed=seed), tokenizer
+    )
+
+
+def gpt_neox(
+    vocabulary: int, *, layers: int, width: int, heads: int, longest: int = 512, seed: int = 0, end: int = 0
+) -> nn.Module:
+    """A GPT-NeoX with random weights, without dropout."""
+    try:
+        from transformers import GPTNeoXConfig, GPTNeoXForCausalLM  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise MissingDependencyError(_NEEDS) from error
+    config = GPTNeoXConfig(
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        max_position_embeddings=longest,
+        bos_token_id=end,
+        eos_token_id=end,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "weights", vocabulary, layers, width))
+        model: nn.Module = GPTNeoXForCausalLM(config)
+    return model
+
+
+def learned_tokenizer(texts: Sequence[str], vocabulary: int = 2048) -> Any:
+    """A byte-level BPE tokenizer learned from texts; every digit is a token of its own."""
+    try:
+        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415 - optional
+        from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+    except ImportError as error:
+        raise MissingDependencyError(_NEEDS) from error
+    end = "<|endoftext|>"
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary,
+        special_tokens=[end],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end)

@@ -1,0 +1,91 @@
+"""From prompts and responses to loss trajectories: fine-tune a small model once, and look at everything on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.data.instructions import Instructions
+from holdfast.errors import ConfigError
+from holdfast.finetuning.fine_tuning import FineTuning, Progress, fine_tune
+from holdfast.finetuning.language_models import LanguageModel
+from holdfast.finetuning.processes import ALONE, Processes
+from holdfast.finetuning.templates import Template
+from holdfast.finetuning.tokens import TokenPairs, tokenize
+from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
+from holdfast.primitives.streams import numpy_stream
+
+#: Points of a trajectory, and steps between them at most, where nothing else is asked for.
+POINTS, MOST_STEPS = 12, 500
+
+
+def record_trajectories(
+    data: Instructions,
+    proxy: LanguageModel,
+    folder: Path,
+    settings: FineTuning | None = None,
+    *,
+    template: str = "auto",
+    max_length: int = 512,
+    every: int | None = None,
+    trained: int | None = None,
+    processes: Processes = ALONE,
+    progress: Callable[[Progress], None] | None = None,
+) -> Trajectories:
+    """Fine-tune a small model and record its loss on every example along the way.
+
+    Args:
+        data: prompts and responses.
+        proxy: the small model, which is trained in place, and its tokenizer.
+        folder: where points and the last checkpoint are kept; a killed run continues with what is there.
+        settings: of the fine-tuning.
+        template: what is put around prompts, see `Template.named`.
+        max_length: examples are cut to so many tokens.
+        every: steps between two points; by default 500, or a twelfth of the training where that is less.
+        trained: train on so many random examples only; the losses of all are recorded.
+        processes: those that share the work.
+        progress: told how far it is.
+
+    Returns:
+        The trajectories; example ids are positions in `data`.
+
+    Raises:
+        ConfigError: if the training is too short for a point, or the folder belongs to another run.
+        DataError: if no example has a response token left.
+    """
+    settings = settings or FineTuning()
+    tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
+    seen = _trained_on(tokens, trained, settings.seed)
+    total = settings.steps_for(len(seen))
+    every = every or max(1, min(MOST_STEPS, total // POINTS))
+    if every > total:
+        raise ConfigError(
+            f"losses are to be recorded every {every} steps and the training has {total}; record more often, or train "
+            "longer"
+        )
+    key = {"data": data.fingerprint, "template": template, "max_length": max_length, "every": every, **asdict(settings)}
+    recorder = TrajectoryRecorder(
+        folder / "points", tokens, every=every, key={**key, "trained": trained}, processes=processes
+    )
+    fine_tune(
+        proxy.model,
+        seen,
+        settings,
+        recorder=recorder,
+        checkpoint=folder / "checkpoint.safetensors",
+        processes=processes,
+        progress=progress,
+    )
+    return recorder.trajectories()
+
+
+def _trained_on(tokens: TokenPairs, count: int | None, seed: int) -> TokenPairs:
+    usable = np.flatnonzero(~tokens.undefined)
+    if count is None:
+        return tokens.part(usable)
+    if not 1 <= count <= len(usable):
+        raise ConfigError(f"the proxy is to be trained on {count} examples and there are {len(usable)}")
+    return tokens.part(np.sort(numpy_stream(seed, "trained on").choice(usable, count, replace=False)))

@@ -1,0 +1,250 @@
+"""Loss trajectories: what a model's loss on every example was along its training, and where they are kept.
+
+A run records a point at a time, each into a file of its own that appears as a whole or not at all, so a killed run
+loses nothing. Files are parquet, keyed by example id. A point knows which data, model and settings it belongs to;
+points of something else are refused, not mixed in.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from holdfast.errors import CheckpointError, ConfigError, DataError
+from holdfast.finetuning.losses import MOST_TOKENS, Floats, Reduction, trajectory_point
+from holdfast.finetuning.processes import ALONE, Processes
+from holdfast.finetuning.tokens import Ints, TokenPairs
+from holdfast.training.state import write_atomically
+
+_KEY = b"holdfast"
+_GLANCE = 32  # examples by which a loaded model is recognised
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectories:
+    """Losses of examples at several steps of a training.
+
+    Attributes:
+        ids: of the examples, int64 of shape (n,).
+        losses: float32 of shape (n, T).
+        steps: optimizer steps of the points, increasing, of length T.
+        undefined: examples without a loss, because nothing of their response is left; bool of shape (n,).
+    """
+
+    ids: Ints
+    losses: Floats
+    steps: tuple[int, ...]
+    undefined: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def at(self, points: Sequence[int]) -> Trajectories:
+        """Only some of the points, by their places."""
+        return Trajectories(
+            self.ids, self.losses[:, list(points)], tuple(self.steps[place] for place in points), self.undefined
+        )
+
+    def thinned(self, count: int) -> Trajectories:
+        """`count` points at equal strides, the last one kept.
+
+        Raises:
+            ConfigError: if there are fewer points.
+        """
+        self._require(count)
+        stride = len(self.steps) // count
+        return self.at(range(len(self.steps) - 1 - stride * (count - 1), len(self.steps), stride))
+
+    def dense(self, count: int, phase: str) -> Trajectories:
+        """`count` neighbouring points from the ``early``, ``middle`` or ``late`` part of the training.
+
+        Raises:
+            ConfigError: if there are fewer points, or no such part.
+        """
+        self._require(count)
+        rest = len(self.steps) - count
+        starts = {"early": 0, "middle": rest // 2, "late": rest}
+        if phase not in starts:
+            raise ConfigError(f"there is no part {phase!r} of a trajectory; give early, middle or late")
+        return self.at(range(starts[phase], starts[phase] + count))
+
+    def _require(self, count: int) -> None:
+        if not 1 <= count <= len(self.steps):
+            raise ConfigError(f"{count} points were asked for and there are {len(self.steps)}")
+
+    def save(self, path: Path) -> None:
+        """Write one parquet file: ``id``, ``undefined`` and a column ``loss_STEP`` per point."""
+        columns: dict[str, Any] = {"id": self.ids, "undefined": self.undefined}
+        columns |= {f"loss_{step}": self.losses[:, place] for place, step in enumerate(self.steps)}
+        write_atomically(path, _parquet(columns, {}))
+
+    @classmethod
+    def load(cls, path: Path) -> Trajectories:
+        """Read what `save` wrote; columns may be in any order.
+
+        Raises:
+            DataError: if the file isn't there, can't be read, or holds no trajectories.
+        """
+        columns, _ = _read(path)
+        steps = sorted(int(name.removeprefix("loss_")) for name in columns if name.startswith("loss_"))
+        if "id" not in columns or not steps:
+            raise DataError(f"{path} holds no trajectories; they have columns id and loss_STEP")
+        losses = np.stack([columns[f"loss_{step}"] for step in steps], 1).astype(np.float32)
+        undefined = columns.get("undefined", ~np.isfinite(losses).all(1))
+        return cls(columns["id"].astype(np.int64), losses, tuple(steps), undefined.astype(bool))
+
+
+class TrajectoryRecorder:
+    """Records the losses of all examples at chosen steps of a training.
+
+    Call `record` after each optimizer step, or let `holdfast.integrations.trajectories` do so inside transformers'
+    Trainer. Nothing of the training changes by it: no weight, no random number, no order.
+
+    Args:
+        folder: where points are kept; made if it is missing.
+        tokens: the examples to look at, which needn't be those that are trained on.
+        every: look after every so many optimizer steps.
+        ids: of the examples; their positions by default.
+        key: what decides the losses besides the step, as plain values: data, model, template. A folder with points
+            under another key is refused.
+        reduction: mean or sum of the token losses.
+        processes: those that share the work; all must call `record`.
+        most_tokens: padded tokens in a forward pass.
+
+    Raises:
+        ConfigError: if the folder has points of another run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokens: TokenPairs,
+        *,
+        every: int,
+        ids: Ints | None = None,
+        key: Mapping[str, Any] | None = None,
+        reduction: Reduction = "mean",
+        processes: Processes = ALONE,
+        most_tokens: int = MOST_TOKENS,
+    ) -> None:
+        if every < 1:
+            raise ConfigError(f"losses are recorded every {every} steps; give at least 1")
+        self.folder, self.tokens, self.every = folder, tokens, every
+        self._ids = np.arange(len(tokens)) if ids is None else ids
+        self._key = {**(key or {}), "examples": len(tokens), "reduction": reduction}
+        self._reduction, self._processes, self._most_tokens = reduction, processes, most_tokens
+        folder.mkdir(parents=True, exist_ok=True)
+        for step, path in self.points().items():
+            found = _read(path)[1]
+            if found != json.loads(json.dumps(self._key)):
+                changed = sorted(name for name in {*found, *self._key} if found.get(name) != self._key.get(name))
+                raise ConfigError(
+                    f"{folder} has the losses of step {step} from a run with another {', '.join(changed)}; "
+                    "continue that run with its own settings, or choose another folder"
+                )
+
+    def points(self) -> dict[int, Path]:
+        """The points that there are, by step."""
+        return {int(path.stem.removeprefix("step-")): path for path in sorted(self.folder.glob("step-*.parquet"))}
+
+    def due(self, step: int) -> bool:
+        """Whether a point belongs after this many steps and isn't there yet."""
+        return step > 0 and step % self.every == 0 and not self._path(step).exists()
+
+    def record(self, model: nn.Module, step: int, progress: Callable[[int, int], None] | None = None) -> bool:
+        """Record a point if one is due.
+
+        Args:
+            model: as it is after `step` optimizer steps.
+            step: how many steps there were.
+            progress: told how many of how many examples are done.
+
+        Returns:
+            Whether a point was recorded.
+        """
+        due = self.due(step)
+        self._processes.wait()  # all have looked before one writes
+        if not due:
+            return False
+        losses = trajectory_point(
+            model,
+            self.tokens,
+            reduction=self._reduction,
+            processes=self._processes,
+            most_tokens=self._most_tokens,
+            progress=progress,
+        )
+        if not bool(np.isfinite(losses).all()):
+            raise DataError(
+                f"after step {step} some losses are not finite, so the proxy has diverged; lower its learning rate"
+            )
+        if self._processes.is_main:
+            write_atomically(self._path(step), _parquet({"id": self._ids, "loss": losses}, self._key))
+        self._processes.wait()
+        return True
+
+    def check(self, model: nn.Module, step: int) -> None:
+        """Compare a model that was loaded from a checkpoint with the losses that were recorded at its step.
+
+        transformers 5.22's Trainer, for one, resumes a GPT-NeoX without its output layer and says nothing.
+
+        Raises:
+            CheckpointError: if some examples have other losses than were recorded.
+        """
+        if not self._path(step).exists():
+            return
+        some = np.arange(min(len(self.tokens), _GLANCE))
+        known = _read(self._path(step))[0]["loss"][some]
+        found = trajectory_point(
+            model, self.tokens.part(some), reduction=self._reduction, most_tokens=self._most_tokens
+        )
+        if not np.allclose(found, known, rtol=0.02, atol=0.02):
+            raise CheckpointError(
+                f"the model that training continues with isn't the one that was recorded after step {step} in "
+                f"{self.folder}: a loss of {known[0]:.4g} was recorded and is {found[0]:.4g} now; the checkpoint was "
+                "not loaded as a whole"
+            )
+
+    def trajectories(self) -> Trajectories:
+        """All points so far, in the order of their steps.
+
+        Raises:
+            CheckpointError: if there are none.
+        """
+        points = self.points()
+        if not points:
+            raise CheckpointError(f"no losses are recorded in {self.folder} yet; train for at least {self.every} steps")
+        losses = np.stack([_read(points[step])[0]["loss"] for step in sorted(points)], 1)
+        return Trajectories(self._ids, losses, tuple(sorted(points)), self.tokens.undefined)
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.parquet"
+
+
+def _parquet(columns: Mapping[str, Any], key: Mapping[str, Any]) -> bytes:
+    import pyarrow as pa  # noqa: PLC0415 - takes a while
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    buffer = io.BytesIO()
+    pq.write_table(pa.table(dict(columns)).replace_schema_metadata({_KEY: json.dumps(key)}), buffer)
+    return buffer.getvalue()
+
+
+def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+    import pyarrow as pa  # noqa: PLC0415 - takes a while
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    try:
+        table = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise DataError(f"{path} can't be read as parquet ({str(error).partition(chr(10))[0]})") from error
+    key = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
+    return {name: table.column(name).to_numpy() for name in table.column_names}, key

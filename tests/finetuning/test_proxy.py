@@ -1,0 +1,91 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from holdfast.errors import ConfigError, DataError
+from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, s2l_select, with_lora
+from holdfast.finetuning.proxy import record_trajectories
+from tests.finetuning.small import instructions, language, tokens_of, weights_of
+
+DATA = instructions()
+QUICK = FineTuning(epochs=3, batch_size=8, learning_rate=1e-2)
+
+
+def test_twelve_points_by_default(tmp_path: Path) -> None:
+    longer = FineTuning(epochs=8, batch_size=8, learning_rate=1e-2)
+    found = record_trajectories(DATA, language(DATA), tmp_path, longer)
+    assert found.steps == tuple(range(2, 26, 2))
+    assert (found.losses[:, -1] < found.losses[:, 0]).all()
+
+
+def test_on_a_part_losses_of_all_are_recorded(tmp_path: Path) -> None:
+    found = record_trajectories(DATA, language(DATA), tmp_path, QUICK, trained=10)
+    assert found.losses.shape[0] == 24
+    with pytest.raises(ConfigError, match="25 examples and there are 24"):
+        record_trajectories(DATA, language(DATA), tmp_path / "more", QUICK, trained=25)
+
+
+def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    record_trajectories(DATA, language(DATA), tmp_path, QUICK)
+    with pytest.raises(ConfigError, match="another learning_rate"):
+        record_trajectories(DATA, language(DATA), tmp_path, FineTuning(epochs=3, batch_size=8, learning_rate=2e-2))
+
+
+def test_the_target_has_no_say_in_the_choice(tmp_path: Path) -> None:
+    """A10: only the proxy's curves, the sources and the seed decide."""
+    curves = record_trajectories(DATA, language(DATA), tmp_path, QUICK)
+    choices = [s2l_select(curves.losses, 8, k=4, sources=DATA.sources, seed=1).positions for _ in range(2)]
+    assert np.array_equal(*choices)
+
+
+def test_a_saved_model_is_loaded_from_its_folder(tmp_path: Path) -> None:
+    given = language(DATA)
+    given.model.save_pretrained(tmp_path)  # type: ignore[operator]
+    given.tokenizer.save_pretrained(tmp_path)
+    found = load_language_model(str(tmp_path))
+    assert np.array_equal(weights_of(given.model), weights_of(found.model))
+    assert np.array_equal(tokens_of(DATA, given).ids, tokens_of(DATA, found).ids)
+
+
+def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
+    import torch
+
+    given = language(DATA)
+    given.model.save_pretrained(tmp_path)  # type: ignore[operator]
+    given.tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(given.model.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(DataError, match="can't be loaded"):
+        load_language_model(str(tmp_path))
+
+
+def test_a_model_that_is_not_there() -> None:
+    with pytest.raises(DataError, match=r"'\./nowhere' can't be loaded"):
+        load_language_model("./nowhere")
+    with pytest.raises(DataError, match=r"there is no file \./nowhere/model\.gguf"):
+        load_language_model("./nowhere/model.gguf")
+
+
+def test_lora_learns_only_its_adapters(tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    plain = language(DATA)
+    before = weights_of(plain.model)
+    adapted = with_lora(plain, rank=2)
+    assert 0 < adapted.parameters < 0.5 * len(before)
+    found = record_trajectories(DATA, adapted, tmp_path, QUICK)
+    assert (found.losses[:, -1] < found.losses[:, 0]).mean() > 0.9
+    base = LanguageModel(adapted.model.get_base_model(), plain.tokenizer)  # type: ignore[operator]
+    kept = {name: part for name, part in base.model.named_parameters() if "lora" not in name}
+    assert np.array_equal(before, np.concatenate([part.detach().numpy().ravel() for part in kept.values()]))
+
+
+def test_the_pythia_of_the_document_has_its_parameters() -> None:
+    """The architecture at Pythia-70M's size: 70,426,624 weights in all."""
+    import torch
+
+    from holdfast.finetuning.language_models import gpt_neox
+
+    with torch.device("meta"):
+        model = gpt_neox(50304, layers=6, width=512, heads=8, longest=2048)
+    assert sum(part.numel() for part in model.parameters()) == 70_426_624
