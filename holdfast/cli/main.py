@@ -18,6 +18,7 @@ COMMANDS = {
     "fit": ("Train a model and report how every group fares.", "fit"),
     "federate": ("Simulate a federation, with attacks and personal models, and report on every client.", "federate"),
     "audit": ("Look into data before training: the groups that a shortcut makes.", "audit"),
+    "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),
     "report": ("Write a run's HTML page (again).", "report"),

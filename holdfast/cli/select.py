@@ -1,0 +1,280 @@
+"""`holdfast select`: choose the part of the data that is worth fine-tuning on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tyro
+import yaml
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from holdfast.cli.arguments import free_place
+from holdfast.cli.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
+from holdfast.data.instructions import Columns, Instructions, read_instructions
+from holdfast.errors import ConfigError, DataError
+from holdfast.finetuning import (
+    FineTuning,
+    LanguageModel,
+    Processes,
+    S2lSelection,
+    Trajectories,
+    load_language_model,
+    resolve_budget,
+    s2l_select,
+    small_language_model,
+)
+from holdfast.finetuning.fine_tuning import Progress
+from holdfast.finetuning.proxy import record_trajectories
+from holdfast.report.markup import number, percent
+from holdfast.report.selection import write_selection
+from holdfast.training.run import Run, machine
+from holdfast.training.state import write_atomically
+
+_RATE_FROM_SCRATCH = 2e-3
+_SUFFIXES = (".json", ".jsonl", ".parquet")
+_DOING = {"training": "proxy, steps", "recording": "losses, examples"}
+
+
+def s2l(asked: S2l, typed: Sequence[str]) -> None:
+    """Choose, and leave a directory behind.
+
+    Args:
+        asked: what to choose from and how.
+        typed: the arguments, for the record.
+    """
+    processes = Processes.started()
+    console = Console(quiet=not processes.is_main)
+    columns = Columns(asked.prompt_column, asked.response_column, asked.source_column)
+    data = read_instructions(asked.data, columns, split=asked.split)
+    budget = resolve_budget(asked.budget, len(data))
+    recorded = _recorded(asked.trajectories, data) if asked.trajectories else None
+    proxy = None if recorded else _proxy(asked, data, processes)
+    run = Run.open(asked.resume) if asked.resume else _created(asked, processes)
+    if processes.is_main:
+        run.lock()
+    try:
+        trajectories = recorded or _record(asked, data, proxy, folder=run.path, processes=processes, console=console)
+    except KeyboardInterrupt:
+        console.print(f"stopped; continue with: [bold]{PROGRAM} --resume {shlex.quote(str(run.path))}[/]")
+        raise
+    if not processes.is_main:
+        return
+    chosen = s2l_select(
+        trajectories.losses,
+        budget,
+        k=asked.clusters,
+        sources=data.sources if asked.by_source else None,
+        undefined=trajectories.undefined,
+        smallest=asked.smallest,
+        seed=asked.seed,
+        start=asked.start,
+        engine=asked.engine,
+    )
+    suffix = Path(asked.data).suffix if Path(asked.data).suffix in _SUFFIXES else ".jsonl"
+    subset = run.path / f"subset{suffix}"
+    write_atomically(subset, data.part(chosen.positions).encoded(suffix))
+    write_atomically(run.path / "clusters.parquet", clusters_parquet(chosen, data))
+    _page(asked, data, trajectories, chosen, folder=run.path, typed=typed)
+    run.save_results(_results(chosen, data, trajectories))
+    console.print(sources_table(chosen, data))
+    console.print(f"Subset: [bold]{escape(str(subset))}[/]", highlight=False, soft_wrap=True)
+    console.print(f"Page: [bold]{escape(str(run.path / 'report.html'))}[/]", highlight=False, soft_wrap=True)
+
+
+def sources_table(chosen: S2lSelection, data: Instructions) -> Table:
+    """What was chosen of each source."""
+    table = Table(
+        title=f"{len(chosen.positions):,} of {len(data):,} examples, of {len(chosen.clusters.centres):,} clusters",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+    )
+    table.add_column("source", overflow="fold")
+    for column in ("examples", "chosen", "of the data", "of the choice"):
+        table.add_column(column, justify="right")
+    for name, counts in _counts(chosen, data).items():
+        table.add_row(
+            escape(name),
+            number(counts["examples"]),
+            number(counts["chosen"]),
+            percent(counts["examples"] / len(data)),
+            percent(counts["chosen"] / len(chosen.positions)),
+        )
+    return table
+
+
+def clusters_parquet(chosen: S2lSelection, data: Instructions) -> bytes:
+    """Source and cluster of every example, by id, and whether it was chosen; cluster -1 has no loss."""
+    picked = [False] * len(data)
+    for position in chosen.positions.tolist():
+        picked[position] = True
+    table = {
+        "id": range(len(data)),
+        "source": [data.source_names[code] for code in data.sources],
+        "cluster": chosen.clusters.labels,
+        "chosen": picked,
+    }
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({name: pa.array(values) for name, values in table.items()}), sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _counts(chosen: S2lSelection, data: Instructions) -> dict[str, dict[str, int]]:
+    return {
+        name: {
+            "examples": int((data.sources == place).sum()),
+            "chosen": int((data.sources[chosen.positions] == place).sum()),
+        }
+        for place, name in enumerate(data.source_names)
+    }
+
+
+def _results(chosen: S2lSelection, data: Instructions, trajectories: Trajectories) -> dict[str, object]:
+    return {
+        "examples": len(data),
+        "chosen": len(chosen.positions),
+        "clusters": len(chosen.clusters.centres),
+        "undefined": int(trajectories.undefined.sum()),
+        "sources": _counts(chosen, data),
+    }
+
+
+def _created(asked: S2l, processes: Processes) -> Run:
+    """A new directory, made by the main process."""
+    if processes.count > 1 and asked.out is None:
+        raise ConfigError("several processes must agree on where to write; give --out DIR")
+    place = asked.out or free_place("selections", f"{Path(asked.data).stem}-s2l-s{asked.seed}")
+    if processes.is_main:
+        Run.create(place, asked.stored())
+    processes.wait()
+    return Run.open(place)
+
+
+def _recorded(path: Path, data: Instructions) -> Trajectories:
+    found = Trajectories.load(path)
+    if found.ids.tolist() != list(range(len(data))):
+        raise DataError(
+            f"{path} has the losses of {len(found):,} examples and {data.name} has {len(data):,}; give the "
+            "trajectories of this data"
+        )
+    return found
+
+
+def _proxy(asked: S2l, data: Instructions, processes: Processes) -> LanguageModel:
+    if asked.proxy == SCRATCH:
+        texts = [said for turns in data.prompts for _, said in turns]
+        found = small_language_model([*texts, *data.responses], longest=asked.max_length, seed=asked.seed)
+    else:
+        found = load_language_model(asked.proxy)
+    found.model.to(processes.device(asked.device))
+    return found
+
+
+def _record(
+    asked: S2l,
+    data: Instructions,
+    proxy: LanguageModel | None,
+    *,
+    folder: Path,
+    processes: Processes,
+    console: Console,
+) -> Trajectories:
+    assert proxy is not None
+    rate = asked.learning_rate or (_RATE_FROM_SCRATCH if asked.proxy == SCRATCH else FineTuning.learning_rate)
+    settings = FineTuning(asked.epochs, None, asked.batch_size, rate, seed=asked.seed)
+    with _bars(console) as progress:
+        found = record_trajectories(
+            data,
+            proxy,
+            folder / "proxy",
+            settings,
+            template=asked.template,
+            max_length=asked.max_length,
+            every=asked.every,
+            trained=None if asked.proxy_examples is None else resolve_budget(asked.proxy_examples, len(data)),
+            processes=processes,
+            progress=progress,
+        )
+    if processes.is_main:
+        found.save(folder / "trajectories.parquet")
+    return found
+
+
+@contextmanager
+def _bars(console: Console) -> Iterator[Callable[[Progress], None]]:
+    """A bar for the training and one for the recording in between."""
+    bar = Bar(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=16),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[said]}"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        console=console,
+    )
+    tasks = {doing: bar.add_task(title, total=None, said="") for doing, title in _DOING.items()}
+
+    def progress(told: Progress) -> None:
+        said = "" if told.loss is None else f"loss {told.loss:.3f}"
+        bar.update(tasks[told.doing], completed=told.done, total=told.total, said=said)
+
+    with bar:
+        yield progress
+
+
+def _page(
+    asked: S2l,
+    data: Instructions,
+    trajectories: Trajectories,
+    chosen: S2lSelection,
+    *,
+    folder: Path,
+    typed: Sequence[str],
+) -> None:
+    kept = asked.trajectories or folder / "trajectories.parquet"
+    again = ["--data", asked.data, "--trajectories", str(kept), "--clusters", str(asked.clusters), "--budget", "10%"]
+    proxy = "a small GPT-NeoX trained from scratch" if asked.proxy == SCRATCH else asked.proxy
+    by = f"the losses in {asked.trajectories.name}" if asked.trajectories else f"the loss curves of {proxy}"
+    write_selection(
+        folder / "report.html",
+        chosen,
+        data,
+        trajectories,
+        about=f"chosen by {by}, seed {asked.seed}",
+        facts={"command": shlex.join([*PROGRAM.split(), *typed]), **asked.stored(), **machine()},
+        commands={"Choose another number by the same curves, without training": shlex.join([*PROGRAM.split(), *again])},
+    )
+
+
+def _s2l(arguments: list[str]) -> None:
+    """Choose fine-tuning data for a language model by the loss curves of a small one."""
+    asked = parse_s2l(arguments)
+    if asked.print_config:
+        Console().print(yaml.safe_dump(asked.stored(), sort_keys=False), end="", highlight=False, soft_wrap=True)
+        return
+    s2l(asked, arguments)
+
+
+#: Ways to choose; the first line of each says how.
+SELECTIONS = {"s2l": _s2l}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; alone it lists the ways to choose."""
+    chosen = arguments[0] if arguments else "--help"
+    if chosen not in SELECTIONS:
+        about = "Choose the part of the data that is worth training on; each selection leaves a page behind."
+        tyro.extras.subcommand_cli_from_dict(SELECTIONS, args=[chosen], prog="holdfast select", description=about)
+    SELECTIONS[chosen](arguments[1:])
+    return 0

@@ -1,0 +1,161 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from holdfast.cli import select
+from holdfast.cli.main import main
+from holdfast.errors import ConfigError, DataError, HoldfastError
+from holdfast.finetuning import fine_tuning
+from holdfast.training import Run
+from tests.finetuning.small import instructions
+
+QUICK = ["--proxy", "scratch", "--clusters", "4", "--batch-size", "16", "--epochs", "2", "--max-length", "48"]
+
+
+@pytest.fixture(autouse=True)
+def data(somewhere_else: None, tmp_path: Path) -> Path:
+    rows = instructions(96).rows
+    file = tmp_path / "train.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+def run(*words: str) -> Path:
+    select.main(["s2l", "--data", "train.jsonl", *QUICK, "--out", "out", *words])
+    return Path("out")
+
+
+def test_a_directory_is_left_behind(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("--budget", "25%")
+    subset = (out / "subset.jsonl").read_text().splitlines()
+    assert len(subset) == 24
+    assert set(subset) < set(data.read_text().splitlines())
+    table = pq.read_table(out / "clusters.parquet").to_pydict()
+    assert table["id"] == list(range(96))
+    kept = [line for line, chosen in zip(data.read_text().splitlines(), table["chosen"], strict=True) if chosen]
+    assert kept == subset
+    results = Run.open(out).results
+    assert results is not None
+    assert results["sources"]["sums"] == {"examples": 48, "chosen": 8}
+    said = capsys.readouterr().out
+    assert "24 of 96 examples, of 12 clusters" in said
+    page = (out / "report.html").read_text()
+    assert "a small GPT-NeoX trained from scratch" in page
+    assert "24 of 96 examples" in page
+
+
+def test_the_same_curves_give_another_number_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = run("--budget", "25%")
+    monkeypatch.setattr(select, "record_trajectories", None)
+    words = ["--data", "train.jsonl", "--trajectories", str(out / "trajectories.parquet"), "--clusters", "4"]
+    select.main(["s2l", *words, "--budget", "25%", "--out", "again"])
+    select.main(["s2l", *words, "--budget", "6", "--out", "few"])
+    assert Path("again/subset.jsonl").read_text() == (out / "subset.jsonl").read_text()
+    assert len(Path("few/subset.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = run("--budget", "50%")
+    whole.rename("whole")
+    original = fine_tuning.save_state
+
+    def killed(state: dict, path: Path) -> None:
+        original(state, path)
+        if state["step"] == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(fine_tuning, "save_state", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run("--budget", "50%")
+    assert "holdfast select s2l --resume out" in capsys.readouterr().out
+    assert Run.open(Path("out")).results is None
+    monkeypatch.setattr(fine_tuning, "save_state", original)
+    with pytest.raises(ConfigError, match="clusters would change"):
+        select.main(["s2l", "--resume", "out", "--clusters", "5"])
+    select.main(["s2l", "--resume", "out"])
+    for name in ("subset.jsonl", "trajectories.parquet", "clusters.parquet"):
+        assert Path("out", name).read_bytes() == Path("whole", name).read_bytes()
+    with pytest.raises(ConfigError, match="finished"):
+        select.main(["s2l", "--resume", "out"])
+
+
+def test_messages_in_parquet(tmp_path: Path) -> None:
+    import pyarrow as pa
+
+    rows = [
+        {"messages": [{"role": "user", "content": f"Say {i}."}, {"role": "assistant", "content": f"It is {i}."}]}
+        for i in range(40)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "chat.parquet")
+    select.main(["s2l", "--data", "chat.parquet", *QUICK, "--budget", "10", "--out", "chat"])
+    assert pq.read_table("chat/subset.parquet").num_rows == 10
+    assert "Sources" not in Path("chat/report.html").read_text()
+
+
+def test_sources_can_be_ignored() -> None:
+    run("--budget", "12", "--no-by-source")
+    clusters = pq.read_table("out/clusters.parquet").to_pydict()
+    assert len(set(clusters["cluster"])) <= 4
+
+
+def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
+    select.main(["s2l", "--data", "train.jsonl", *QUICK, "--print-config"])
+    printed = capsys.readouterr().out
+    assert yaml.safe_load(printed)["clusters"] == 4
+    Path("s2l.yaml").write_text(printed)
+    select.main(["s2l", "--config", "s2l.yaml", "--budget", "12", "--out", "out"])
+    assert len(Path("out/subset.jsonl").read_text().splitlines()) == 12
+    Path("s2l.yaml").write_text("cluster: 4\n")
+    with pytest.raises(ConfigError, match="unknown key 'cluster'; did you mean 'clusters'"):
+        select.main(["s2l", "--config", "s2l.yaml"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to choose from"),
+        (["--data", "missing.jsonl"], "there is no file missing.jsonl"),
+        (["--data", "train.jsonl", "--budget", "lots"], "the budget is 'lots'"),
+        (["--data", "train.jsonl", "--budget", "97"], "give a number from 1 to 96"),
+        (["--data", "train.jsonl", "--source-column", "topic"], "no column 'topic'"),
+        (["--data", "train.jsonl", "--proxy", "./nowhere"], "'./nowhere' can't be loaded"),
+        (["--data", "train.jsonl", "--trajectories", "t.parquet"], "t.parquet can't be read"),
+        (["--data", "train.jsonl", "--trajectories", "t.parquet", "--epochs", "9"], "--epochs would change nothing"),
+        (["--data", "train.jsonl", *QUICK, "--every", "99"], "every 99 steps and the training has 12"),
+        (["--data", "train.jsonl", *QUICK, "--proxy-examples", "0"], "the budget is '0'"),
+    ],
+)
+def test_mistakes_are_said_in_a_sentence(words: list[str], message: str) -> None:
+    with pytest.raises(HoldfastError, match=message):
+        select.main(["s2l", *words])
+
+
+def test_trajectories_of_other_data_are_refused() -> None:
+    out = run("--budget", "25%")
+    file = Path("train.jsonl")
+    file.write_text("\n".join(file.read_text().splitlines()[:50]) + "\n")
+    with pytest.raises(DataError, match=r"96 examples and train\.jsonl has 50"):
+        select.main(["s2l", "--data", "train.jsonl", "--trajectories", str(out / "trajectories.parquet")])
+
+
+def test_a_directory_is_not_written_twice() -> None:
+    run("--budget", "25%")
+    with pytest.raises(ConfigError, match="there is a run at out already"):
+        run("--budget", "50%")
+
+
+def test_only_some_are_trained_on_and_all_are_recorded() -> None:
+    out = run("--budget", "25%", "--proxy-examples", "50%")
+    table = pq.read_table(out / "trajectories.parquet")
+    assert table.num_rows == 96
+    assert np.isfinite(table.column(2).to_numpy()).all()
+
+
+def test_alone_it_lists_the_ways(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["select"])
+    assert "loss curves of a small one" in capsys.readouterr().out
