@@ -12,6 +12,7 @@ from holdfast.papers import (
     ditto_theory,
     pde,
     pde_synthetic,
+    s2l,
     shortcuts,
     shortcuts_more,
     spare,
@@ -34,6 +35,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         shortcuts_more,
         crest,
         crest_more,
+        s2l,
     )
     for experiment in paper.EXPERIMENTS
 }

@@ -1,0 +1,143 @@
+"""The rows of S2L's tables: what a training on everything knows of each example, and the subsets that follow."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from holdfast.finetuning import (
+    FineTuning,
+    TokenPairs,
+    Trajectories,
+    TrajectoryRecorder,
+    facility_locations,
+    fine_tune,
+    hidden_states,
+    high_learnability,
+    least_confidence,
+    middle_perplexity,
+    random_subset,
+    response_scores,
+    s2l_select,
+    source_balanced_random,
+)
+from holdfast.finetuning.fine_tuning import Progress
+from holdfast.finetuning.scores import Layer, ResponseScores
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+POINTS = 12
+_EARLY = 1000 / 6141  # of a training: where the document takes its early reference
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """A training on everything: what the model made of the examples before it, early in it and at its end.
+
+    Attributes:
+        trajectories: losses along the way.
+        before: scores under the initial model.
+        early: scores after a sixth of the steps.
+        end: scores at the end.
+        states: hidden states, by ``early`` or ``end`` and ``first`` or ``last`` layer.
+    """
+
+    trajectories: Trajectories
+    before: ResponseScores
+    early: ResponseScores
+    end: ResponseScores
+    states: Mapping[tuple[str, Layer], Floats]
+
+
+def follow(
+    model: nn.Module, tokens: TokenPairs, settings: FineTuning, *, early: Callable[[], None] = lambda: None
+) -> Course:
+    """Train a model on everything and look at all examples on the way.
+
+    Args:
+        model: trained in place.
+        tokens: the examples.
+        settings: of the training.
+        early: called where the early reference is taken.
+    """
+    steps = settings.steps_for(len(tokens))
+    first = max(1, round(_EARLY * steps))
+    seen: dict[str, Any] = {"before": response_scores(model, tokens)}
+    states = dict[tuple[str, Layer], Floats]()
+
+    def look(time: str) -> None:
+        seen[time] = response_scores(model, tokens)
+        for layer in get_args(Layer):
+            states[time, layer] = hidden_states(model, tokens, layer)
+
+    def watch(told: Progress) -> None:
+        if told.doing == "training" and told.done == first:
+            look("early")
+            early()
+
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = TrajectoryRecorder(Path(folder), tokens, every=max(1, steps // POINTS))
+        fine_tune(model, tokens, settings, recorder=recorder, progress=watch)
+        trajectories = recorder.trajectories()
+    look("end")
+    return Course(trajectories, seen["before"], seen["early"], seen["end"], states)
+
+
+def choose(
+    method: str,
+    budget: int,
+    *,
+    sources: Ints,
+    proxy: Callable[[], Floats],
+    target: Callable[[], Course],
+    k: int,
+    smallest: int = 1,
+    seed: int = 0,
+) -> Ints:
+    """The subset that a row trains on.
+
+    Args:
+        method: the row.
+        budget: how many examples.
+        sources: of all examples.
+        proxy: gives the proxy's trajectories, where they are needed.
+        target: gives the target's training on everything, where it is needed.
+        k: clusters of S2L.
+        smallest: the smallest cluster that S2L draws from.
+        seed: names the random streams.
+    """
+    usable = np.ones(len(sources), np.bool_)
+
+    def s2l(losses: Floats, *, by_source: bool) -> Ints:
+        own = sources if by_source else None
+        return s2l_select(losses, budget, k=k, sources=own, smallest=smallest, seed=seed).positions
+
+    ways: dict[str, Callable[[], Ints]] = {
+        "full": lambda: np.arange(len(sources)),
+        "random": lambda: random_subset(usable, budget, seed=seed),
+        "source-balanced random": lambda: source_balanced_random(sources, usable, budget, seed=seed),
+        "s2l": lambda: s2l(proxy(), by_source=False),
+        "s2l by source": lambda: s2l(proxy(), by_source=True),
+        "last loss": lambda: s2l(proxy()[:, -1:], by_source=False),
+        "least confidence, early": lambda: least_confidence(target().early.confidence, usable, budget),
+        "least confidence": lambda: least_confidence(target().end.confidence, usable, budget),
+        "middle perplexity, early": lambda: middle_perplexity(target().early.loss, usable, budget),
+        "middle perplexity": lambda: middle_perplexity(target().end.loss, usable, budget),
+        "learnability, early": lambda: high_learnability(target().before.loss, target().early.loss, usable, budget),
+        "learnability": lambda: high_learnability(target().before.loss, target().end.loss, usable, budget),
+        "facility locations, early": lambda: _locations(target(), "early", sources, budget),
+        "facility locations": lambda: _locations(target(), "end", sources, budget),
+    }
+    return ways[method]()
+
+
+def _locations(target: Course, time: str, sources: Ints, budget: int) -> Ints:
+    return facility_locations(target.states[time, "last"], sources, np.ones(len(sources), np.bool_), budget)
