@@ -35,6 +35,7 @@ FUNCTIONS = {
     "data": ("list_", "info", "get_"),
     "runs": ("list_", "compare"),
     "audit": ("groups",),
+    "select": ("s2l",),
     "report": ("report",),
     "reproduce": ("reproduce",),
 }
