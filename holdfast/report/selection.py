@@ -184,8 +184,8 @@ def _clusters(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     ]
     lead = tag(
         "p",
-        "Clusters whose share grew most come first. Texts are those nearest the middle of their cluster; a mark "
-        "stands before those that were chosen.",
+        "Clusters whose share grew most come first, with their mean loss before that of all clusters (grey). Texts are "
+        "those nearest the middle of their cluster; a dot stands before those that were chosen.",
         class_="lead",
     )
     rest = cards[_UNFOLDED:]
@@ -214,7 +214,7 @@ def _card(
         )
         for position in typical[:_TEXTS]
     ]
-    curve = _spark(clusters.centres[place], float(clusters.centres.max()))
+    curve = _spark(clusters.centres[place], clusters.centres)
     return tag(
         "article",
         tag("div", tag("h3", title, " ", tag("small", said)), curve, class_="cluster-head"),
@@ -228,16 +228,21 @@ def _distances(trajectories: Trajectories, members: Ints, centre: NDArray[np.flo
     return found
 
 
-def _spark(values: NDArray[np.float32], top: float) -> Html:
-    """A small curve of a cluster's losses; all have the same height."""
-    across = np.linspace(0, 120, len(values))
-    path = "M" + "L".join(f"{x:.1f} {28 * (1 - y / top):.1f}" for x, y in zip(across, values, strict=True)) + "h0"
+def _spark(values: NDArray[np.float32], centres: NDArray[np.float32]) -> Html:
+    """A small curve of a cluster's losses before the mean of all clusters; all have the same height."""
+    top = float(centres.max()) or 1.0
+
+    def path(losses: NDArray[np.float32], kind: str) -> Html:
+        across = np.linspace(0, 120, len(losses))
+        pairs = (f"{x:.1f} {28 * (1 - y / top):.1f}" for x, y in zip(across, losses, strict=True))
+        return tag("path", d="M" + "L".join(pairs) + "h0", class_=f"line {kind}")
+
     label = f"loss from {values[0]:.2f} to {values[-1]:.2f}"
     return tag(
         "svg",
         tag("title", label),
-        tag("line", x1=0, x2=120, y1=28, y2=28, class_="grid"),
-        tag("path", d=path, class_="line"),
+        path(centres.mean(0), "other"),
+        path(values, "named-0"),
         viewBox="0 0 120 30",
         width=120,
         height=30,
