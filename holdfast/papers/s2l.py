@@ -256,9 +256,12 @@ _LARGE = {"layers": 3, "width": 96}
 
 
 def _problem_cells(
-    settings: Mapping[str, Any], budgets: Mapping[str, float], rows: tuple[str, ...] = _PROBLEM_ROWS
+    settings: Mapping[str, Any],
+    budgets: Mapping[str, float],
+    rows: tuple[str, ...] = _PROBLEM_ROWS,
+    full_seeds: int | None = None,
 ) -> tuple[Cell, ...]:
-    cells = [Cell("all/full", _PROBLEMS, {**settings, "method": "full", "budget": 1.0})]
+    cells = [Cell("all/full", _PROBLEMS, {**settings, "method": "full", "budget": 1.0}, most_seeds=full_seeds)]
     cells += [
         Cell(f"{name}/{row}", _PROBLEMS, {**settings, "method": row, "budget": share})
         for name, share in budgets.items()
@@ -280,6 +283,7 @@ def _scratch_cells(scale: Scale) -> tuple[Cell, ...]:
         "max_length": 192,
         "same": "steps",
         "clusters": 8,
+        "reference": "end",
         "answers": True,
     }
     if scale == "smoke":
@@ -293,16 +297,24 @@ def _pretrained_cells(scale: Scale) -> tuple[Cell, ...]:
         "target": "smollm2-135m",
         "proxy_rate": 3e-3,
         "target_rate": 2e-4,
-        "share": 0.12,
-        "tested": 12,
-        "epochs": 2,
+        "share": 0.08,
+        "tested": 8,
+        "epochs": 1,
         "batch_size": 8,
         "max_length": 160,
         "same": "epochs",
         "clusters": 6,
+        "reference": "early",
         "answers": False,
     }
-    return _problem_cells(settings, {"15%": 0.15, "40%": 0.4})
+    rows = (
+        "random",
+        "source-balanced random",
+        "s2l by source",
+        "least confidence, early",
+        "facility locations, early",
+    )
+    return _problem_cells(settings, {"15%": 0.15, "40%": 0.4}, rows, full_seeds=1)
 
 
 def _losses(results: Results, metric: str) -> dict[str, dict[str, float]]:

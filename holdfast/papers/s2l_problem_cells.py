@@ -34,7 +34,7 @@ from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.language_models import gpt_neox, learned_tokenizer
 from holdfast.finetuning.losses import trajectory_point
 from holdfast.papers.s2l_problems import MIXTURE, Problems, make_problems
-from holdfast.papers.s2l_rows import Course, choose, follow
+from holdfast.papers.s2l_rows import Beginning, Course, begin, choose, follow
 from holdfast.primitives.streams import derive_seed
 
 Floats = NDArray[np.float32]
@@ -91,17 +91,24 @@ def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int |
     )
 
 
-_COURSES: dict[tuple[str, str, int], Course] = {}
+_COURSES: dict[tuple[str, str, int], Beginning] = {}
 
 
-def _course(kind: str, settings: Mapping[str, Any], seed: int) -> Course:
-    """The training of the proxy or the target on everything, once per process."""
+def _course(kind: str, settings: Mapping[str, Any], seed: int) -> Beginning:
+    """The training of the proxy or the target on everything, or its beginning, once per process."""
     key = (kind, repr(settings[kind]) + str(settings["share"]), seed)
     if key not in _COURSES:
         train = _problems(seed, settings["share"], settings["tested"]).train
         language = _model(settings[kind], train, seed)
-        _COURSES[key] = follow(language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed))
+        train_as = begin if kind == "target" and settings["reference"] == "early" else follow
+        _COURSES[key] = train_as(language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed))
     return _COURSES[key]
+
+
+def _proxy_losses(settings: Mapping[str, Any], seed: int) -> Floats:
+    found = _course("proxy", settings, seed)
+    assert isinstance(found, Course)
+    return found.trajectories.losses
 
 
 def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -111,6 +118,7 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         settings: ``method`` and ``budget`` (share of the problems); ``share`` of the mixture and ``tested`` problems of
             each source; ``proxy`` and ``target`` (layers and width, or a name), their rates; ``epochs``,
             ``batch_size``, ``max_length``; ``same`` (``steps`` or ``epochs``); ``clusters`` of each source;
+            ``reference``, how far the target is trained on everything for rows that want it (``early`` or ``end``);
             ``answers``, whether problems are also solved, not only scored.
         seed: of everything.
 
@@ -126,7 +134,7 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         settings["method"],
         budget,
         sources=train.sources,
-        proxy=lambda: _course("proxy", settings, seed).trajectories.losses,
+        proxy=lambda: _proxy_losses(settings, seed),
         target=lambda: _course("target", settings, seed),
         k=settings["clusters"],
         smallest=3,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -39,22 +40,54 @@ _EARLY = 1000 / 6141  # of a training: where the document takes its early refere
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
-    """A training on everything: what the model made of the examples before it, early in it and at its end.
+class Beginning:
+    """The first sixth of a training on everything: what the model made of the examples before and after it.
 
     Attributes:
-        trajectories: losses along the way.
         before: scores under the initial model.
         early: scores after a sixth of the steps.
-        end: scores at the end.
-        states: hidden states, by ``early`` or ``end`` and ``first`` or ``last`` layer.
+        states: hidden states, by time (``early``, and ``end`` of a whole course) and ``first`` or ``last`` layer.
     """
 
-    trajectories: Trajectories
     before: ResponseScores
     early: ResponseScores
-    end: ResponseScores
     states: Mapping[tuple[str, Layer], Floats]
+
+
+@dataclass(frozen=True, eq=False)
+class Course(Beginning):
+    """A whole training on everything.
+
+    Attributes:
+        end: scores at the end.
+        trajectories: losses along the way.
+    """
+
+    end: ResponseScores
+    trajectories: Trajectories
+
+
+class _Enough(Exception):  # noqa: N818 - nothing is wrong
+    """Ends a training of which only the beginning is wanted."""
+
+
+def begin(model: nn.Module, tokens: TokenPairs, settings: FineTuning) -> Beginning:
+    """Train a model on everything as far as the early reference, where the rest would take hours.
+
+    Args:
+        model: trained in place.
+        tokens: the examples.
+        settings: of the whole training.
+    """
+    first, before = _first(settings.steps_for(len(tokens))), response_scores(model, tokens)
+
+    def watch(told: Progress) -> None:
+        if told.doing == "training" and told.done == first:
+            raise _Enough
+
+    with contextlib.suppress(_Enough):
+        fine_tune(model, tokens, settings, progress=watch)
+    return Beginning(before, response_scores(model, tokens), {("early", "last"): hidden_states(model, tokens, "last")})
 
 
 def follow(
@@ -69,7 +102,7 @@ def follow(
         early: called where the early reference is taken.
     """
     steps = settings.steps_for(len(tokens))
-    first = max(1, round(_EARLY * steps))
+    first = _first(steps)
     seen: dict[str, Any] = {"before": response_scores(model, tokens)}
     states = dict[tuple[str, Layer], Floats]()
 
@@ -88,7 +121,12 @@ def follow(
         fine_tune(model, tokens, settings, recorder=recorder, progress=watch)
         trajectories = recorder.trajectories()
     look("end")
-    return Course(trajectories, seen["before"], seen["early"], seen["end"], states)
+    return Course(seen["before"], seen["early"], states, seen["end"], trajectories)
+
+
+def _first(steps: int) -> int:
+    """Steps before the early reference."""
+    return max(1, round(_EARLY * steps))
 
 
 def choose(
@@ -97,7 +135,7 @@ def choose(
     *,
     sources: Ints,
     proxy: Callable[[], Floats],
-    target: Callable[[], Course],
+    target: Callable[[], Beginning],
     k: int,
     smallest: int = 1,
     seed: int = 0,
@@ -109,7 +147,7 @@ def choose(
         budget: how many examples.
         sources: of all examples.
         proxy: gives the proxy's trajectories, where they are needed.
-        target: gives the target's training on everything, where it is needed.
+        target: gives the target's training on everything, where it is needed; rows at the end need all of it.
         k: clusters of S2L.
         smallest: the smallest cluster that S2L draws from.
         seed: names the random streams.
@@ -120,6 +158,11 @@ def choose(
         own = sources if by_source else None
         return s2l_select(losses, budget, k=k, sources=own, smallest=smallest, seed=seed).positions
 
+    def whole() -> Course:
+        found = target()
+        assert isinstance(found, Course)
+        return found
+
     ways: dict[str, Callable[[], Ints]] = {
         "full": lambda: np.arange(len(sources)),
         "random": lambda: random_subset(usable, budget, seed=seed),
@@ -128,16 +171,16 @@ def choose(
         "s2l by source": lambda: s2l(proxy(), by_source=True),
         "last loss": lambda: s2l(proxy()[:, -1:], by_source=False),
         "least confidence, early": lambda: least_confidence(target().early.confidence, usable, budget),
-        "least confidence": lambda: least_confidence(target().end.confidence, usable, budget),
+        "least confidence": lambda: least_confidence(whole().end.confidence, usable, budget),
         "middle perplexity, early": lambda: middle_perplexity(target().early.loss, usable, budget),
-        "middle perplexity": lambda: middle_perplexity(target().end.loss, usable, budget),
+        "middle perplexity": lambda: middle_perplexity(whole().end.loss, usable, budget),
         "learnability, early": lambda: high_learnability(target().before.loss, target().early.loss, usable, budget),
-        "learnability": lambda: high_learnability(target().before.loss, target().end.loss, usable, budget),
+        "learnability": lambda: high_learnability(whole().before.loss, whole().end.loss, usable, budget),
         "facility locations, early": lambda: _locations(target(), "early", sources, budget),
-        "facility locations": lambda: _locations(target(), "end", sources, budget),
+        "facility locations": lambda: _locations(whole(), "end", sources, budget),
     }
     return ways[method]()
 
 
-def _locations(target: Course, time: str, sources: Ints, budget: int) -> Ints:
+def _locations(target: Beginning, time: str, sources: Ints, budget: int) -> Ints:
     return facility_locations(target.states[time, "last"], sources, np.ones(len(sources), np.bool_), budget)

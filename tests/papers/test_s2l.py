@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from holdfast.errors import MissingDependencyError
+from holdfast.finetuning import FineTuning
 from holdfast.finetuning.evaluation import extract_answer, same_answer
 from holdfast.papers import s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.catalog import find
 from holdfast.papers.s2l_problems import KINDS, MIXTURE, make_problems
+from holdfast.papers.s2l_rows import begin, follow
 from holdfast.papers.s2l_world import ENTITIES, HEAD, SOURCES, TAIL, TOPICS, VOCABULARY, make_world
 from holdfast.primitives.threads import torch_threads
 from tests.finetuning.small import instructions, language
@@ -53,6 +55,16 @@ def test_a_fact_has_one_answer_and_a_topic_no_answer_twice() -> None:
 def test_models_have_the_sizes_of_the_protocol() -> None:
     sizes = {kind: sum(p.numel() for p in s2l_cells._model(kind, 0).parameters()) for kind in ("proxy", "target")}
     assert sizes == {"proxy": 25_344, "target": 179_008}
+
+
+def test_the_beginning_of_a_course_is_that_of_the_whole() -> None:
+    tokens, settings = make_world(0, 60).train.tokens, FineTuning(epochs=2, batch_size=10, learning_rate=1e-3, seed=1)
+    whole = follow(s2l_cells._model("proxy", 0), tokens, settings)
+    part = begin(s2l_cells._model("proxy", 0), tokens, settings)
+    for time in ("before", "early"):
+        assert np.array_equal(getattr(part, time).loss, getattr(whole, time).loss)
+    assert np.array_equal(part.states["early", "last"], whole.states["early", "last"])
+    assert not np.array_equal(whole.early.loss, whole.end.loss)
 
 
 @pytest.mark.parametrize(
