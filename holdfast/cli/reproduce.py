@@ -35,6 +35,7 @@ def reproduce(
     seeds: Annotated[str | None, tyro.conf.arg(metavar="0,1,2")] = None,
     jobs: int | None = None,
     fresh: bool = False,
+    confirm: int | None = None,
     list: bool = False,
     data_root: Path | None = None,
     results_dir: Path | None = None,
@@ -49,6 +50,8 @@ def reproduce(
         seeds: seeds separated by commas; the experiment's own by default.
         jobs: processes at a time; one per core by default.
         fresh: compute everything anew, also what is known from earlier runs.
+        confirm: instead of all cells compute so many, drawn by lot; if they agree to the last bit with results that a
+            change of the code made stale, these are taken for today's.
         list: list the experiments, how many claims hold, and which results are stale.
         data_root: folder of the data sets; HOLDFAST_DATA by default.
         results_dir: where results lie; results/ of the checkout, or of this folder outside a checkout, by default.
@@ -58,6 +61,7 @@ def reproduce(
     """
     from holdfast.papers import reproduce as papers
     from holdfast.papers.catalog import find
+    from holdfast.papers.results import results_file
 
     console = Console()
     folder = results_dir or default_results_dir()
@@ -65,6 +69,9 @@ def reproduce(
         console.print(_listing(folder))
         return 0
     experiment = find(name)
+    if confirm is not None:
+        file = results_file(folder, experiment.name, scale)
+        return _confirm(console, experiment, file, confirm, jobs=jobs, data_root=data_root)
     chosen = experiment.default_seeds(scale) if seeds is None else parse_seeds(seeds)
     total = sum(len(cell.seeds_of(chosen)) for cell in experiment.cells_at(scale))
     try:
@@ -147,6 +154,28 @@ class _Bar:
             self.progress.console.print(f"[red]failed[/] {where}: {escape(outcome.error)}")
 
 
+def _confirm(
+    console: Console, experiment: Experiment, file: Path, count: int, *, jobs: int | None, data_root: Path | None
+) -> int:
+    from holdfast.papers.confirm import confirm
+    from holdfast.papers.results import read_results, write_results
+
+    results = read_results(file)
+    with _progress(console, f"{experiment.name} at {results.scale}", count) as listener:
+        found, differences = confirm(experiment, results, count, jobs=jobs, data_root=data_root, listener=listener)
+    for one in differences:
+        said = escape(f"{one.cell}, {one.metric}: {one.before!r} then, {one.now!r} now")
+        console.print(f"[red]differs[/] {said}", highlight=False)
+    if differences:
+        console.print("The results are no longer those of this code; run the experiment again.")
+        return FAILED
+    write_results(found, file.parents[1])
+    last = found.confirmed[-1]
+    cells = escape(", ".join(last.cells))
+    console.print(f"Confirmed under seed {last.seed} by {cells}.", highlight=False)
+    return 0
+
+
 # ---------------------------------------------------------------------------------------------------------- showing
 
 
@@ -227,6 +256,7 @@ def _standing(experiment: Experiment, file: Path) -> tuple[str, str, str]:
         return "", "", "[red]unreadable[/]" if file.exists() else "[dim]not run[/]"
     checked = sum(claim.holds is not None for claim in results.claims)
     reason = stale(experiment, results)
+    confirmed = f", confirmed {results.confirmed[-1].date[:10]}" if results.confirmed else ""
     states = ["incomplete"] * (not results.complete) + ([f"stale: {reason}"] if reason else [])
-    state = f"[yellow]{escape(', '.join(states))}[/]" if states else "[green]up to date[/]"
+    state = f"[yellow]{escape(', '.join(states))}[/]" if states else f"[green]up to date{confirmed}[/]"
     return f"{results.held}/{checked} hold", results.date[:10], state

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
+#: Metrics that measure time: they differ from run to run, everything else must not.
+CLOCKS = frozenset({"seconds", "train_seconds", "choosing"})
+
 #: Which standard deviation the spread over seeds is: divided by n - 1 (``sample``) or by n (``population``).
 SpreadKind = Literal["sample", "population"]
 

@@ -4,7 +4,7 @@
 environment``. Each cell has ``name``, ``metrics`` (per metric ``ours`` with mean, spread and the value per seed, and
 ``printed`` with mean and spread or null) and ``seconds`` (of one seed, mean), ``errors`` by seed where a seed failed,
 and ``seeds`` where it was computed under fewer than the others. Each claim has ``name``, ``holds`` (null where it
-wasn't checked) and ``evidence``.
+wasn't checked) and ``evidence``. ``confirmed`` lists later looks at some of the cells, where there were any.
 
 The spread is the standard deviation over seeds; which one is the experiment's ``spread``, and `deviation` is the one
 place that computes it: ``sample`` (divided by n - 1) unless the document is known to use ``population`` (divided by n),
@@ -99,6 +99,23 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Confirmation:
+    """Cells that were computed again after a change of the code, and gave the same numbers.
+
+    Attributes:
+        commit: of the changed code.
+        date: when, ISO 8601 in UTC.
+        seed: under which seed.
+        cells: which.
+    """
+
+    commit: str | None
+    date: str
+    seed: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Results:
     """What came out of an experiment at a scale; claims read it, files hold it, pages show it.
 
@@ -112,6 +129,7 @@ class Results:
         claims: the verdicts; empty while claims are being judged.
         fingerprint: what the results depend on.
         environment: versions and machine, and whether the code had uncommitted changes.
+        confirmed: changes of the code since, see `holdfast.papers.confirm`; the fingerprint is that of the last.
     """
 
     experiment: str
@@ -123,6 +141,7 @@ class Results:
     claims: tuple[Judgement, ...]
     fingerprint: Fingerprint
     environment: Mapping[str, Any]
+    confirmed: tuple[Confirmation, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -305,6 +324,7 @@ def write_figure(experiment: Experiment, results: Results, folder: Path) -> Path
 
 def to_json(results: Results) -> dict[str, Any]:
     """The results as plain values, in the file's order."""
+    confirmed = {"confirmed": [asdict(one) for one in results.confirmed]} if results.confirmed else {}
     return {
         "experiment": results.experiment,
         "scale": results.scale,
@@ -318,6 +338,7 @@ def to_json(results: Results) -> dict[str, Any]:
             "sources": dict(results.fingerprint.sources),
         },
         "environment": dict(results.environment),
+        **confirmed,
     }
 
 
@@ -356,7 +377,8 @@ def read_results(file: Path) -> Results:
 
 def from_json(stored: Mapping[str, Any]) -> Results:
     """What `to_json` gave; anything else is an error that `read_json` turns into a sentence."""
-    expect_keys(stored, "experiment scale commit date seeds cells claims fingerprint environment")
+    keys = "experiment scale commit date seeds cells claims fingerprint environment"
+    expect_keys(stored, keys, optional="confirmed")
     if stored["scale"] not in SCALES:
         raise ValueError(f"there is no scale {stored['scale']!r}")
     digests = expect_keys(stored["fingerprint"], "declaration sources")
@@ -371,7 +393,14 @@ def from_json(stored: Mapping[str, Any]) -> Results:
         claims=tuple(_claim(claim) for claim in stored["claims"]),
         fingerprint=Fingerprint(text(digests["declaration"]), dict(digests["sources"])),
         environment=dict(stored["environment"]),
+        confirmed=tuple(_confirmation(one) for one in stored.get("confirmed", [])),
     )
+
+
+def _confirmation(stored: Mapping[str, Any]) -> Confirmation:
+    expect_keys(stored, "commit date seed cells")
+    commit = None if stored["commit"] is None else text(stored["commit"])
+    return Confirmation(commit, text(stored["date"]), int(stored["seed"]), tuple(text(one) for one in stored["cells"]))
 
 
 def _cell(stored: Mapping[str, Any], n_seeds: int) -> CellResult:

@@ -112,6 +112,25 @@ def test_the_list_names_the_code_that_changed(use, tmp_path, capsys):
     assert "stale: errors changed since" in capsys.readouterr().out
 
 
+def test_stale_results_are_confirmed_by_a_sample(use, tmp_path, capsys):
+    use()
+    run(tmp_path, "toys/table1", "--scale", "smoke")
+    file = tmp_path / "results" / "toys" / "table1.smoke.json"
+    stored = json.loads(file.read_text())
+    stored["fingerprint"]["sources"]["errors"] = "of an earlier day"
+    file.write_text(json.dumps(stored))
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--confirm", "1") == 0
+    assert "Confirmed under seed" in capsys.readouterr().out
+    run(tmp_path, "--list")
+    assert "up to date, confirmed" in capsys.readouterr().out
+    for cell in stored["cells"]:
+        cell["metrics"]["score"]["ours"]["values"] = [0.5, 0.5]
+    file.write_text(json.dumps(stored))
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--confirm", "1") == 1
+    assert "0.5 then" in capsys.readouterr().out
+    assert json.loads(file.read_text()) == stored
+
+
 def test_an_unknown_experiment_is_refused(use, tmp_path):
     use()
     with pytest.raises(ConfigError, match="did you mean 'toys/table1'"):
