@@ -16,7 +16,7 @@ from pathlib import Path
 from holdfast.errors import ConfigError
 from holdfast.papers.execute import Outcome, execute
 from holdfast.papers.experiment import CLOCKS, Cell, Experiment
-from holdfast.papers.fingerprint import digest, fingerprint
+from holdfast.papers.fingerprint import cell_sources, digest, fingerprint
 from holdfast.papers.results import CellResult, Confirmation, Results
 from holdfast.training.run import git_commit
 
@@ -73,6 +73,8 @@ def confirm(
             f"the results of {experiment.name} are incomplete, or its cells or claims changed; run it instead"
         )
     seed, cells = sample(experiment, results, count)
+    if not cells:
+        raise ConfigError(f"nothing that cells of {experiment.name} run through has changed; its results need no look")
     variables = {} if data_root is None else {"HOLDFAST_DATA": str(data_root.expanduser().resolve())}
     every = [replace(cell, most_seeds=None) for cell in cells]
     outcomes = execute(
@@ -95,14 +97,22 @@ def confirm(
 
 
 def sample(experiment: Experiment, results: Results, count: int) -> tuple[int, tuple[Cell, ...]]:
-    """A seed, and cells that have it, drawn from today's fingerprint; fewer if there aren't as many."""
+    """A seed, and cells that have it and run through what changed, drawn from today's fingerprint.
+
+    There may be fewer than wanted. Cells that don't run through changed code say nothing about it.
+    """
     now = fingerprint(experiment, results.scale)
+    changed = {name for name, value in now.sources.items() if results.fingerprint.sources.get(name) != value}
 
     def drawn(name: object) -> str:
         return digest([dict(now.sources), str(name)])
 
-    seed = min(results.seeds, key=drawn)
-    cells = [cell for cell in experiment.cells_at(results.scale) if seed in cell.seeds_of(results.seeds)]
+    touched = [
+        cell for cell in experiment.cells_at(results.scale) if changed & set(cell_sources(cell, experiment.depends))
+    ]
+    shared = max((cell.seeds_of(results.seeds) for cell in touched), key=len, default=results.seeds)
+    seed = min(shared, key=drawn)
+    cells = [cell for cell in touched if seed in cell.seeds_of(results.seeds)]
     return seed, tuple(sorted(cells, key=lambda cell: drawn(cell.name))[:count])
 
 

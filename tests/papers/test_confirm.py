@@ -60,8 +60,24 @@ def test_one_other_number_is_enough(old, cache):
 def test_the_sample_depends_on_the_code_and_nothing_else(marks, cache):
     experiment = toy.toy_experiment(marks, (toy.add,) * 6)
     results = reproduce(experiment, "smoke", cache=cache, jobs=2)
-    assert sample(experiment, results, 3) == sample(experiment, results, 3)
-    assert len(sample(experiment, results, 99)[1]) == 6
+    past = replace(results, fingerprint=Fingerprint(results.fingerprint.declaration, {}))
+    assert sample(experiment, past, 3) == sample(experiment, past, 3)
+    assert len(sample(experiment, past, 99)[1]) == 6
+
+
+def test_only_cells_that_run_through_what_changed_are_drawn(marks, cache):
+    whole = toy.toy_experiment(marks, (toy.add,) * 4)
+    cells = [
+        replace(cell, depends=("training.plan",) * (place == 2)) for place, cell in enumerate(whole.cells("smoke"))
+    ]
+    experiment = replace(whole, cells=lambda scale: tuple(cells))
+    results = reproduce(experiment, "smoke", cache=cache, jobs=2)
+    past = {**results.fingerprint.sources, "training.plan": "another"}
+    old = replace(results, fingerprint=Fingerprint(results.fingerprint.declaration, past))
+    found, _ = confirm(experiment, old, 3, cache=cache)
+    assert found.confirmed[0].cells == ("toy/c",)
+    with pytest.raises(ConfigError, match="need no look"):
+        confirm(experiment, found, 3, cache=cache)
 
 
 def test_time_may_differ(marks, cache):
