@@ -1,0 +1,58 @@
+"""Attacks on training data, as a test bed for defences.
+
+An attack is a frozen dataclass of its settings with a `craft` method; it gives a `PoisonedSet`, which is applied to a
+training set, saved and loaded. `train_victim` trains on it, with or without a defence, and tells how often the attacker
+gets what he wants. Everything speaks pixels from 0 to 1: normalisation is part of the model.
+"""
+
+from holdfast.poisoning.attacks.aims import Aim, Backdoor, Targets, random_patch
+from holdfast.poisoning.attacks.augment import RandomShift
+from holdfast.poisoning.attacks.bases import random_bases, similar_bases, steepest_bases
+from holdfast.poisoning.attacks.benchmark_files import Setup, read_package, read_setups
+from holdfast.poisoning.attacks.bullseye_polytope import BullseyePolytope
+from holdfast.poisoning.attacks.convex_polytope import ConvexPolytope
+from holdfast.poisoning.attacks.craft import Brewing
+from holdfast.poisoning.attacks.feature_collision import FeatureCollision
+from holdfast.poisoning.attacks.gradient_matching import GradientMatching
+from holdfast.poisoning.attacks.meta_poison import MetaPoison
+from holdfast.poisoning.attacks.patch_backdoors import CleanLabelBackdoor, HiddenTrigger
+from holdfast.poisoning.attacks.pixels import Normalised, in_pixels
+from holdfast.poisoning.attacks.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.sleeper_agent import SleeperAgent
+from holdfast.poisoning.attacks.surrogates import staggered_surrogates, train_surrogate
+from holdfast.poisoning.attacks.victims import SETTINGS, Answers, FrozenExtractor, Victim, ask, renew_head, train_victim
+
+__all__ = [
+    "SETTINGS",
+    "Aim",
+    "Answers",
+    "Backdoor",
+    "Brewing",
+    "BullseyePolytope",
+    "CleanLabelBackdoor",
+    "ConvexPolytope",
+    "FeatureCollision",
+    "FrozenExtractor",
+    "GradientMatching",
+    "HiddenTrigger",
+    "MetaPoison",
+    "Normalised",
+    "PoisonedSet",
+    "RandomShift",
+    "Setup",
+    "SleeperAgent",
+    "Targets",
+    "Victim",
+    "ask",
+    "in_pixels",
+    "random_bases",
+    "random_patch",
+    "read_package",
+    "read_setups",
+    "renew_head",
+    "similar_bases",
+    "staggered_surrogates",
+    "steepest_bases",
+    "train_surrogate",
+    "train_victim",
+]
