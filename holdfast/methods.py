@@ -11,6 +11,16 @@ from typing import Any
 
 from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
 from holdfast.errors import ConfigError, nearest
+from holdfast.poisoning import Epic
+from holdfast.poisoning.defenses import (
+    ActivationClustering,
+    AdversarialPoisoning,
+    DeepKnn,
+    DpSgd,
+    HighestLoss,
+    LowestConfidence,
+    SpectralSignatures,
+)
 from holdfast.spurious import (
     ClassBalanced,
     Cnc,
@@ -60,6 +70,14 @@ METHODS: dict[str, type[Policy]] = {
     "el2n": El2n,
     "grand": Grand,
     "forgetting": Forgotten,
+    "epic": Epic,
+    "deep-knn": DeepKnn,
+    "spectral-signatures": SpectralSignatures,
+    "activation-clustering": ActivationClustering,
+    "dp-sgd": DpSgd,
+    "adversarial-poisoning": AdversarialPoisoning,
+    "highest-loss": HighestLoss,
+    "lowest-confidence": LowestConfidence,
 }
 
 #: The methods whose groups any other can use.

@@ -14,6 +14,17 @@ import torch
 
 from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
 from holdfast.errors import CheckpointError, ConfigError
+from holdfast.poisoning import Epic
+from holdfast.poisoning.defenses import (
+    ActivationClustering,
+    AdversarialPoisoning,
+    AsManyAsEpic,
+    DeepKnn,
+    DpSgd,
+    HighestLoss,
+    LowestConfidence,
+    SpectralSignatures,
+)
 from holdfast.spurious import (
     ClassBalanced,
     CvarDRO,
@@ -55,6 +66,17 @@ POLICIES = {
     "el2n": lambda: El2n(fraction=0.5, score_epochs=1),
     "grand": lambda: Grand(fraction=0.5, score_epochs=1),
     "forgetting": lambda: Forgotten(fraction=0.5, score_epochs=2),
+    "epic": lambda: Epic(fraction=0.4, start=1, every=1),
+    "epic, remaining": lambda: Epic(fraction=0.4, start=1, every=1, pool="remaining", proxy="last-layer"),
+    "epic >> crest": lambda: Epic(fraction=0.4, start=1, every=1) >> Crest(batch_size=7, subset=20),
+    "as many as epic": lambda: AsManyAsEpic(fraction=0.4, start=1, every=1, by="loss"),
+    "deep-knn": lambda: DeepKnn(filter_epochs=1, expected=0.1),
+    "spectral-signatures": lambda: SpectralSignatures(filter_epochs=1, expected=0.03),
+    "activation-clustering": lambda: ActivationClustering(filter_epochs=1),
+    "highest-loss": lambda: HighestLoss(start=1, every=1, threshold=0.9),
+    "lowest-confidence": lambda: LowestConfidence(start=1, every=1, threshold=0.55),
+    "dp-sgd": lambda: DpSgd(noise=0.1),
+    "adversarial-poisoning": lambda: AdversarialPoisoning(steps=1),
     "drop": DropHighest,
     "batches": FixedBatches,
     "two-stages": TwoStages,

@@ -11,6 +11,7 @@ from holdfast.federated.network import Network
 from holdfast.federated.personalization.policies import client_splits
 from holdfast.federated.site import Site
 from holdfast.models import build
+from holdfast.poisoning import Epic
 from holdfast.spurious import GroupBalanced, Spare
 from tests.federated.toy import linear, toy_clients
 
@@ -49,6 +50,16 @@ def test_crest_chooses_among_a_clients_own_examples():
     method = WithPolicy(policy=Crest(batch_size=4, subset=8), epochs=8, called="crest")
     found = personalize(toy_clients(), linear(), SETTINGS, [method])
     assert found.reports["crest"].mean > found.reports["global"].mean + 0.1
+
+
+def test_epic_drops_what_stands_alone_on_a_client():
+    method = WithPolicy(policy=Epic(fraction=0.2, start=2, every=1), epochs=8, called="epic")
+    plain = WithPolicy(epochs=8)
+    found = personalize(toy_clients(), linear(), SETTINGS, [method, plain])
+    assert found.reports["epic"].mean > found.reports["global"].mean + 0.1
+    everybody = torch.arange(8)
+    rows = [found.site.personal(name, everybody, found.weights) for name in ("epic", "uniform")]
+    assert not torch.equal(*rows)
 
 
 def test_margins_are_refused():

@@ -1,0 +1,26 @@
+"""What EPIC is compared with: filters after a first training, thresholds, controls, DP-SGD, adversarial poisoning."""
+
+from __future__ import annotations
+
+from holdfast.poisoning.defenses.adversarial import AdversarialPoisoning, PoisonedCrossEntropy
+from holdfast.poisoning.defenses.dropping import AsManyAsEpic, HighestLoss, LowestConfidence
+from holdfast.poisoning.defenses.filtering import ActivationClustering, DeepKnn, SpectralSignatures
+from holdfast.poisoning.defenses.filters import activation_keeps, deep_knn_keeps, spectral_keeps
+from holdfast.poisoning.defenses.private import DpSgd, PrivateCrossEntropy, privacy_spent
+
+__all__ = [
+    "ActivationClustering",
+    "AdversarialPoisoning",
+    "AsManyAsEpic",
+    "DeepKnn",
+    "DpSgd",
+    "HighestLoss",
+    "LowestConfidence",
+    "PoisonedCrossEntropy",
+    "PrivateCrossEntropy",
+    "SpectralSignatures",
+    "activation_keeps",
+    "deep_knn_keeps",
+    "privacy_spent",
+    "spectral_keeps",
+]

@@ -1,0 +1,202 @@
+"""EPIC (Yang, Liu and Mirzasoleiman, ICML 2022): drop isolated medoids of the gradients while training goes on.
+
+After a warm-up, every few epochs, one forward pass gives a gradient per example, the k medoids of each class are
+chosen, and those that nobody else is nearest to are dropped for good. Poisons that work are among them before they
+do; poisons that don't needn't be. The smaller training set pays for the choosing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError, DataError
+from holdfast.models.heads import find_head
+from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, gradient_medoids
+from holdfast.primitives.similarity import Geometry, Metric
+from holdfast.training.clock import Clock
+from holdfast.training.plan import Plan
+from holdfast.training.policy import Context, Policy
+from holdfast.training.state import write_atomically
+
+
+@dataclass(frozen=True, eq=False)
+class Drop:
+    """What one round dropped.
+
+    Attributes:
+        epoch: epochs completed before it.
+        ids: of the examples, int64 of shape (d,).
+        classes: of the examples, int64 of shape (d,).
+        sizes: of the clusters that they were the medoids of, int64 of shape (d,).
+        losses: of the examples then, float32 of shape (d,).
+        predicted: what they were taken for then, int64 of shape (d,).
+    """
+
+    epoch: int
+    ids: Tensor
+    classes: Tensor
+    sizes: Tensor
+    losses: Tensor
+    predicted: Tensor
+
+
+@dataclass(kw_only=True)
+class Epic(Policy):
+    """Drops examples whose gradients stand alone in their class.
+
+    Attributes:
+        fraction: of the examples that are medoids in each round; more of them isolate more.
+        start: epochs before the first round.
+        every: rounds come at epochs that are multiples of this.
+        stop: no round from this epoch on; until the end by default.
+        proxy: what stands for a gradient: `logits` (softmax minus one-hot), `last-input` or `last-layer`.
+        metric: `euclidean`, `exponential` (the published kernel) or `cosine`.
+        pool: medoids of `all` examples, those that were dropped included, or of the `remaining` ones, which drops far
+            more.
+        largest: clusters of up to this many examples are isolated.
+        equal_classes: as many medoids in every class, instead of shares by size.
+        stochastic: choose medoids by stochastic greedy, for classes of many thousands.
+    """
+
+    name: ClassVar[str] = "epic"
+
+    fraction: float = 0.1
+    start: int = 10
+    every: int = 2
+    stop: int | None = None
+    proxy: Proxy = "logits"
+    metric: Metric = "euclidean"
+    pool: Literal["all", "remaining"] = "all"
+    largest: int = 1
+    equal_classes: bool = False
+    stochastic: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction < 1:
+            raise ConfigError(f"fraction of epic is {self.fraction}; give a number between 0 and 1")
+        if self.every < 1 or self.start < 0 or self.largest < 1:
+            raise ConfigError(
+                f"epic starts after {self.start} epochs, comes every {self.every} and isolates clusters of up to "
+                f"{self.largest}; give at least 0, 1 and 1"
+            )
+        self.drops: list[Drop] = []
+        self._kept: Tensor | None = None
+
+    @property
+    def needs_features(self) -> bool:  # type: ignore[override]
+        """Whether the gradient needs the inputs of the last layer."""
+        return self.proxy == "last-layer"
+
+    def due(self, clock: Clock) -> bool:
+        """At the multiples of `every` from `start` on, before `stop`."""
+        epoch = clock.stage_epoch
+        in_time = self.start <= epoch and (self.stop is None or epoch < self.stop)
+        return clock.starts_epoch and in_time and epoch % self.every == 0
+
+    def expect(self, epochs: int) -> None:
+        """Refuse a training that ends before the first round."""
+        first = -(-max(self.start, 0) // self.every) * self.every
+        if first >= epochs:
+            raise ConfigError(
+                f"epic's first round is at epoch {first} and the training has {epochs}; lower epic's start, or train "
+                "longer"
+            )
+
+    def update(self, context: Context) -> Plan:
+        """Drop what stands alone now."""
+        examples, upstream = context.examples, context.active_positions()
+        if self._kept is None:
+            self._kept = torch.ones(len(examples), dtype=torch.bool)
+        pool = upstream if self.pool == "all" else upstream[self._kept[upstream]]
+        found = gradient_medoids(
+            self._gradients(context),
+            examples.labels,
+            self.fraction,
+            stream=context.stream("medoids"),
+            pool=pool,
+            metric=self.metric,
+            equal=self.equal_classes,
+            stochastic=self.stochastic,
+        )
+        self._drop(found, context, pool)
+        return Plan(copies=self._kept)
+
+    def _gradients(self, context: Context) -> Geometry:
+        head = None
+        if self.proxy == "last-input":
+            assert context.model is not None
+            head = find_head(context.model, context.head)[1].weight.detach().cpu()
+        features = context.outputs.features() if self.proxy == "last-layer" else None
+        return gradient_geometry(context.outputs.residuals(), self.proxy, features=features, head=head)
+
+    def _drop(self, found: Medoids, context: Context, pool: Tensor) -> None:
+        """Take the isolated out for good, and write down those that are new."""
+        assert self._kept is not None
+        examples = context.examples
+        positions, sizes = self._isolated(found, context)
+        kept = self._kept.clone()
+        kept[positions] = False
+        left = torch.bincount(examples.labels[pool[kept[pool]]], minlength=examples.n_classes)
+        gone = (torch.bincount(examples.labels[pool], minlength=examples.n_classes) > 0) & (left == 0)
+        if bool(gone.any()):
+            name = examples.class_names[int(gone.nonzero()[0])]
+            raise DataError(
+                f"at epoch {context.clock.epoch} epic would drop the last example of class {name}; lower its fraction, "
+                "start later, or stop earlier"
+            )
+        self._kept = kept
+        self.drops.append(
+            Drop(
+                context.clock.epoch,
+                examples.ids[positions],
+                examples.labels[positions],
+                sizes,
+                context.outputs.losses(positions),
+                context.outputs.predictions(positions),
+            )
+        )
+
+    def _isolated(self, found: Medoids, context: Context) -> tuple[Tensor, Tensor]:
+        """Positions of isolated medoids that are still trained on, and the sizes of their clusters."""
+        assert self._kept is not None
+        alone = found.isolated(self.largest) & self._kept[found.positions]
+        return found.positions[alone], found.sizes[alone]
+
+    def leave(self, folder: Path) -> None:
+        """Write ``epic.parquet``: what was dropped, when, and what the network made of it then."""
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.table(drop_log(self.drops)), sink)
+        write_atomically(folder / "epic.parquet", sink.getvalue().to_pybytes())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Who is kept, and the rounds so far."""
+        if self._kept is None:
+            return {}
+        rounds = [{field.name: getattr(drop, field.name) for field in fields(drop)} for drop in self.drops]
+        return {"kept": self._kept, "rounds": rounds}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back who is kept, and the rounds."""
+        self._kept = state.get("kept")
+        self.drops = [Drop(**one) for one in state.get("rounds", [])]
+
+
+def drop_log(drops: list[Drop]) -> dict[str, Any]:
+    """All drops as columns ``epoch``, ``id``, ``class``, ``cluster_size``, ``loss`` and ``predicted``."""
+    whole, real = torch.empty(0, dtype=torch.int64), torch.empty(0)
+    columns = {
+        "epoch": [whole, *(torch.full_like(drop.ids, drop.epoch) for drop in drops)],
+        "id": [whole, *(drop.ids for drop in drops)],
+        "class": [whole, *(drop.classes for drop in drops)],
+        "cluster_size": [whole, *(drop.sizes for drop in drops)],
+        "loss": [real, *(drop.losses for drop in drops)],
+        "predicted": [whole, *(drop.predicted for drop in drops)],
+    }
+    return {name: torch.cat(parts).numpy() for name, parts in columns.items()}
