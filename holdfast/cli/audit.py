@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 import shlex
-import shutil
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, make_dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,6 +21,8 @@ from safetensors.torch import save
 from torch import nn
 
 from holdfast.cli.arguments import free_place
+from holdfast.cli.audit_poison import audit_poison
+from holdfast.cli.auditing import Subject, subject_of_data, whole_folder
 from holdfast.cli.options import DEFAULT_DATA, named_data, parse
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import DATASETS, DataSet, Examples, data_root
@@ -34,7 +33,7 @@ from holdfast.report.audit import doubts, write_audit
 from holdfast.report.markup import DASH, counted, number, percent, times
 from holdfast.spurious.discovery import GroupAudit, audit_groups, discover, rank
 from holdfast.spurious.spare import Output
-from holdfast.training import Run, Training
+from holdfast.training import Run
 from holdfast.training.run import machine
 from holdfast.training.state import write_atomically
 
@@ -95,27 +94,6 @@ class Groups:
     data_root: Path | None = None
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What is audited.
-
-    Attributes:
-        name: of the data set.
-        data: the data set with its options.
-        model: the model's name.
-        start: weights that training starts from, where the recipe has some.
-        settings: how to train; its epochs are those that a schedule spans.
-        data_root: where data sets live.
-    """
-
-    name: str
-    data: DataSet
-    model: str
-    start: str | None
-    settings: Training
-    data_root: Path
-
-
 def groups(asked: Groups, subject: Subject, typed: Sequence[str]) -> None:
     """Audit groups: write the page and the files beside it, and show the clusters.
 
@@ -126,7 +104,7 @@ def groups(asked: Groups, subject: Subject, typed: Sequence[str]) -> None:
     """
     console = Console()
     out = asked.out or free_place("audits", f"{subject.name}-groups-s{subject.settings.seed}")
-    with _whole_folder(out) as folder, torch_threads(subject.settings.threads or None):
+    with whole_folder(out) as folder, torch_threads(subject.settings.threads or None):
         train = subject.data.load(subject.data_root).train
         model = _model(asked, subject, train)
         found = _look(asked, subject, model, train, console)
@@ -251,7 +229,7 @@ def _groups(arguments: list[str]) -> None:
 
 
 #: What can be audited; the first line of each says what one sees.
-AUDITS = {"groups": _groups}
+AUDITS = {"groups": _groups, "poison": audit_poison}
 
 
 def main(arguments: list[str]) -> int:
@@ -291,11 +269,8 @@ def _subject_of_run(path: Path, root: Path | None) -> Subject:
 
 
 def _subject_of_data(name: str, data: DataSet, asked: Groups) -> Subject:
-    recipe: dict[str, Any] = dict(data.recipe)
-    model, start = recipe.pop("model", "mlp"), recipe.pop("weights", None)
-    given = {key: getattr(asked, key) for key in ("batch_size", "learning_rate", "threads", "seed", "device")}
-    settings = replace(Training(**recipe), **{key: value for key, value in given.items() if value is not None})
-    return Subject(name, data, asked.model or model, start, settings, data_root(asked.data_root))
+    taken = ("model", "data_root", "batch_size", "learning_rate", "threads", "seed", "device")
+    return subject_of_data(name, data, **{option: getattr(asked, option) for option in taken})
 
 
 def _model(asked: Groups, subject: Subject, train: Examples) -> nn.Module:
@@ -362,24 +337,3 @@ def _next(asked: Groups, found: GroupAudit, typed: Sequence[str]) -> dict[str, s
             kept = word.split("=")[0].replace("_", "-") not in ("--epochs", "--output", "--k-max", "--out")
         words += [word] if kept else []
     return {"Train with draws that even these clusters": shlex.join(words)}
-
-
-# ------------------------------------------------------------------------------------------------ where it goes
-
-
-@contextmanager
-def _whole_folder(out: Path) -> Iterator[Path]:
-    """A folder to write to that appears at `out` when all is written, or not at all."""
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError(f"there is something at {out} already; choose another place with --out")
-    final = out.resolve()
-    part = final.with_name(f".{final.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"the folder {out} can't be made ({error.strerror}); choose another with --out") from error
-    try:
-        yield part
-        part.rename(final)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
