@@ -10,6 +10,8 @@ from holdfast.papers import (
     ditto_more,
     ditto_surrogate,
     ditto_theory,
+    epic,
+    epic_more,
     pde,
     pde_synthetic,
     s2l,
@@ -36,6 +38,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         crest,
         crest_more,
         s2l,
+        epic,
+        epic_more,
     )
     for experiment in paper.EXPERIMENTS
 }

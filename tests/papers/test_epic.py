@@ -1,0 +1,132 @@
+"""The experiments of EPIC: a trial, its controls, and the exchange of poisons."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from holdfast.data.examples import Examples, Splits
+from holdfast.data.inputs import TensorInputs
+from holdfast.data.transforms import Normalise, Scale
+from holdfast.papers import epic_beds as beds
+from holdfast.papers import epic_cells as cells
+from holdfast.papers.catalog import find
+from holdfast.papers.epic import beside_undefended
+from holdfast.papers.epic_watch import Watched, watch
+from holdfast.papers.results import CellResult, Measured, Metric
+from holdfast.poisoning import Epic
+from holdfast.poisoning.attacks import Brewing
+from holdfast.primitives.threads import torch_threads
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    with torch_threads(1):
+        yield
+
+
+def settings(experiment: str, name: str) -> dict:
+    (found,) = [cell.settings for cell in find(experiment).cells_at("smoke") if cell.name == name]
+    return dict(found)
+
+
+@pytest.mark.parametrize("attack", ["bullseye", "gradient matching", "sleeper agent"])
+def test_a_trial_has_its_controls(attack: str) -> None:
+    plain = cells.defend(settings("epic/transfer", f"{attack}/none"), 0)
+    defended = cells.defend(settings("epic/transfer", f"{attack}/epic-0.3"), 0)
+    assert {"success", "accuracy", "seconds", "clean right", "defended right"} <= set(plain)
+    assert plain["objective"] == defended["objective"]
+    assert 0 < defended["dropped"] < 1
+    assert 0 <= defended["poisons dropped"] <= 1
+
+
+def test_poisons_are_crafted_once_per_trial() -> None:
+    before = cells.crafted.cache_info().misses
+    for row in ("epic-0.1", "random"):
+        cells.defend(settings("epic/transfer", f"bullseye/{row}"), 0)
+    assert cells.crafted.cache_info().misses - before <= 1
+
+
+@pytest.mark.parametrize("row", ["deep-knn", "spectral", "activation", "dp-sgd", "epic-0.1", "ap-0.5"])
+def test_every_defence_runs(row: str) -> None:
+    found = cells.defend(settings("epic/table4.2", f"bullseye/{row}"), 0)
+    assert 0 <= found["success"] <= 100
+    assert 0 < found["accuracy"] <= 100
+
+
+def test_poisons_are_exchanged() -> None:
+    found = cells.exchange(settings("epic/effective", "gradient matching/epic-0.2"), 0)
+    assert set(found) == {"all", "all but Z", "all but random", "only Z", "only R", "Z"}
+    assert 0 <= found["Z"] <= 6
+
+
+def test_from_scratch_victims_start_anew() -> None:
+    found = cells.defend(settings("epic/scratch", "gradient matching/epic-0.1"), 0)
+    assert {"clean confidence", "clean accuracy", "brewed"} <= set(found)
+    ground = beds.bed(**settings("epic/scratch", "gradient matching/none")["bed"])
+    first, second = (next(ground.start(seed).parameters()) for seed in (0, 1))
+    assert not torch.equal(first, second)
+
+
+@pytest.mark.parametrize("column", ["transfer", "scratch"])
+def test_watching_changes_nothing(column: str) -> None:
+    own = settings("epic/figure4.3", f"{column}/epic-0.3")
+    seen = watch(own, 0)
+    assert 0 <= seen["poisons dropped"] <= 1 and seen["kept error"] > 0 < seen["random error"]
+    ground = beds.bed(**own["bed"])
+    poisoned = cells.crafted("gradient matching", tuple(own["bed"].items()), 0)
+    dropped = []
+    for policy in (Epic(**own["options"]), Watched(poisoned, **own["options"])):
+        cells.train_victim(
+            ground.start(0), poisoned.poison(ground.splits), poisoned.aim, replace(ground.victim, augment="flip"),
+            scenario=ground.scenario, defence=policy,
+        )  # fmt: skip
+        dropped.append([drop.ids.tolist() for drop in policy.drops])
+    assert dropped[0] == dropped[1]
+
+
+def cifar_like(n: int, first: int) -> Examples:
+    pixels = torch.randint(256, (n, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(first))
+    transform = Normalise((0.5,) * 3, (0.25,) * 3)
+    inputs = TensorInputs(pixels, lambda images: transform(Scale()(images)))
+    return replace(
+        Examples.of(torch.zeros(n, 3, 8, 8), torch.arange(n) % 4, ids=torch.arange(n) + first), inputs=inputs
+    )
+
+
+def test_the_documents_own_setting_in_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Table 4.2's cells as they are, on a made-up CIFAR-10, a small network and few steps."""
+    splits = Splits("cifar10", cifar_like(80, 0), cifar_like(20, 100), cifar_like(20, 200))
+    monkeypatch.setattr(beds.catalog, "load", lambda name: splits)
+    monkeypatch.setattr(
+        beds, "build", lambda name, shape, classes, seed: nn.Sequential(nn.Flatten(), nn.Linear(192, classes))
+    )
+    monkeypatch.setattr(beds, "SETTINGS", {"scratch": replace(beds.SETTINGS["scratch"], epochs=12, learning_rate=0.01)})
+    small = lambda restarts: Brewing(restarts=restarts, steps=3)  # noqa: E731
+    monkeypatch.setattr(beds, "Brewing", small)
+    monkeypatch.setattr(
+        cells, "random_bases", lambda train, label, count, seed: (train.labels == label).nonzero()[:4, 0]
+    )
+    beds.bed.cache_clear()
+    rows = {cell.name: dict(cell.settings) for cell in find("epic/table4.2").cells_at("paper")}
+    assert len(rows) == 22
+    own = rows["gradient-matching-40/epic-0.1"]
+    assert own["options"] == {"fraction": 0.1, "start": 10, "every": 2, "stop": 35}
+    monkeypatch.setattr(
+        cells, "_target", lambda ground, label, stream: cells.Targets.of(ground.splits.test, [int(label == 0)], label)
+    )
+    found = cells.defend(own, 3)
+    assert found["success"] in (0, 100) and {"brewed", "dropped", "first singletons"} <= set(found)
+    beds.bed.cache_clear()
+
+
+def test_time_and_interval_stand_beside_the_undefended() -> None:
+    def cell(name: str, successes: list[float], seconds: list[float]) -> CellResult:
+        metrics = {"success": Metric(Measured.of(successes)), "seconds": Metric(Measured.of(seconds))}
+        return CellResult(name, metrics, 1.0, {}, None)
+
+    plain, defended = beside_undefended((cell("a/none", [100, 0], [2, 4]), cell("a/epic", [0, 0], [3, 6])))
+    assert defended.metrics["time"].ours.values == (1.0, 2.0)
+    assert plain.metrics["from"].ours.mean == pytest.approx(9.45, abs=0.01)
+    assert defended.metrics["to"].ours.mean == pytest.approx(65.76, abs=0.01)
