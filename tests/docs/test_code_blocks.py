@@ -34,7 +34,7 @@ FUNCTIONS = {
     "demo": ("demo",),
     "data": ("list_", "info", "get_"),
     "runs": ("list_", "compare"),
-    "audit": ("groups",),
+    "audit": ("groups", "audit_poison"),
     "select": ("s2l",),
     "report": ("report",),
     "reproduce": ("reproduce",),
