@@ -10,7 +10,7 @@ demo: $(INSTALLED)
 	$(BIN)/holdfast demo
 
 test: $(INSTALLED)-dev lint
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=25
 
 lint: $(INSTALLED)-dev
 	$(BIN)/ruff check .

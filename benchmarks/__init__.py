@@ -1,0 +1,1 @@
+"""Measurements of speed and memory beside other systems; each is a script."""
