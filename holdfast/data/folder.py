@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from holdfast.data.catalog import DataSet, describe, register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.images import ImageReader
+from holdfast.data.inputs import LazyInputs
 from holdfast.data.tables import read_columns, split_codes, whole_numbers
 from holdfast.errors import DataError
 
@@ -42,6 +43,14 @@ class Columns:
     attribute: str | None = "place"
 
 
+class Reads(Protocol):
+    """Anything that turns image files into inputs."""
+
+    def inputs(self, paths: Sequence[Path], workers: int) -> LazyInputs:
+        """The images at `paths`, read when gathered by `workers` threads."""
+        ...
+
+
 def waterbirds_reader(size: int) -> ImageReader:
     """Resize to a square, then keep the middle 7/8: 256 and 224 for the usual size."""
     return ImageReader(resize=round(size * 256 / 224), crop=size)
@@ -51,7 +60,7 @@ def read_folder(
     name: str,
     folder: Path,
     columns: Columns,
-    reader: ImageReader,
+    reader: Reads,
     *,
     class_names: Sequence[str] = (),
     attribute_names: Sequence[str] = (),
@@ -97,7 +106,7 @@ def read_folder(
 def lazy_splits(
     name: str,
     paths: Sequence[Path],
-    reader: ImageReader,
+    reader: Reads,
     *,
     labels: NDArray[np.int64],
     attributes: NDArray[np.int64] | None,

@@ -1,0 +1,58 @@
+"""Vision-language models: find the words they lean on, fine-tune them off it, check what they look at."""
+
+from holdfast.multimodal.attributes import Attributes, label_attribute, vocabulary
+from holdfast.multimodal.backends import (
+    SmallTwoTower,
+    Trained,
+    TwoTower,
+    WordTokenizer,
+    load_clip,
+    load_open_clip,
+)
+from holdfast.multimodal.baselines import FineTunedClip, linear_probe, probe_splits, zero_shot
+from holdfast.multimodal.classifier import PromptClassifier
+from holdfast.multimodal.detection import Finding, rank_attributes
+from holdfast.multimodal.detectors import Detections, Detector, OwlVit, credited_words, load_owl_vit
+from holdfast.multimodal.explanations import class_maps
+from holdfast.multimodal.metrics import ExplanationScore, adjusted_average, adjusted_iou, soft_iou
+from holdfast.multimodal.pretraining import pretrain
+from holdfast.multimodal.prompts import Wording
+from holdfast.multimodal.spurious_aware import SpuriousAware, Terms
+from holdfast.multimodal.templates import TEMPLATES
+from holdfast.multimodal.training import PUBLISHED, fine_tune
+
+__all__ = [
+    "PUBLISHED",
+    "TEMPLATES",
+    "Attributes",
+    "Detections",
+    "Detector",
+    "ExplanationScore",
+    "Finding",
+    "FineTunedClip",
+    "OwlVit",
+    "PromptClassifier",
+    "SmallTwoTower",
+    "SpuriousAware",
+    "Terms",
+    "Trained",
+    "TwoTower",
+    "WordTokenizer",
+    "Wording",
+    "adjusted_average",
+    "adjusted_iou",
+    "class_maps",
+    "credited_words",
+    "fine_tune",
+    "label_attribute",
+    "linear_probe",
+    "load_clip",
+    "load_open_clip",
+    "load_owl_vit",
+    "pretrain",
+    "probe_splits",
+    "rank_attributes",
+    "soft_iou",
+    "vocabulary",
+    "zero_shot",
+]

@@ -1,0 +1,20 @@
+"""Two-tower models behind one interface: transformers' CLIP, open_clip's, and a small one for a CPU."""
+
+from holdfast.multimodal.backends.base import MAX_SCALE, ExplainedLayer, Trained, TwoTower
+from holdfast.multimodal.backends.open_clip_tower import OpenClip, load_open_clip
+from holdfast.multimodal.backends.small import SmallTwoTower
+from holdfast.multimodal.backends.transformers_clip import TransformersClip, load_clip
+from holdfast.multimodal.backends.words import WordTokenizer
+
+__all__ = [
+    "MAX_SCALE",
+    "ExplainedLayer",
+    "OpenClip",
+    "SmallTwoTower",
+    "Trained",
+    "TransformersClip",
+    "TwoTower",
+    "WordTokenizer",
+    "load_clip",
+    "load_open_clip",
+]
