@@ -11,6 +11,7 @@ from typing import Any
 
 from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
 from holdfast.errors import ConfigError, nearest
+from holdfast.multimodal import FineTunedClip, SpuriousAware
 from holdfast.poisoning import Epic
 from holdfast.poisoning.defenses import (
     ActivationClustering,
@@ -78,6 +79,19 @@ METHODS: dict[str, type[Policy]] = {
     "adversarial-poisoning": AdversarialPoisoning,
     "highest-loss": HighestLoss,
     "lowest-confidence": LowestConfidence,
+}
+
+#: The methods that fine-tune a vision-language model (`holdfast fit --task clip`); the last three train a linear layer
+#: on its frozen embeddings, and ``zero-shot`` trains nothing.
+CLIP_METHODS: dict[str, type[Policy]] = {
+    "spurious-aware": SpuriousAware,
+    "fine-tuned-clip": FineTunedClip,
+    "erm": Uniform,
+    "group-dro": GroupDRO,
+    "zero-shot": Uniform,
+    "linear-probe": Uniform,
+    "dfr-train": DfrTrain,
+    "dfr-val": DfrVal,
 }
 
 #: The methods whose groups any other can use.

@@ -21,6 +21,7 @@ from safetensors.torch import save
 from torch import nn
 
 from holdfast.cli.arguments import free_place
+from holdfast.cli.audit_multimodal import multimodal, parse_multimodal, verdict
 from holdfast.cli.audit_poison import audit_poison
 from holdfast.cli.auditing import Subject, subject_of_data, whole_folder
 from holdfast.cli.options import DEFAULT_DATA, named_data, parse
@@ -228,8 +229,18 @@ def _groups(arguments: list[str]) -> None:
     groups(*parse_groups(arguments), arguments)
 
 
+def _multimodal(arguments: list[str]) -> None:
+    """The visible things that a vision-language model recognises classes by: are they shortcuts?"""
+    multimodal(*parse_multimodal(arguments), arguments)
+
+
+def _verdict(arguments: list[str]) -> None:
+    """Write down whether an attribute that `audit multimodal` found is spurious."""
+    tyro.cli(verdict, args=arguments, prog="holdfast audit verdict")
+
+
 #: What can be audited; the first line of each says what one sees.
-AUDITS = {"groups": _groups, "poison": audit_poison}
+AUDITS = {"groups": _groups, "poison": audit_poison, "multimodal": _multimodal, "verdict": _verdict}
 
 
 def main(arguments: list[str]) -> int:

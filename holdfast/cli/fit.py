@@ -9,11 +9,11 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from holdfast.cli.arguments import free_place, refuse_changes
+from holdfast.cli.arguments import free_place, read_config, refuse_changes, value_of
 from holdfast.cli.options import FitOptions, parse
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import data_root
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, nearest
 from holdfast.integrations.trackers import trackers
 from holdfast.models import build
 from holdfast.report import write_report
@@ -21,9 +21,15 @@ from holdfast.training import FitResult, Run, fit
 from holdfast.training.criteria import criterion_uses_groups
 from holdfast.training.method import as_method
 
+TASKS = ("classify", "clip")
+
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
+    if task_of(arguments) == "clip":
+        from holdfast.cli.fit_clip import main as fit_clip
+
+        return fit_clip(arguments)
     options = parse(arguments)
     console = Console()
     if options.choices.print_config:
@@ -34,6 +40,18 @@ def main(arguments: list[str]) -> int:
     else:
         train(*_resumed(options, arguments, console))
     return 0
+
+
+def task_of(arguments: list[str]) -> str:
+    """What is trained, as the command line, the configuration file or the run that it names say: classify or clip."""
+    resumed, file = value_of("resume", arguments), value_of("config", arguments)
+    if resumed is not None:
+        file = str(Path(resumed) / "config.yaml")
+    said = None if file is None or not Path(file).exists() else read_config(Path(file)).get("task")
+    task = value_of("task", arguments) or said or TASKS[0]
+    if task not in TASKS:
+        raise ConfigError(f"there is no task {task!r}{nearest(task, TASKS)}")
+    return str(task)
 
 
 def train(options: FitOptions, console: Console, run: Run | None = None) -> FitResult:

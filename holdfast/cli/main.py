@@ -17,7 +17,7 @@ COMMANDS = {
     "demo": ("See the failure of plain training and its repair, on data that comes with the package.", "demo"),
     "fit": ("Train a model and report how every group fares.", "fit"),
     "federate": ("Simulate a federation, with attacks and personal models, and report on every client.", "federate"),
-    "audit": ("Look into data before training: the groups that a shortcut makes.", "audit"),
+    "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit"),
     "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),

@@ -38,6 +38,8 @@ Data sets: {data}; or a folder with images and a metadata.csv.
 
 Models: {models}.
 
+Vision-language models are fine-tuned with `--task clip`: see `holdfast fit --task clip --help`.
+
 Below are the options of all runs, then those of the chosen data set and method: name these first to see theirs, as in
 `holdfast fit --data cmnist5 --method group-subsampled --help`. Defaults are the data set's published recipe.
 
@@ -50,6 +52,7 @@ class Choices:
     """What to train on, with what, and where to write.
 
     Attributes:
+        task: classify trains a network on labels; clip fine-tunes a vision-language model and has options of its own.
         data: a data set's name, or a folder with images and a metadata.csv.
         method: a method's name, or several joined by +.
         groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
@@ -64,6 +67,7 @@ class Choices:
         print_config: print all options as a configuration file, and stop.
     """
 
+    task: Literal["classify"] = "classify"
     data: str = DEFAULT_DATA
     method: str = DEFAULT_METHOD
     groups: str | None = None
@@ -126,6 +130,11 @@ def parse(arguments: Sequence[str]) -> FitOptions:
         ConfigError: if a file, a key of it, a data set or a method is unknown.
     """
     typed, settings, file = with_config(arguments)
+    if value_of("task", typed) == "clip":
+        raise ConfigError(
+            f"{file or 'the command'} is about a vision-language model; `holdfast fit --task clip` tunes one and "
+            "`holdfast audit multimodal` looks into it"
+        )
     data = value_of("data", typed) or DEFAULT_DATA
     method = value_of("method", typed) or DEFAULT_METHOD
     groups, preset = value_of("groups", typed), value_of("preset", typed)

@@ -9,6 +9,8 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from holdfast.cli.fit import task_of
+from holdfast.cli.fit_clip import clip_splits
 from holdfast.cli.options import parse
 from holdfast.data import Splits, data_root
 from holdfast.errors import HoldfastError
@@ -39,8 +41,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _splits(run: Run, root: Path | None) -> Splits | None:
+    config = ["--config", str(run.path / "config.yaml")]
     try:
-        options = parse(["--config", str(run.path / "config.yaml")])
+        if task_of(config) == "clip":
+            return clip_splits(config, root)
+        options = parse(config)
         return options.data.load(data_root(root or options.choices.data_root))
     except HoldfastError as error:
         logging.getLogger(__name__).warning("the examples can't be shown: %s", error)
