@@ -12,6 +12,8 @@ from holdfast.papers import (
     ditto_theory,
     epic,
     epic_more,
+    multimodal,
+    multimodal_more,
     pde,
     pde_synthetic,
     s2l,
@@ -40,6 +42,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         s2l,
         epic,
         epic_more,
+        multimodal,
+        multimodal_more,
     )
     for experiment in paper.EXPERIMENTS
 }

@@ -1,0 +1,281 @@
+"""Spurious correlations in CLIP (Yang, Nushi, Palangi and Mirzasoleiman, ICML 2023): found, fixed, and looked at.
+
+The ``paper`` scale is the document's own setting: CLIP's RN50 and ViT-L/14@336px on Waterbirds, and RN50 on two classes
+of ImageNet that a baby tells apart; it needs public weights, the data and a GPU. At the ``cpu`` scale a small model is
+pre-trained on rendered shapes, where it learns a shortcut, and every row is fine-tuned from there. What claims ask of
+it was set beforehand, from a trial with another renderer. Most of the gain in the worst group comes from balanced
+draws, so rows without them are part of the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.results import Results
+
+TUNE = "holdfast.papers.multimodal_cells:tune"
+
+#: Modules that decide the numbers of every cell.
+DEPENDS = (
+    "data.examples",
+    "data.inputs",
+    "data.transforms",
+    "models.saliency",
+    "multimodal",
+    "primitives.streams",
+    "spurious.balancing",
+    "spurious.dfr",
+    "spurious.group_dro",
+    "training.curator",
+    "training.draws",
+    "training.fitting",
+    "training.plan",
+)
+
+#: At the trial's rate of 0.05 our towers' projections are thrown away in the first steps. From 0.001 to 0.01 the
+#: validation worst group of the CLIP-style rows hardly differs (0.87 to 0.90 under seed 0); this is the middle.
+TRAINING = {
+    "epochs": 25,
+    "batch_size": 128,
+    "learning_rate": 0.003,
+    "momentum": 0.9,
+    "weight_decay": 1e-4,
+    "threads": 1,
+}
+_PROBE = {**TRAINING, "epochs": 60, "learning_rate": 0.5}
+
+#: What a row trains with; ``form`` of the terms is the authors' release unless it says otherwise.
+ROWS: Mapping[str, Mapping[str, Any]] = {
+    "pre-trained": {"method": "zero-shot"},
+    "fine-tuned clip": {"method": "fine-tuned clip"},
+    "erm": {"method": "erm"},
+    "group-dro": {"method": "group-dro"},
+    "lc+vc+ls": {"method": "lc+vc+ls", "form": "release"},
+    "lc+vc+vs": {"method": "lc+vc+vs", "form": "release"},
+}
+MORE: Mapping[str, Mapping[str, Any]] = {
+    "lc+vc+ls, equations": {"method": "lc+vc+ls", "form": "cs"},
+    "lc+vc+vs, equations": {"method": "lc+vc+vs", "form": "cs"},
+    "fine-tuned clip, natural": {"method": "fine-tuned clip, natural"},
+    "lc+vc+ls, natural": {"method": "lc+vc+ls", "form": "release", "sampling": "natural"},
+    "lc+vc+vs, natural": {"method": "lc+vc+vs", "form": "release", "sampling": "natural"},
+}
+_LINEAR: Mapping[str, Mapping[str, Any]] = {
+    "linear probe": {"method": "linear probe"},
+    "dfr-train": {"method": "dfr-train"},
+    "dfr-val": {"method": "dfr-val"},
+}
+SHAPES: Mapping[Scale, Mapping[str, Any]] = {
+    "cpu": {"name": "shapes"},
+    "smoke": {"name": "shapes", "pairs": 256, "epochs": 1},
+}
+QUICK = {**TRAINING, "epochs": 1}
+
+RN50, VIT = "open_clip:RN50:openai", "open_clip:ViT-L-14-336:openai"
+_PUBLISHED = {"epochs": 300, "batch_size": 128, "learning_rate": 1e-4, "weight_decay": 1e-5, "device": "auto"}
+#: The release starts the scale of cosines anew.
+_FRESH_SCALE = 1 / 0.07
+TEMPLATES = "openai"
+
+
+def shape_cell(row: str, changes: Mapping[str, Any], scale: Scale, training: Mapping[str, Any]) -> Cell:
+    """A row on the rendered shapes."""
+    smoke = scale == "smoke"
+    settings = {
+        "world": dict(SHAPES[scale]),
+        "tuning": dict(QUICK if smoke else training),
+        "explained": 4 if smoke else 60,
+        **changes,
+    }
+    return Cell(f"shapes/{row}", TUNE, settings)
+
+
+def paper_cell(column: str, row: str, world: Mapping[str, Any], changes: Mapping[str, Any]) -> Cell:
+    """A row of the document, in its own setting."""
+    batch = 32 if world["tower"] == VIT else 128
+    decay = 1.0 if row == "group-dro" else _PUBLISHED["weight_decay"]
+    settings = {
+        "world": {**world, "templates": TEMPLATES},
+        "tuning": {**_PUBLISHED, "batch_size": batch, "weight_decay": decay},
+        "scale": _FRESH_SCALE,
+        "explained": None,
+        **changes,
+    }
+    return Cell(f"{column}/{row}", TUNE, settings)
+
+
+def _cells(scale: Scale) -> tuple[Cell, ...]:
+    if scale == "paper":
+        columns: Mapping[str, Mapping[str, Any]] = {
+            "RN50": {"name": "waterbirds", "tower": RN50},
+            "ViT-L-14-336": {"name": "waterbirds", "tower": VIT},
+            "pacifier, RN50": {"name": "imagenet-pair", "tower": RN50},
+        }
+        return tuple(
+            paper_cell(column, row, world, changes)
+            for column, world in columns.items()
+            for row, changes in ROWS.items()
+            if not (column.startswith("pacifier") and row == "lc+vc+vs")
+        )
+    rows = {**ROWS, **MORE}
+    cells = [shape_cell(row, changes, scale, TRAINING) for row, changes in rows.items()]
+    return (*cells, *(shape_cell(row, changes, scale, _PROBE) for row, changes in _LINEAR.items()))
+
+
+def printed(
+    average: float, worst: float, aiou: float | None = None, aiou_worst: float | None = None
+) -> dict[str, Printed]:
+    """Numbers of a row as the document has them."""
+    found = {"average": Printed(average), "worst_group": Printed(worst)}
+    if aiou is not None:
+        found["aiou"] = Printed(aiou)
+    if aiou_worst is not None:
+        found["aiou_worst"] = Printed(aiou_worst)
+    return found
+
+
+_PRINTED: Mapping[str, Mapping[str, Printed]] = {
+    "RN50/pre-trained": printed(90.8, 44.9, 0.507, 0.479)
+    | {"landbird/land": Printed(93.44), "landbird/water": Printed(44.92)}
+    | {"waterbird/land": Printed(59.03), "waterbird/water": Printed(91.59)},
+    "RN50/fine-tuned clip": printed(81.3, 77.1, 0.510, 0.128),
+    "RN50/erm": printed(93.5, 54.4, 0.514, 0.139),
+    "RN50/group-dro": printed(83.3, 73.7, 0.509, 0.274),
+    "RN50/lc+vc+ls": printed(84.7, 77.5, 0.628, 0.499),
+    "RN50/lc+vc+vs": printed(83.2, 77.5, 0.654, 0.587),
+    "ViT-L-14-336/pre-trained": printed(88.5, 34.0, 0.579, 0.551)
+    | {"landbird/land": Printed(99.29), "landbird/water": Printed(90.20)}
+    | {"waterbird/land": Printed(33.96), "waterbird/water": Printed(55.61)},
+    "ViT-L-14-336/fine-tuned clip": printed(97.2, 89.7, 0.687, 0.697),
+    "ViT-L-14-336/erm": printed(96.8, 58.1, 0.636, 0.680),
+    "ViT-L-14-336/group-dro": printed(94.1, 90.8, 0.669, 0.644),
+    "ViT-L-14-336/lc+vc+ls": printed(97.1, 89.7, 0.698, 0.711),
+    "ViT-L-14-336/lc+vc+vs": printed(96.9, 90.5, 0.716, 0.709),
+    "pacifier, RN50/pre-trained": printed(73.7, 30.8, 0.651, 0.380),
+    "pacifier, RN50/fine-tuned clip": printed(94.1, 91.7, 0.650, 0.571),
+    "pacifier, RN50/erm": printed(94.9, 96.2, 0.661, 0.454),
+    "pacifier, RN50/group-dro": printed(89.6, 93.1, 0.661, 0.568),
+    "pacifier, RN50/lc+vc+ls": printed(94.9, 96.2, 0.720, 0.645),
+}
+
+_BALANCED = ("fine-tuned clip", "lc+vc+ls", "lc+vc+vs", "lc+vc+ls, equations", "lc+vc+vs, equations")
+
+
+def worst(results: Results, row: str, column: str = "shapes") -> float:
+    """Our mean worst-group accuracy of a row."""
+    return results.mean(f"{column}/{row}", "worst_group")
+
+
+def listed(results: Results, rows: tuple[str, ...], metric: str, column: str, digits: int = 1) -> str:
+    """Rows with their means, in a phrase."""
+    return ", ".join(f"{row} {results.mean(f'{column}/{row}', metric):.{digits}f}" for row in rows)
+
+
+def _has_the_shortcut(results: Results) -> Verdict:
+    """Set beforehand: worst group at most 20 %, average at least 90 %."""
+    average, lowest = results.mean("shapes/pre-trained", "average"), worst(results, "pre-trained")
+    return Verdict(lowest <= 20 and average >= 90, f"average {average:.1f}, worst group {lowest:.1f}")
+
+
+def _erm_helps(column: str, results: Results) -> Verdict:
+    """Set beforehand: at least 20 points over zero-shot; the document: 44.9 to 54.4 and 34.0 to 58.1."""
+    gain = worst(results, "erm", column) - worst(results, "pre-trained", column)
+    least = 20 if column == "shapes" else 0
+    said = listed(results, ("pre-trained", "erm"), "worst_group", column)
+    return Verdict(gain > least, f"{column}: {said} (at least {least} more)")
+
+
+def _balanced_over_erm(results: Results) -> Verdict:
+    """Set beforehand: every balanced CLIP-style run is 20 points above ERM."""
+    least = min(worst(results, row) - worst(results, "erm") for row in _BALANCED)
+    return Verdict(
+        least >= 20, f"smallest gain {least:.1f}; {listed(results, ('erm', *_BALANCED), 'worst_group', 'shapes')}"
+    )
+
+
+def _method_over_erm(column: str, results: Results) -> Verdict:
+    """The headline: 23 points for RN50, 32 for ViT; here at least 15."""
+    gains = {row: worst(results, row, column) - worst(results, "erm", column) for row in ("lc+vc+ls", "lc+vc+vs")}
+    said = ", ".join(f"{row} {gain:+.1f}" for row, gain in gains.items())
+    return Verdict(min(gains.values()) >= 15, f"{column}: {said}")
+
+
+def _natural_costs(results: Results) -> Verdict:
+    """Set beforehand: without balanced draws at least 20 points are lost, in the best of the three."""
+    losses = {
+        row: worst(results, row) - worst(results, f"{row}, natural")
+        for row in ("fine-tuned clip", "lc+vc+ls", "lc+vc+vs")
+    }
+    said = ", ".join(f"{row} {loss:.1f}" for row, loss in losses.items())
+    return Verdict(min(losses.values()) >= 20, f"natural draws lose {said} points")
+
+
+def _explained_release(results: Results) -> Verdict:
+    """Set beforehand: AIoU of lc+vc+vs is 0.02 above fine-tuned CLIP's, and above ERM's."""
+    ours, tuned, erm = (results.mean(f"shapes/{row}", "aiou") for row in ("lc+vc+vs", "fine-tuned clip", "erm"))
+    return Verdict(
+        ours > tuned + 0.02 and ours > erm, f"lc+vc+vs {ours:.3f}, fine-tuned clip {tuned:.3f}, erm {erm:.3f}"
+    )
+
+
+def _explained_equations(results: Results) -> Verdict:
+    """Set beforehand: at most 0.01 below fine-tuned CLIP's."""
+    ours, tuned = (results.mean(f"shapes/{row}", "aiou") for row in ("lc+vc+vs, equations", "fine-tuned clip"))
+    return Verdict(ours >= tuned - 0.01, f"lc+vc+vs {ours:.3f}, fine-tuned clip {tuned:.3f}")
+
+
+def _average_holds(results: Results) -> Verdict:
+    """Set beforehand: at least 80 %."""
+    least = min(results.mean(f"shapes/{row}", "average") for row in _BALANCED[1:])
+    return Verdict(least >= 80, f"smallest average {least:.1f} ({listed(results, _BALANCED[1:], 'average', 'shapes')})")
+
+
+def _best_explained(column: str, results: Results) -> Verdict:
+    """Table 7.4: both variants have a higher AIoU than every baseline, on average over groups."""
+    ours = ("lc+vc+ls",) if column.startswith("pacifier") else ("lc+vc+ls", "lc+vc+vs")
+    others = ("pre-trained", "fine-tuned clip", "erm", "group-dro")
+    means = {row: results.mean(f"{column}/{row}", "aiou") for row in (*ours, *others)}
+    holds = min(means[row] for row in ours) > max(means[row] for row in others)
+    return Verdict(holds, f"{column}: " + ", ".join(f"{row} {value:.3f}" for row, value in means.items()))
+
+
+_PAPER_COLUMNS = ("RN50", "ViT-L-14-336", "pacifier, RN50")
+
+TABLE_7_4 = Experiment(
+    name="multimodal/table7.4",
+    title="worst group and explanations of a fine-tuned vision-language model",
+    source="Tables 7.2, 7.4 and 7.5",
+    cells=_cells,
+    depends=DEPENDS,
+    printed=_PRINTED,
+    claims=(
+        Claim("The pre-trained model has the shortcut", _has_the_shortcut, ("cpu",)),
+        Claim("ERM improves the worst group by 20 points", partial(_erm_helps, "shapes"), ("cpu",)),
+        Claim("Every balanced CLIP-style run is 20 points above ERM in the worst group", _balanced_over_erm, ("cpu",)),
+        Claim("Natural instead of balanced draws cost 20 points in the worst group", _natural_costs, ("cpu",)),
+        Claim("The spurious image term improves AIoU over fine-tuned CLIP by 0.02", _explained_release, ("cpu",)),
+        Claim("In the form of the equations AIoU is not below fine-tuned CLIP's", _explained_equations, ("cpu",)),
+        Claim("The method's average accuracy is at least 80 %", _average_holds, ("cpu",)),
+        *(
+            Claim(f"{column}: ERM is above zero-shot in the worst group", partial(_erm_helps, column), ("paper",))
+            for column in _PAPER_COLUMNS[:2]
+        ),
+        *(
+            Claim(
+                f"{column}: the method is above ERM in the worst group", partial(_method_over_erm, column), ("paper",)
+            )
+            for column in _PAPER_COLUMNS[:2]
+        ),
+        *(
+            Claim(f"{column}: the method has the best explanations", partial(_best_explained, column), ("paper",))
+            for column in _PAPER_COLUMNS
+        ),
+    ),
+    columns={"average": "average", "worst_group": "worst group", "aiou": "AIoU", "aiou_worst": "AIoU, worst group"},
+    digits=3,
+)
+
+EXPERIMENTS = (TABLE_7_4,)

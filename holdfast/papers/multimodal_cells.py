@@ -1,0 +1,192 @@
+"""What the cells of the chapter on vision-language models compute: a tower fine-tuned in one way, and how it fares.
+
+Every row starts from the same tower and trains the same parameters on the same data; rows differ in their method. Right
+is measured by groups, and right for the right reason by AIoU. At the ``cpu`` scale the tower is the small one that has
+learned the shortcut of the rendered shapes, kept by seed below the data root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from holdfast.data import data_root
+from holdfast.errors import MissingDependencyError
+from holdfast.multimodal import (
+    FineTunedClip,
+    PromptClassifier,
+    SpuriousAware,
+    TwoTower,
+    fine_tune,
+    linear_probe,
+    probe_splits,
+    rank_attributes,
+    zero_shot,
+)
+from holdfast.multimodal.detection import discrepancies
+from holdfast.multimodal.emoji import emoji_task
+from holdfast.multimodal.emoji_tower import emoji_tower
+from holdfast.multimodal.imagenet_pair import ImageNetPair
+from holdfast.multimodal.shapes_data import ShapesClip, on_every_ground
+from holdfast.multimodal.shapes_tower import shapes_tower
+from holdfast.multimodal.tasks import ClipTask, explanation_score
+from holdfast.multimodal.towers import load_tower
+from holdfast.multimodal.waterbirds import WaterbirdsClip
+from holdfast.spurious import DfrTrain, DfrVal, GroupDRO
+from holdfast.training import GroupReport, Training, fit
+from holdfast.training.evaluation import predict
+from holdfast.training.policy import Policy
+
+#: What a row trains with; rows that train nothing or a linear layer have their own branch.
+METHODS: Mapping[str, Policy | None] = {
+    "erm": None,
+    "fine-tuned clip": FineTunedClip(),
+    "fine-tuned clip, natural": FineTunedClip("natural"),
+    "group-dro": GroupDRO(),
+}
+_PROBES: Mapping[str, Policy | None] = {"linear probe": None, "dfr-train": DfrTrain(), "dfr-val": DfrVal()}
+
+
+def method_of(name: str, form: str = "cs", sampling: str = "balanced") -> Policy | None:
+    """The method of a row: by name, or by its terms, such as ``lc+vc+ls``."""
+    if name in METHODS:
+        return METHODS[name]
+    terms = name.split("+")
+    weights = {f"lambda_{term}": float(term in terms) for term in ("vc", "lc", "vs", "ls")}
+    return SpuriousAware(form=form, sampling=sampling, **weights)  # type: ignore[arg-type]
+
+
+def tune(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Fine-tune a tower and report accuracies and explanations.
+
+    Args:
+        settings: ``world`` (see `world`), ``method`` (a name of `METHODS`, ``zero-shot``, a linear method on
+            embeddings, or terms joined by ``+``), ``form`` and ``sampling`` of the terms, ``tuning`` (fields of
+            `Training`), ``trained`` (which parameters), ``scale`` (of cosines at the start), ``explained`` (images per
+            group; none are where it is 0, all where it is None).
+        seed: of the tower, the data and the draws.
+
+    Returns:
+        In percent ``average`` (groups weighed by their training counts), ``worst_group``, ``group_mean`` and the
+        accuracy of each group; ``aiou`` and ``aiou_worst`` where explanations were asked for, and by group; and
+        ``epoch``, the chosen one from 1.
+    """
+    tower, task = world(settings["world"], seed)
+    how = dict(settings.get("tuning", {}))
+    if how.get("device") == "auto":
+        how["device"] = _device()
+    name, training = settings["method"], Training(**how, seed=seed)
+    if name == "zero-shot":
+        report, epoch = zero_shot(tower, task.wording, task.splits.test, task.splits.train), 0
+    elif name in _PROBES:
+        features = probe_splits(tower, task.splits)
+        result = fit(linear_probe(features, seed), features, _PROBES[name], training)
+        return _accuracies(result.test) | {"epoch": result.best_epoch + 1.0}
+    else:
+        method = method_of(name, settings.get("form", "cs"), settings.get("sampling", "balanced"))
+        result = fine_tune(
+            tower,
+            task.splits,
+            task.wording,
+            method,
+            training,
+            trained=settings.get("trained", "projection"),
+            scale=settings.get("scale"),
+        )
+        report, epoch = result.test, result.best_epoch + 1
+    found = _accuracies(report) | {"epoch": float(epoch)}
+    if settings.get("explained", 0) == 0:
+        return found
+    score = explanation_score(tower, task, report, per_group=settings["explained"], seed=seed)
+    by_group = {f"aiou {group}": value for group, value in score.by_group.items()}
+    return found | {"aiou": score.average, "aiou_worst": score.worst} | by_group
+
+
+def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTower, ClipTask]:
+    """The tower and the task of a cell.
+
+    Args:
+        settings: ``name`` (``shapes``, ``emoji``, ``waterbirds`` or ``imagenet-pair``) and its options.
+        seed: of everything that is made here.
+
+    Returns:
+        Both; the tower is the cell's own to train.
+    """
+    own, root = dict(settings), data_root(None)
+    name, towers = own.pop("name"), root / "towers"
+    if name == "shapes":
+        tower: TwoTower = shapes_tower(towers, seed, **own)
+        return tower, ShapesClip(seed).load(root, tower.preprocessing)
+    if name == "emoji":
+        counts = own.pop("counts", None)
+        tower = emoji_tower(towers, seed, **own)
+        return tower, emoji_task(tower.preprocessing, seed, counts)
+    tower = load_tower(own.pop("tower"), root).to(_device())
+    data = {"waterbirds": WaterbirdsClip, "imagenet-pair": ImageNetPair}[name]
+    wanted = own.pop("templates", None)
+    task = data(**own).load(root, tower.preprocessing)
+    if wanted == "openai":
+        task = replace(task, wording=replace(task.wording, templates=openai_templates()))
+    return tower, task
+
+
+def detect(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """What the ranking makes of a tower: the place and the discrepancy of the planted words and of the others.
+
+    Args:
+        settings: ``world``; ``planted`` (pairs of class and word); ``others`` (more pairs to report); and
+            ``every_ground``, whether shapes on all grounds are looked at instead of the training set.
+        seed: of the tower and the images.
+
+    Returns:
+        ``CLASS/WORD place`` (from 1; 0 where it isn't ranked) and ``information`` of every planted pair, ``delta`` of
+        these and of the other pairs; ``other delta``, the largest of any pair that isn't planted; ``findings``, how
+        many pairs are ranked.
+    """
+    tower, task = world(settings["world"], seed)
+    examples, table = task.splits.train, task.known("train")
+    if settings.get("every_ground"):
+        examples, table = on_every_ground(tower.preprocessing, seed=seed)
+    predicted = predict(PromptClassifier.of(tower, task.wording), examples).predicted.numpy()
+    labels, names = examples.labels.numpy(), examples.class_names
+    ranked = [(names[one.label], one.word) for one in rank_attributes(table, labels, predicted)]
+    known = {
+        (names[label], one.word): one
+        for label in range(len(names))
+        for one in discrepancies(table.words, table.present[labels == label], predicted[labels == label], label)
+    }
+    planted = [tuple(pair) for pair in settings["planted"]]
+    found = {"findings": float(len(ranked))}
+    for pair in [*planted, *(tuple(pair) for pair in settings.get("others", ()))]:
+        found[f"{'/'.join(pair)} delta"] = known[pair].delta if pair in known else 0.0
+    for pair in planted:
+        found[f"{'/'.join(pair)} place"] = float(ranked.index(pair) + 1) if pair in ranked else 0.0
+        found[f"{'/'.join(pair)} information"] = known[pair].mutual_information if pair in known else 0.0
+    found["other delta"] = max((known[pair].delta for pair in ranked if pair not in planted), default=0.0)
+    return found
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _accuracies(report: GroupReport) -> dict[str, float]:
+    average = report.train_mix if report.train_mix is not None else report.accuracy
+    found = {"average": average, "worst_group": report.worst_accuracy, "group_mean": report.group_mean}
+    found |= {score.name: score.accuracy for score in report.by_group if score.accuracy is not None}
+    return {name: 100 * value for name, value in found.items()}
+
+
+def openai_templates() -> tuple[str, ...]:
+    """CLIP's own 80 sentences, which printed zero-shot figures depend on; open_clip has them."""
+    try:
+        from open_clip import OPENAI_IMAGENET_TEMPLATES  # noqa: PLC0415 - optional
+    except (ImportError, RuntimeError) as error:
+        raise MissingDependencyError(
+            f"CLIP's templates come with open_clip, which can't be imported ({error}); "
+            "pip install 'holdfast[open-clip]'"
+        ) from error
+    return tuple(template("{}") for template in OPENAI_IMAGENET_TEMPLATES)
