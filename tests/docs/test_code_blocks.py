@@ -20,6 +20,8 @@ import pytest
 import torch
 
 from holdfast.cli import federate_options, options
+from holdfast.cli.fit import task_of
+from holdfast.cli.fit_clip import parse_clip
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
 from holdfast.errors import ConfigError
@@ -34,7 +36,7 @@ FUNCTIONS = {
     "demo": ("demo",),
     "data": ("list_", "info", "get_"),
     "runs": ("list_", "compare"),
-    "audit": ("groups", "audit_poison"),
+    "audit": ("groups", "audit_poison", "multimodal", "verdict"),
     "select": ("s2l",),
     "report": ("report",),
     "reproduce": ("reproduce",),
@@ -171,7 +173,8 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
         return
     try:
         if command in ("fit", "federate"):
-            (options if command == "fit" else federate_options).parse(arguments)
+            parse_fit = parse_clip if command == "fit" and task_of(arguments) == "clip" else options.parse
+            (parse_fit if command == "fit" else federate_options.parse)(arguments)
             return
         module = importlib.import_module(f"holdfast.cli.{COMMANDS[command][1]}")
         called = []
