@@ -79,7 +79,7 @@ def _all_terms(results: Results) -> Verdict:
 ABLATION = Experiment(
     name="multimodal/ablation",
     title="which terms are needed",
-    source="Table 9.18",
+    source="Spurious correlations in CLIP, Table 9.18",
     cells=_ablation_cells,
     depends=DEPENDS,
     printed=_PRINTED,
@@ -138,7 +138,7 @@ def _others_low(results: Results) -> Verdict:
 DETECTION = Experiment(
     name="multimodal/detection",
     title="what the accuracy of the pre-trained model depends on",
-    source="equation 7.7 and Table 7.3, on data whose shortcut is known",
+    source="Spurious correlations in CLIP, equation 7.7 and Table 7.3, on data whose shortcut is known",
     cells=_detection_cells,
     depends=DEPENDS,
     claims=(
