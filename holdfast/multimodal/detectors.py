@@ -175,7 +175,7 @@ def load_owl_vit(source: Path | str = "google/owlvit-base-patch32", *, threshold
 def credited_words(detections: Detections, maps: Tensor) -> Tensor:
     """What the model looks at in each image: the word of the box that the explanation map covers best.
 
-    A box scores ``sum(box x map) / (sum box + sum map)`` (spec 3.2).
+    A box scores ``sum(box x map) / (sum box + sum map)``.
 
     Args:
         detections: boxes in the images' frame.

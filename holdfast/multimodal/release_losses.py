@@ -1,6 +1,6 @@
 """The terms as the authors' release has them: cosine penalties and a cross-entropy, without a temperature of their own.
 
-Section 4.3 of the spec. They reproduce the printed tables; `holdfast.multimodal.losses` has the form of the equations.
+They reproduce the printed tables; `holdfast.multimodal.losses` has the form of the equations.
 Two slips of the release are not repeated: its language terms pair embeddings in the order of templates with labels in
 the order of classes, and its spurious language term is on whenever a run is logged.
 """

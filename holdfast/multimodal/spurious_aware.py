@@ -2,7 +2,7 @@
 
 Yang et al. (ICML 2023), equation 7.6: ``L_CLIP + L_vc + L_lc + L_vs + L_ls``. Use vc, lc and ls where no image has an
 attribute label, vc, lc and vs where images have. Batches are drawn evenly over groups, as in the authors' program: most
-of the gain in the worst group comes from that and little from the terms (spec 4.6), whose own gift is that the model
+of the gain in the worst group comes from that and little from the terms, whose own gift is that the model
 looks at the right place. So sampling is an option of its own, and both deserve to be reported.
 """
 

@@ -29,7 +29,7 @@ from holdfast.training.run import Run
 from holdfast.training.settings import Training
 
 #: The commands of the authors' release, by image tower: 300 epochs of SGD at a constant rate. The text has learning
-#: rate and weight decay the other way round; the spec advises to try both.
+#: rate and weight decay the other way round; try both.
 PUBLISHED: dict[str, Training] = {
     "RN50": Training(epochs=300, batch_size=128, learning_rate=1e-4, weight_decay=1e-5),
     "ViT-L-14-336": Training(epochs=300, batch_size=32, learning_rate=1e-4, weight_decay=1e-5),

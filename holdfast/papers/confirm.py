@@ -17,6 +17,7 @@ from holdfast.errors import ConfigError
 from holdfast.papers.execute import Outcome, execute
 from holdfast.papers.experiment import CLOCKS, Cell, Experiment
 from holdfast.papers.fingerprint import cell_sources, digest, fingerprint
+from holdfast.papers.reproduce import data_variables
 from holdfast.papers.results import CellResult, Confirmation, Results
 from holdfast.training.run import git_commit
 
@@ -75,10 +76,15 @@ def confirm(
     seed, cells = sample(experiment, results, count)
     if not cells:
         raise ConfigError(f"nothing that cells of {experiment.name} run through has changed; its results need no look")
-    variables = {} if data_root is None else {"HOLDFAST_DATA": str(data_root.expanduser().resolve())}
     every = [replace(cell, most_seeds=None) for cell in cells]
     outcomes = execute(
-        every, [seed], depends=experiment.depends, cache=cache, jobs=jobs, environment=variables, listener=listener
+        every,
+        [seed],
+        depends=experiment.depends,
+        cache=cache,
+        jobs=jobs,
+        environment=data_variables(data_root),
+        listener=listener,
     )
     for outcome in outcomes:
         if outcome.error is not None:
@@ -102,7 +108,7 @@ def sample(experiment: Experiment, results: Results, count: int) -> tuple[int, t
     There may be fewer than wanted. Cells that don't run through changed code say nothing about it.
     """
     now = fingerprint(experiment, results.scale)
-    changed = {name for name, value in now.sources.items() if results.fingerprint.sources.get(name) != value}
+    changed = set(results.fingerprint.changed(now))
 
     def drawn(name: object) -> str:
         return digest([dict(now.sources), str(name)])

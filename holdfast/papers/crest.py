@@ -10,11 +10,10 @@ Table 2.3 removes one part of CREST at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import CellResult, Measured, Metric, Results
+from holdfast.papers.results import CellResult, Metric, Results, beside
 
 _TRAIN = "holdfast.papers.coreset_cells:train_on_budget"
 
@@ -127,19 +126,15 @@ def _seeds(column: str, row: str) -> int | None:
 
 def against_full(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     """Adds the relative error and the time as a share of the full training's, of the same column."""
-    full = {cell.name.partition("/")[0]: cell.metrics for cell in cells if cell.name.endswith("/full")}
-    found = []
-    for cell in cells:
-        base = full.get(cell.name.partition("/")[0])
-        if not base or not cell.metrics:
-            found.append(cell)
-            continue
-        best, seconds = base["accuracy"].ours.mean, base["seconds"].ours.mean
-        errors = [100 * abs(value - best) / best for value in cell.metrics["accuracy"].ours.values]
-        times = [value / seconds for value in cell.metrics["seconds"].ours.values]
-        added = {"error": Metric(Measured.of(errors)), "time": Metric(Measured.of(times))}
-        found.append(replace(cell, metrics={**cell.metrics, **added}))
-    return tuple(found)
+
+    def compare(own: Mapping[str, Metric], full: Mapping[str, Metric]) -> dict[str, list[float]]:
+        best, seconds = full["accuracy"].ours.mean, full["seconds"].ours.mean
+        return {
+            "error": [100 * abs(value - best) / best for value in own["accuracy"].ours.values],
+            "time": [value / seconds for value in own["seconds"].ours.values],
+        }
+
+    return beside(cells, "full", compare)
 
 
 def _columns_of(results: Results) -> list[str]:

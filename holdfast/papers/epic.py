@@ -9,11 +9,10 @@ shapes, and on 4,000 images of Fashion-MNIST. From scratch, networks this small 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import CellResult, Measured, Metric, Results
+from holdfast.papers.results import CellResult, Metric, Results, beside
 from holdfast.poisoning.success import success_rate
 
 DEFEND = "holdfast.papers.epic_cells:defend"
@@ -67,20 +66,14 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 
 def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     """Adds Wilson's interval of the success rate, and the time as a multiple of the undefended training's."""
-    plain = {cell.name.partition("/")[0]: cell.metrics for cell in cells if cell.name.endswith("/none")}
-    found = []
-    for cell in cells:
-        base = plain.get(cell.name.partition("/")[0])
-        if not base or not cell.metrics:
-            found.append(cell)
-            continue
-        rate = success_rate([value / 100 for value in cell.metrics["success"].ours.values])
-        seconds = base["seconds"].ours.mean
-        times = [value / seconds for value in cell.metrics["seconds"].ours.values]
-        added = {"from": [100 * rate.low], "to": [100 * rate.high], "time": times}
-        metrics = {name: Metric(Measured.of(values)) for name, values in added.items()}
-        found.append(replace(cell, metrics={**cell.metrics, **metrics}))
-    return tuple(found)
+
+    def compare(own: Mapping[str, Metric], plain: Mapping[str, Metric]) -> dict[str, list[float]]:
+        rate = success_rate([value / 100 for value in own["success"].ours.values])
+        seconds = plain["seconds"].ours.mean
+        times = [value / seconds for value in own["seconds"].ours.values]
+        return {"from": [100 * rate.low], "to": [100 * rate.high], "time": times}
+
+    return beside(cells, "none", compare)
 
 
 def _transfer_cells(scale: Scale) -> tuple[Cell, ...]:

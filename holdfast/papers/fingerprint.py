@@ -50,9 +50,13 @@ class Fingerprint:
         """
         if self.declaration != now.declaration:
             return "declaration changed"
-        names = sorted({*self.sources, *now.sources})
-        changed = [name for name in names if self.sources.get(name) != now.sources.get(name)]
+        changed = self.changed(now)
         return f"{', '.join(changed)} changed since" if changed else None
+
+    def changed(self, now: Fingerprint) -> list[str]:
+        """The packages or modules whose code is another one now."""
+        names = sorted({*self.sources, *now.sources})
+        return [name for name in names if self.sources.get(name) != now.sources.get(name)]
 
 
 def fingerprint(experiment: Experiment, scale: Scale) -> Fingerprint:

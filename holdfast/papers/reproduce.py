@@ -62,7 +62,6 @@ def reproduce(
         fingerprint=fingerprint(experiment, scale),
         environment=_environment(),
     )
-    variables = {} if data_root is None else {"HOLDFAST_DATA": str(data_root.expanduser().resolve())}
     outcomes = execute(
         cells,
         chosen,
@@ -70,10 +69,15 @@ def reproduce(
         cache=cache,
         jobs=jobs,
         fresh=fresh,
-        environment=variables,
+        environment=data_variables(data_root),
         listener=listener,
     )
     return judge(experiment, replace(before, cells=collect(experiment, cells, outcomes)))
+
+
+def data_variables(data_root: Path | None) -> dict[str, str]:
+    """What tells workers where the data sets are."""
+    return {} if data_root is None else {"HOLDFAST_DATA": str(data_root.expanduser().resolve())}
 
 
 def _environment() -> Mapping[str, Any]:

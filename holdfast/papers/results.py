@@ -14,7 +14,7 @@ as PDE does. A sample of one has no spread.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -247,6 +247,31 @@ def _cell_result(experiment: Experiment, name: str, outcomes: Sequence[Outcome],
     seconds = statistics.fmean(seconds for _, seconds in finished) if finished else 0.0
     seeds = tuple(outcome.seed for outcome in outcomes)
     return CellResult(name, metrics, round(seconds, 3), errors, seeds if len(seeds) < every else None)
+
+
+def beside(
+    cells: Sequence[CellResult],
+    row: str,
+    compare: Callable[[Mapping[str, Metric], Mapping[str, Metric]], Mapping[str, Sequence[float]]],
+) -> tuple[CellResult, ...]:
+    """Adds metrics that compare each cell with the cell of the same column in a given row, for `Experiment.derive`.
+
+    Args:
+        cells: all cells.
+        row: what comes after the first slash of the other cell's name.
+        compare: from the metrics of a cell and of the other to values by new metric.
+
+    Returns:
+        The cells; those that failed, or whose other cell did, as they are.
+    """
+    others = {cell.name.partition("/")[0]: cell.metrics for cell in cells if cell.name.partition("/")[2] == row}
+    found = []
+    for cell in cells:
+        other = others.get(cell.name.partition("/")[0])
+        added = compare(cell.metrics, other) if other and cell.metrics else {}
+        metrics = {name: Metric(Measured.of(values)) for name, values in added.items()}
+        found.append(replace(cell, metrics={**cell.metrics, **metrics}))
+    return tuple(found)
 
 
 def judge(experiment: Experiment, results: Results) -> Results:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from holdfast.errors import ConfigError, nearest
 from holdfast.multimodal.preprocessing import Preprocessing
 
-#: What is trained (spec 4.4). ``projection_strict``: the last linear map of each side and the scale. ``projection``:
+#: What is trained. ``projection_strict``: the last linear map of each side and the scale. ``projection``:
 #: the whole image projection, which for CLIP's ResNets is the attention pool. ``release``: also the text tower outside
 #: of its blocks, as the authors' program does. ``full``: everything.
 Trained = Literal["projection_strict", "projection", "release", "full"]

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
@@ -114,7 +114,7 @@ def privacy_spent(defence: DpSgd, *, examples: int, batch_size: int, epochs: int
     try:
         from opacus.accountants import RDPAccountant  # noqa: PLC0415 - an optional package
     except ImportError as error:
-        raise ConfigError("privacy is accounted for by opacus; pip install 'holdfast[privacy]'") from error
+        raise MissingDependencyError("privacy is accounted for by opacus; pip install 'holdfast[privacy]'") from error
     accountant = RDPAccountant()
     steps = epochs * -(-examples // batch_size)
     accountant.history = [(defence.noise, min(1.0, batch_size / examples), steps)]
