@@ -3,10 +3,16 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 
 def pytest_configure() -> None:
-    """Started in the background, a shell makes us ignore Ctrl-C, and so would every process that tests interrupt."""
+    """One thread, here and in processes that tests start: tensors are small and two tests run at a time.
+
+    Started in the background, a shell makes us ignore Ctrl-C, and so would every process that tests interrupt.
+    """
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

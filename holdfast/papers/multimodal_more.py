@@ -228,7 +228,7 @@ def _emoji_term(results: Results) -> Verdict:
 PRETRAINED = Experiment(
     name="multimodal/pretrained",
     title="EfficientNet-Lite0 and MiniLM, joined on captioned emoji with a planted background",
-    source="the document's question asked of a real pre-trained model that a CPU can run",
+    source="Spurious correlations in CLIP, Table 7.4, asked of a real pre-trained model that a CPU can run",
     cells=_emoji_cells,
     depends=(*DEPENDS, "models.efficientnet_lite"),
     claims=(

@@ -50,11 +50,11 @@ def heading(experiment: Experiment, results: Results) -> list[str]:
 
 
 def rows(experiment: Experiment, results: Results) -> list[list[str]]:
-    """The table's body, in the order of `heading`."""
+    """The table's body, in the order of `heading`: the cells that have any of its columns."""
     if experiment.grid is not None:
         return _grid_rows(experiment, experiment.grid, results)
     metrics = {metric: _is_printed(metric, experiment, results) for metric in columns(experiment, results)}
-    return [_row(cell, metrics, experiment) for cell in results.cells]
+    return [_row(cell, metrics, experiment) for cell in results.cells if cell.errors or metrics.keys() & cell.metrics]
 
 
 def command(results: Results) -> str:

@@ -17,7 +17,6 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-import torch
 
 from holdfast.cli import federate_options, options
 from holdfast.cli.fit import task_of
@@ -44,14 +43,11 @@ FUNCTIONS = {
 
 
 @pytest.fixture(autouse=True)
-def one_thread_in_an_empty_folder(tmp_path, monkeypatch):
+def empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     with patch.dict(DATASETS):
         yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)

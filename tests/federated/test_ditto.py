@@ -21,16 +21,6 @@ from holdfast.federated.theory import ditto_trajectory
 from holdfast.federated.threat import Threat
 from tests.federated.personalization.toy import SETTINGS, Point, Recording, Squares, model, points, rows, run
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small tensors gain nothing from several threads, and lose much on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 EXPLODING = Threat(ModelReplacement(boost=1e25), 0.5)
 
 

@@ -25,14 +25,6 @@ SETTINGS = Rounds(
 DIED = 9
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def go(path: Path, settings: Rounds = SETTINGS):
     clients = load_federation("digits-clients", clients=CLIENTS)
     run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, {})
@@ -48,7 +40,6 @@ def go(path: Path, settings: Rounds = SETTINGS):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    torch.set_num_threads(1)
     path = tmp_path_factory.mktemp("whole") / "run"
     return path, go(path)
 

@@ -141,7 +141,7 @@ def test_two_processes_train_on_the_curators_steps_together():
     running = [
         subprocess.Popen(
             [sys.executable, "-c", SCRIPT],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -59,6 +59,14 @@ def test_decimals_and_columns_are_the_experiments(tmp_path):
     assert "| toy/a | 2.500 ± 2.121 | 1.500 ± 0.500 | 3 |" in page
 
 
+def test_a_cell_that_has_none_of_the_columns_is_not_a_row(tmp_path):
+    experiment = toy_experiment(tmp_path)
+    other = [Outcome("toy/b", seed, {"other": 1.0}, 1.0) for seed in (0, 1)]
+    page = markdown(make(toy_experiment(tmp_path, claims=()), [*outcomes()[:2], *other]), experiment)
+    assert "| toy/a |" in page
+    assert "| toy/b |" not in page
+
+
 def test_code_that_was_not_committed_is_admitted(tmp_path):
     experiment = toy_experiment(tmp_path)
     results = replace(make(experiment, outcomes()), environment={"uncommitted_changes": True})

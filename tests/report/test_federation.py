@@ -42,7 +42,6 @@ def toy_clients(clients: int = 10) -> Clients:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    torch.set_num_threads(1)
     run = Run.create(tmp_path_factory.mktemp("runs") / "attacked", CONFIG)
     clients, threat = toy_clients(), Threat(LabelPoisoning(), 0.2)
     outcome = federate(

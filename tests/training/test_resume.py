@@ -1,12 +1,15 @@
 """A resumed run equals an uninterrupted one to the bit, for every policy and chain of them."""
 
+import dataclasses
 import hashlib
 import json
+import multiprocessing
 import random
 import signal
-import subprocess
-import sys
 import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -37,7 +40,7 @@ from holdfast.spurious import (
     Pde,
     Spare,
 )
-from holdfast.training import Event, Run, Training, Uniform, fit
+from holdfast.training import Event, Run, Training, Uniform, fit, fitting
 from tests.training.policies import DropHighest, FixedBatches, Growing, LossWeights, TwoStages
 from tests.training.toy import toy_model, toy_splits
 
@@ -162,43 +165,52 @@ def test_a_truncated_checkpoint_is_named(tmp_path):
         train(Uniform(), run)
 
 
-KILLED = """
-import dataclasses, sys
-from pathlib import Path
-from holdfast.training import Run, fit, fitting
-from tests.training.test_resume import SETTINGS, fingerprint
-from tests.training.policies import DropHighest, FixedBatches
-from tests.training.toy import toy_model, toy_splits
-fitting._STEP_EVENTS_PER_SECOND = 1e9
-path = Path(sys.argv[1])
-run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, {})
-settings = dataclasses.replace(SETTINGS, epochs=15)
-tell = lambda event: print(event.kind, flush=True)
-result = fit(toy_model(), toy_splits(), DropHighest(count=2) >> FixedBatches(), settings, run=run, listeners=[tell])
-print(fingerprint(result.model), flush=True)
-"""
 KILLS = 20
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload([__name__])
 
 
-def start(path: Path) -> subprocess.Popen:
-    root = Path(__file__).parents[2]
-    return subprocess.Popen([sys.executable, "-c", KILLED, path], cwd=root, stdout=subprocess.PIPE, text=True)
+def go_on(path: Path, said: Connection) -> None:
+    """Begin or continue a run and say every step; the last word is the fingerprint of the weights."""
+    fitting._STEP_EVENTS_PER_SECOND = 1e9
+    run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, {})
+    settings = dataclasses.replace(SETTINGS, epochs=15)
+    policy = DropHighest(count=2) >> FixedBatches()
+    result = fit(toy_model(), toy_splits(), policy, settings, run=run, listeners=[lambda event: said.send(event.kind)])
+    said.send(fingerprint(result.model))
+
+
+def start(path: Path) -> tuple[BaseProcess, Connection]:
+    heard, said = PROCESSES.Pipe(duplex=False)
+    process = PROCESSES.Process(target=go_on, args=(path, said))
+    process.start()
+    said.close()
+    return process, heard
+
+
+def last_word(path: Path) -> str:
+    process, heard = start(path)
+    word = ""
+    with suppress(EOFError):
+        while True:
+            word = heard.recv()
+    process.join()
+    return word
 
 
 def test_a_run_killed_at_random_moments_ends_with_the_same_weights(tmp_path):
     """With a checkpoint after every step, many of the kills hit the middle of a write."""
-    *_, expected = start(tmp_path / "whole").stdout
-    assert len(expected) == 65
-    dice, moments = random.Random(), []
+    expected = last_word(tmp_path / "whole")
+    assert len(expected) == 64
+    dice = random.Random()
     for _ in range(KILLS):
-        process = start(tmp_path / "killed")
+        process, heard = start(tmp_path / "killed")
         for _ in range(dice.randint(1, 6)):
-            kind = process.stdout.readline()
+            heard.recv()
         time.sleep(dice.uniform(0, 0.004))
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL, "the run must still be going on when it is killed"
-        moments.append(kind)
-    *_, resumed = start(tmp_path / "killed").stdout
-    assert resumed == expected
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL, "the run must still be going on when it is killed"
+    assert last_word(tmp_path / "killed") == expected
     results = [json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "killed")]
     assert results[0]["test"] == results[1]["test"]
