@@ -128,22 +128,22 @@ def defend(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
     Returns:
         ``success`` in percent, ``confidence`` of the adversarial class, ``accuracy`` on clean tests in percent,
-        ``seconds`` of the defended training; ``objective`` of the attack, the share of it that was ``brewed`` away, and
-        ``poisons right``, the share of poisons that the attacker's network takes for what they are; shares ``dropped``
-        of all and of ``poisons``, ``selectivity``; and with controls ``clean right`` and ``defended right``, whether
-        clean victims see the target rightly, their ``clean confidence`` in the adversarial class, and the defence's
-        ``clean accuracy``.
+        ``seconds`` of the processor for the defended training; ``objective`` of the attack, the share of it that was
+        ``brewed`` away, and ``poisons right``, the share of poisons that the attacker's network takes for what they
+        are; shares ``dropped`` of all and of ``poisons``, ``selectivity``; and with controls ``clean right`` and
+        ``defended right``, whether clean victims see the target rightly, their ``clean confidence`` in the adversarial
+        class, and the defence's ``clean accuracy``.
     """
     ground = _bed(settings)
     poisoned = crafted(settings["attack"], tuple(settings["bed"].items()), seed)
     policy = _defence(settings)
-    started = time.perf_counter()
+    started = time.process_time()
     victim = _victim(ground, poisoned.poison(ground.splits), poisoned.aim, policy, seed)
     found = {
         "success": 100 * victim.success,
         "confidence": victim.confidence,
         "accuracy": 100 * victim.test.accuracy,
-        "seconds": time.perf_counter() - started,
+        "seconds": time.process_time() - started,
         "objective": poisoned.objective,
         "brewed": 1 - poisoned.objective / float(poisoned.trace[0]),
         "poisons right": _poisons_right(ground, poisoned),
