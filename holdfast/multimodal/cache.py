@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import Trained, TwoTower
+from holdfast.multimodal.backends.base import ProjectedTower, Trained, TwoTower
 from holdfast.multimodal.classifier import PromptClassifier
 from holdfast.training.sweep import evaluating
 
 
-class CachedTower(TwoTower):
+class CachedTower(ProjectedTower):
     """A tower whose image encoder, and where wanted its text encoder, is the identity: it takes features.
 
     Args:
@@ -36,21 +36,6 @@ class CachedTower(TwoTower):
         self.from_text = tower.text_projection
         self.log_scale = tower.logit_scale
         self.source = None if texts else tower
-
-    @property
-    def image_projection(self) -> nn.Module:
-        """The source's."""
-        return self.from_image
-
-    @property
-    def text_projection(self) -> nn.Module:
-        """The source's."""
-        return self.from_text
-
-    @property
-    def logit_scale(self) -> nn.Parameter:
-        """The source's."""
-        return self.log_scale
 
     def image_features(self, images: Tensor) -> Tensor:
         """What was given."""

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from holdfast.data.texts import load_tokenizer
 from holdfast.errors import DataError, MissingDependencyError
+from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.attributes import Attributes
-from holdfast.multimodal.backends.transformers_clip import load_weights
 from holdfast.multimodal.metrics import filled_boxes
 from holdfast.multimodal.preprocessing import Preprocessing
 
@@ -169,7 +169,7 @@ def load_owl_vit(source: Path | str = "google/owlvit-base-patch32", *, threshold
         from transformers import OwlViTForObjectDetection  # noqa: PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError("OWL-ViT needs transformers; pip install 'holdfast[multimodal]'") from error
-    return OwlVit(load_weights(OwlViTForObjectDetection, source), load_tokenizer(str(source)), threshold=threshold)
+    return OwlVit(load_pretrained(OwlViTForObjectDetection, source), load_tokenizer(str(source)), threshold=threshold)
 
 
 def credited_words(detections: Detections, maps: Tensor) -> Tensor:

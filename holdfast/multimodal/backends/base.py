@@ -128,3 +128,32 @@ class TwoTower(nn.Module, ABC):
         if trained == "release":
             found += self.text_parameters_outside_blocks()
         return [*found, self.logit_scale]
+
+
+class ProjectedTower(TwoTower):
+    """A tower that keeps its projections and its scale itself.
+
+    Attributes:
+        from_image: the image projection.
+        from_text: the text projection.
+        log_scale: the logarithm of the scale.
+    """
+
+    from_image: nn.Module
+    from_text: nn.Module
+    log_scale: nn.Parameter
+
+    @property
+    def image_projection(self) -> nn.Module:
+        """`from_image`."""
+        return self.from_image
+
+    @property
+    def text_projection(self) -> nn.Module:
+        """`from_text`."""
+        return self.from_text
+
+    @property
+    def logit_scale(self) -> nn.Parameter:
+        """`log_scale`."""
+        return self.log_scale

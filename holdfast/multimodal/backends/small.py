@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
+from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
 from holdfast.multimodal.backends.words import END, PAD, WordTokenizer
 from holdfast.multimodal.preprocessing import Preprocessing
 
@@ -106,7 +106,7 @@ class TextTower(nn.Module):
         return read
 
 
-class SmallTwoTower(TwoTower):
+class SmallTwoTower(ProjectedTower):
     """A small two-tower model; its weights start at random.
 
     Args:
@@ -140,21 +140,6 @@ class SmallTwoTower(TwoTower):
             self.explained = ExplainedLayer("image_tower.maps")
         else:
             self.explained = ExplainedLayer("image_tower.blocks.1.norm1", (image_size // patch, image_size // patch))
-
-    @property
-    def image_projection(self) -> nn.Module:
-        """A linear map without bias."""
-        return self.from_image
-
-    @property
-    def text_projection(self) -> nn.Module:
-        """A linear map without bias."""
-        return self.from_text
-
-    @property
-    def logit_scale(self) -> nn.Parameter:
-        """Starts at log(1 / 0.07), as CLIP's did."""
-        return self.log_scale
 
     def image_features(self, images: Tensor) -> Tensor:
         """480 features of the ConvNet, 64 of the transformer."""

@@ -13,7 +13,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from holdfast.data.texts import load_tokenizer
-from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
+from holdfast.errors import MissingDependencyError
+from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
 from holdfast.multimodal.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 
@@ -99,45 +100,8 @@ def load_clip(source: Path | str) -> TransformersClip:
         from transformers import CLIPModel  # noqa: PLC0415 - optional
     except ImportError as error:
         raise MissingDependencyError("CLIP needs transformers; pip install 'holdfast[multimodal]'") from error
-    model = load_weights(CLIPModel, source)
+    model = load_pretrained(CLIPModel, source)
     return TransformersClip(model, load_tokenizer(str(source)), _preprocessing(source, model.config.vision_config))
-
-
-def load_weights(model_class: Any, source: Path | str) -> Any:
-    """A model of the transformers library from safetensors, without running code that comes with it.
-
-    Args:
-        model_class: what it must be.
-        source: a name on the hub, or a folder.
-
-    Returns:
-        The model.
-
-    Raises:
-        ConfigError: if it can't be read.
-        CheckpointError: if tensors are missing or of another shape.
-    """
-    try:
-        model, found = model_class.from_pretrained(
-            source,
-            output_loading_info=True,
-            use_safetensors=True,
-            trust_remote_code=False,
-            ignore_mismatched_sizes=True,
-        )
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise ConfigError(
-            f"the weights {str(source)!r} can't be loaded ({reason}); connect to the network once, or give a folder "
-            "with config.json and model.safetensors"
-        ) from error
-    foreign = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
-    if foreign:
-        raise CheckpointError(
-            f"{source} doesn't fit {model_class.__name__}: {len(foreign)} tensors are missing or of another shape, the "
-            f"first is {foreign[0]}; give the weights of this network"
-        )
-    return model
 
 
 def _preprocessing(source: Path | str, vision: Any) -> Preprocessing:

@@ -1,0 +1,27 @@
+"""Where an installed package keeps its files: weights and drawings come as packages where no hub can be reached."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from holdfast.errors import MissingDependencyError
+
+
+def packaged_folder(module: str, missing: str) -> Path:
+    """The folder of a package; none of its code is run.
+
+    Args:
+        module: what it is imported as.
+        missing: the sentence for somebody who doesn't have it, with the command that installs it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        MissingDependencyError: if it isn't installed.
+    """
+    found = importlib.util.find_spec(module)
+    if found is None or not found.submodule_search_locations:
+        raise MissingDependencyError(missing)
+    return Path(found.submodule_search_locations[0])

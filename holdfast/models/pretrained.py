@@ -1,0 +1,77 @@
+"""Networks of the transformers library with weights from the hub or from a folder.
+
+Only safetensors are read and code that comes with a model is never run. Weights that don't belong to the network are an
+error; the library itself would start what is missing at random and say so in a table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import CheckpointError, ConfigError
+
+_log = logging.getLogger(__name__)
+
+
+def load_pretrained(
+    model_class: Any, source: Path | str, *, title: str | None = None, new: Sequence[str] = (), **options: Any
+) -> Any:
+    """A model of the transformers library.
+
+    Args:
+        model_class: what it must be.
+        source: a name on the hub, or a folder with ``config.json`` and ``model.safetensors``.
+        title: what messages call it; the class's name by default.
+        new: its parts that may start at random, because published weights lack them; they are logged.
+        options: changes of its configuration.
+
+    Returns:
+        The model.
+
+    Raises:
+        ConfigError: if it can't be read.
+        CheckpointError: if other tensors are missing or of another shape.
+    """
+    with _quiet():
+        try:
+            model, found = model_class.from_pretrained(
+                source,
+                output_loading_info=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                ignore_mismatched_sizes=True,
+                **options,
+            )
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ConfigError(
+                f"the weights {str(source)!r} can't be loaded ({reason}); connect to the network once, or give a "
+                "folder with config.json and model.safetensors"
+            ) from error
+    lacking = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
+    foreign = [key for key in lacking if key.partition(".")[0] not in new]
+    if foreign:
+        raise CheckpointError(
+            f"{source} doesn't fit {title or model_class.__name__}: {len(foreign)} tensors are missing or of another "
+            f"shape, the first is {foreign[0]}; give the weights of this network"
+        )
+    if lacking:
+        _log.info("%s has no weights for %s: they start at random", source, ", ".join(lacking))
+    return model
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers from reporting new parts as a table of missing keys; its verbosity is put back."""
+    from transformers.utils import logging as transformers_logging  # noqa: PLC0415 - optional
+
+    verbosity = transformers_logging.get_verbosity()
+    transformers_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(verbosity)
