@@ -99,11 +99,12 @@ class ShapeCNN(nn.Module):
     Args:
         n_classes: how many logits.
         width: channels of the first two convolutions; the others have twice as many.
+        channels: of the images.
     """
 
-    def __init__(self, n_classes: int = 10, width: int = 16) -> None:
+    def __init__(self, n_classes: int = 10, width: int = 16, channels: int = 3) -> None:
         super().__init__()
-        widths = (3, width, width, 2 * width, 2 * width)
+        widths = (channels, width, width, 2 * width, 2 * width)
         self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1, bias=False) for a, b in pairwise(widths))
         self.norms = nn.ModuleList(nn.BatchNorm2d(b) for b in widths[1:])
         self.head = nn.Linear(4 * widths[-1], n_classes)
@@ -119,8 +120,8 @@ class ShapeCNN(nn.Module):
         return logits
 
 
-def shape_cnn(seed: int, n_classes: int = 10, width: int = 16) -> ShapeCNN:
+def shape_cnn(seed: int, n_classes: int = 10, width: int = 16, channels: int = 3) -> ShapeCNN:
     """An untrained network from a seed; the caller's global generator is left as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ShapeCNN(n_classes, width)
+        return ShapeCNN(n_classes, width, channels)
