@@ -12,7 +12,7 @@ import yaml
 from holdfast.errors import ConfigError, nearest
 
 #: Options that say where and how to run, not what: they are no part of a run's configuration.
-NOT_CONFIGURATION = ("out", "track", "resume", "config", "print_config")
+NOT_CONFIGURATION = ("out", "track", "resume", "app", "config", "print_config")
 
 
 def free_place(parent: str, stem: str) -> Path:

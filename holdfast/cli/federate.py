@@ -1,10 +1,13 @@
-"""`holdfast federate`: simulate a federation, report how every client fares, leave a run directory behind."""
+"""`holdfast federate`: run a federation, report how every client fares, leave a run directory behind.
+
+It is simulated in this process, or, with ``--engine flower``, rehearsed on a SuperLink and SuperNodes of this machine.
+"""
 
 from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +17,7 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from torch import nn
 
 from holdfast.cli.arguments import free_place, refuse_changes
 from holdfast.cli.federate_options import FederateOptions, parse
@@ -25,11 +29,14 @@ from holdfast.federated.device_report import DeviceReport
 from holdfast.federated.federation import Federation, federate
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
+from holdfast.integrations.flower.project import RUN, app_files, write_app
+from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.integrations.trackers import trackers
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.report.markup import counted, duration
 from holdfast.training import Run
+from holdfast.training.events import Listener
 
 _COLUMNS = {
     "mean": "mean",
@@ -56,15 +63,20 @@ def main(arguments: list[str]) -> int:
     if options.choices.print_config:
         console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
         return 0
+    if options.choices.app is not None:
+        return _write_app(options, console)
     run = None
     if options.choices.resume is not None:
         options, run = _resumed(options, arguments)
-    simulate(options, console, run)
+    if options.flower is None:
+        simulate(options, console, run)
+    else:
+        rehearse(options, console, run)
     return 0
 
 
 def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
-    """Run a federation as `options` say and show what came out.
+    """Run a federation in this process as `options` say and show what came out.
 
     Args:
         options: everything that was asked for.
@@ -74,32 +86,54 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
     Returns:
         The models and the reports.
     """
-    choices, settings = options.choices, options.settings
-    if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
-        Run.create(choices.out, {})
     with _shown_warnings(console):
-        clients = options.data.load(data_root(choices.data_root), settings.seed)
-        outputs = 1 if clients.task == "margin" else clients.classes
-        shape = tuple(clients.train.inputs.shape[1:])
-        root = data_root(choices.data_root)
-        model = build(choices.model, shape, outputs, seed=settings.seed, weights=choices.weights or None, root=root)
-        parts: dict[str, Any] = {
-            "objective": options.objective,
-            "aggregator": options.aggregator,
-            "threat": options.threat,
-            "personalize": options.personalizers,
-        }
-        Federation(clients, model, replace(settings, executor="serial"), run=None, **parts)
-        if run is None:
-            run = Run.create(choices.out or _free_place(options), options.config())
-        listeners = trackers(choices.track, run)
-        try:
-            with RoundsProgress(Path(choices.data).name, console) as progress:
-                outcome = federate(clients, model, settings, run=run, listeners=[progress, *listeners], **parts)
-        except KeyboardInterrupt:
-            console.print(f"stopped; continue with: [bold]holdfast federate --resume {shlex.quote(str(run.path))}[/]")
-            raise
-    asked = Asked(choices.data, choices.model, settings, options.objective, options.aggregator, options.threat)
+        clients, model, parts = _fitting(options, run)
+        run = run or Run.create(options.choices.out or _free_place(options), options.config())
+        with _under_way(options, run, console) as listeners:
+            outcome = federate(clients, model, options.settings, run=run, listeners=listeners, **parts)
+    return finish(outcome, clients, options, run, console)
+
+
+def rehearse(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
+    """The same on Flower: a SuperLink and SuperNodes are started on this machine, and stopped whatever happens.
+
+    Nodes keep personal models below ``flower/nodes`` of the run directory.
+    """
+    from holdfast.integrations.flower.deployment import Deployment, require_flower
+    from holdfast.integrations.flower.driver import grid_of_new_run
+
+    require_flower()
+    assert options.flower is not None
+    nodes = options.flower.nodes
+    with _shown_warnings(console):
+        clients, _, _ = _fitting(options, run)
+        if nodes > len(clients):
+            raise ConfigError(f"there are {nodes} nodes for {len(clients)} clients; lower --nodes")
+        run = run or Run.create(options.choices.out or _free_place(options), options.config())
+        with (
+            _under_way(options, run, console) as listeners,
+            Deployment(run.path / "flower", ["holdfast.cli.federation_apps"]) as deployment,
+        ):
+            for node in range(nodes):
+                deployment.start_node(node, {"share": f"{node}/{nodes}"})
+            with grid_of_new_run(deployment.address, app_files(options.config()), deployment.bell) as grid:
+                outcome = on_grid(grid, options, run, listeners)
+    return finish(outcome, clients, options, run, console)
+
+
+def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> Outcome:
+    """Run a federation on the nodes of a Flower run that there is already."""
+    from holdfast.cli.federation_apps import blueprint_of
+    from holdfast.integrations.flower.federation import federate_on_flower
+
+    settings = options.flower or FlowerSettings()
+    return federate_on_flower(grid, blueprint_of(options), settings, run=run, listeners=listeners)
+
+
+def finish(outcome: Outcome, clients: Clients, options: FederateOptions, run: Run, console: Console) -> Outcome:
+    """Write the record and the page of a federation that is over, and show what came out."""
+    choices = options.choices
+    asked = Asked(choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat)
     save_outcome(run, outcome, clients, asked)
     page = write_report(run)
     console.print(results_table(outcome.reports, options.title))
@@ -108,6 +142,51 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     return outcome
+
+
+def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, nn.Module, dict[str, Any]]:
+    """Data, model and methods, if they go together: nothing is written before that is known."""
+    choices, settings = options.choices, options.settings
+    if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
+        Run.create(choices.out, {})
+    root = data_root(choices.data_root)
+    clients = options.data.load(root, settings.seed)
+    outputs = 1 if clients.task == "margin" else clients.classes
+    shape = tuple(clients.train.inputs.shape[1:])
+    model = build(choices.model, shape, outputs, seed=settings.seed, weights=choices.weights or None, root=root)
+    parts: dict[str, Any] = {
+        "objective": options.objective,
+        "aggregator": options.aggregator,
+        "threat": options.threat,
+        "personalize": options.personalizers,
+    }
+    Federation(clients, model, replace(settings, executor="serial"), run=None, **parts)
+    return clients, model, parts
+
+
+@contextmanager
+def _under_way(options: FederateOptions, run: Run, console: Console) -> Iterator[list[Listener]]:
+    """Shows progress and logs to trackers; says how to continue when the user stops it."""
+    listeners = trackers(options.choices.track, run)
+    try:
+        with RoundsProgress(Path(options.choices.data).name, console) as progress:
+            yield [progress, *listeners]
+    except KeyboardInterrupt:
+        console.print(f"stopped; continue with: [bold]holdfast federate --resume {shlex.quote(str(run.path))}[/]")
+        raise
+
+
+def _write_app(options: FederateOptions, console: Console) -> int:
+    folder = options.choices.app
+    assert folder is not None
+    write_app(folder, app_files(options.config(), **{RUN: ""}))
+    console.print(
+        f"The app is in [bold]{escape(str(folder))}[/]; on the machine of the SuperLink, start it with: flwr run "
+        f"{shlex.quote(str(folder))} SUPERLINK --stream -c '{RUN}=\"/where/to/write\"'",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
 
 
 def results_table(reports: dict[str, DeviceReport], title: str) -> Table:
@@ -142,11 +221,18 @@ def facts(outcome: Outcome, clients: Clients) -> str:
         f"{counted(outcome.dropped, 'update')} dropped",
         "no divergence" if outcome.diverged_at is None else f"shared model frozen in round {outcome.diverged_at + 1}",
         "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
-        f"executor {outcome.choice.name}" + (f" of {outcome.choice.chunk}" if outcome.choice.chunk > 1 else ""),
+        _how(outcome),
         f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
         duration(outcome.seconds),
     ]
     return "; ".join(said) + "."
+
+
+def _how(outcome: Outcome) -> str:
+    name, chunk = outcome.choice.name, outcome.choice.chunk
+    if name == "flower":
+        return f"{counted(chunk, 'Flower node')}, {counted(len(outcome.faults), 'fault')}"
+    return f"executor {name}" + (f" of {chunk}" if chunk > 1 else "")
 
 
 def _bytes(count: int) -> str:

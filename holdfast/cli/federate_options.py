@@ -35,6 +35,7 @@ from holdfast.federated.objectives import objective_named
 from holdfast.federated.personalization import Ditto, personalization_named, strong_attack
 from holdfast.federated.personalization.choosing import CANDIDATES
 from holdfast.federated.personalization.policies import WithPolicy
+from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS
 from holdfast.models import MODELS
 from holdfast.training.policy import Policy
@@ -62,8 +63,8 @@ Below are the options of all runs, then those of what was chosen: name that firs
 federate --objective term --personalize ditto --help`. Defaults are the data set's published recipe.
 
 Examples: `holdfast federate`; `holdfast federate --attack a1 --malicious 0.5 --aggregate multi-krum`; `holdfast \
-federate --data fashion-mnist --personalize ditto+local+finetuning --rounds 500`; `holdfast federate --resume \
-runs/mine`."""
+federate --data fashion-mnist --personalize ditto+local+finetuning --rounds 500`; `holdfast federate --engine flower \
+--nodes 4`; `holdfast federate --resume runs/mine`."""
 
 Part = TypeVar("Part")
 
@@ -86,6 +87,8 @@ class Choices:
         out: the run directory; runs/DATA-... by default.
         track: also log to these trackers: tensorboard, mlflow.
         resume: continue the run in this directory, with the options it was started with.
+        engine: simulate the federation in this process, or run it on Flower's SuperLink and SuperNodes on this machine.
+        app: write the federation as a Flower app for `flwr run` into this folder, and stop.
         config: read options from this file first.
         print_config: print all options as a configuration file, and stop.
     """
@@ -103,6 +106,8 @@ class Choices:
     out: Path | None = None
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
     resume: Path | None = None
+    engine: Literal["simulator", "flower"] = "simulator"
+    app: Path | None = None
     config: Path | None = None
     print_config: bool = False
 
@@ -119,6 +124,7 @@ class FederateOptions:
         aggregator: how updates are combined.
         attack: what malicious clients do, if there are some.
         methods: of personalization, in the order of their names.
+        flower: nodes, timeouts and what to do when few answer, where the engine is Flower.
         sections: the parts with options, by their names in a configuration file.
     """
 
@@ -129,6 +135,7 @@ class FederateOptions:
     aggregator: Aggregator
     attack: Attack | None
     methods: tuple[Personalizer, ...]
+    flower: FlowerSettings | None
     sections: Mapping[str, Any]
 
     @property
@@ -157,7 +164,10 @@ class FederateOptions:
         """What determines the run, as a configuration file holds it."""
         choices = {key: value for key, value in asdict(self.choices).items() if key not in NOT_CONFIGURATION}
         sections = {name: _options_of(part) for name, part in self.sections.items()}
-        return dict(plain_values({**choices, **asdict(self.settings), **sections}))
+        if self.flower is None:
+            del choices["engine"]
+        flower = {} if self.flower is None else asdict(self.flower)
+        return dict(plain_values({**choices, **asdict(self.settings), **flower, **sections}))
 
 
 def parse(arguments: Sequence[str]) -> FederateOptions:
@@ -184,13 +194,17 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         parts[attack] = attack_named(attack)()
     parts |= {name: _with_recipe(name, data.recipe) for name in methods}
     sections = {name: part for name, part in parts.items() if fields(part)}
+    on_flower = value_of("engine", typed) == "flower"
+    _check_engine(typed, on_flower)
     if settings:
         keys = {name: set(_options_of(part)) for name, part in sections.items()}
-        check_keys(settings, configurable(Choices, Rounds), keys, file)
-    parsed = _typed(typed, data.recipe, sections)
+        check_keys(settings, configurable(Choices, Rounds, *([FlowerSettings] if on_flower else [])), keys, file)
+    parsed = _typed(typed, data.recipe, sections, on_flower)
     chosen = {name: _plain(part, getattr(parsed, _slot(name), part)) for name, part in parts.items()}
     choices: Choices = parsed.choices
     _check_threat(choices)
+    if choices.app is not None and not on_flower:
+        raise ConfigError(f"--app {choices.app} writes a Flower app; add --engine flower")
     return FederateOptions(
         choices,
         parsed.settings,
@@ -199,6 +213,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         build_aggregator(choices.aggregate, {name: _fields_of(chosen[name]) for name in rules}),
         None if attack is None else chosen[attack],
         tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
+        parsed.flower if on_flower else None,
         {name: chosen[name] for name in sections},
     )
 
@@ -230,7 +245,7 @@ def settings_of(recipe: Recipe) -> Rounds:
     )
 
 
-def _typed(typed: Sequence[str], recipe: Recipe, sections: Mapping[str, Any]) -> Any:
+def _typed(typed: Sequence[str], recipe: Recipe, sections: Mapping[str, Any], on_flower: bool) -> Any:
     """What tyro makes of the words, with a slot for each section."""
     slots: list[tuple[str, Any, Any]] = [
         (
@@ -240,6 +255,8 @@ def _typed(typed: Sequence[str], recipe: Recipe, sections: Mapping[str, Any]) ->
         ),
         ("settings", Annotated[Rounds, tyro.conf.arg(name="")], field(default=settings_of(recipe))),
     ]
+    if on_flower:
+        slots.append(("flower", Annotated[FlowerSettings, tyro.conf.arg(name="")], field(default=FlowerSettings())))
     for name, part in sections.items():
         kind = _for_tyro(type(part))
         default = field(default_factory=functools.partial(kind, **_fields_of(part)))
@@ -316,6 +333,13 @@ def _settled(method: Personalizer, recipe: Recipe, threat: Threat | None) -> Per
     if isinstance(method, Ditto) and isinstance(method.lambda_, str) and not method.candidates:
         return replace(method, candidates=() if published == CANDIDATES[strong] else published)
     return method
+
+
+def _check_engine(typed: Sequence[str], on_flower: bool) -> None:
+    for option in (f.name for f in fields(FlowerSettings)):
+        for spelling in {option, option.replace("_", "-")}:
+            if not on_flower and value_of(spelling, typed) is not None:
+                raise ConfigError(f"--{spelling} is for federations on Flower; add --engine flower")
 
 
 def _check_threat(choices: Choices) -> None:

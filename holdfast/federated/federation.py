@@ -140,7 +140,7 @@ class Federation:
         if self.run is not None:
             told.append(self.run.log)
         began, saved, before = time.monotonic(), time.monotonic(), self.state.seconds
-        executor = make_executor(self.site, self.choice)
+        executor = self._executor()
         try:
             _tell(
                 told,
@@ -174,11 +174,20 @@ class Federation:
         _tell(told, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
         return outcome
 
+    def _executor(self) -> Executor:
+        """What runs the clients."""
+        assert self.choice is not None
+        return make_executor(self.site, self.choice)
+
     def _round(self, executor: Executor) -> None:
         """One round: select, train, attack, guard, combine."""
         state = self.state
         chosen = select(self.settings, state.number, self.sizes, ~self.benign)
         updates, losses = executor.round(state.number, chosen, state.drawn, state.weights)
+        chosen = executor.joined(chosen)
+        if not len(chosen):
+            state.number += 1
+            return
         if self.threat is not None:
             updates = self.threat.attack.send(
                 updates, ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
@@ -254,6 +263,7 @@ class Federation:
             history=state.history,
             joined=state.joined,
             dropped=state.dropped,
+            faults=state.faults,
             diverged_at=state.diverged_at,
             bytes_up=messages * (model + 8 * self.objective_needs_losses),
             bytes_down=messages * model,

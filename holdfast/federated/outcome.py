@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,7 @@ class Outcome:
         bytes_down: sent to clients, in all.
         seconds: training time, of all processes that had a part in it.
         choice: the executor that was used.
+        faults: what kept clients of a real federation out of rounds: round, clients, kind and reason.
     """
 
     reports: dict[str, DeviceReport]
@@ -50,6 +52,7 @@ class Outcome:
     bytes_down: int
     seconds: float
     choice: Choice
+    faults: Sequence[dict[str, Any]] = ()
 
     def model(self) -> nn.Module:
         """The shared model."""

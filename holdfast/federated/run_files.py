@@ -154,6 +154,7 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
         "adaptation": adaptation_of(outcome.site, outcome.weights),
         "history": outcome.history,
         "dropped": outcome.dropped,
+        "faults": list(outcome.faults),
         "diverged_at": outcome.diverged_at,
         "never_joined": int((outcome.joined == 0).sum()),
         "warnings": asked.aggregator.check(settings.cohort, f),

@@ -22,6 +22,7 @@ class State:
         seconds: training time, of all processes that had a part in it.
         diverged_at: round whose update made the shared model non-finite; it stays as before from then on.
         history: summaries at the rounds that were evaluated.
+        faults: what kept clients of a real federation out of rounds, plain values.
     """
 
     weights: Tensor
@@ -33,6 +34,7 @@ class State:
     seconds: float = 0.0
     diverged_at: int | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """The fields by name, for a checkpoint."""
@@ -41,4 +43,4 @@ class State:
     @classmethod
     def of(cls, saved: dict[str, Any]) -> State:
         """The state of a checkpoint, which may hold more than that."""
-        return cls(**{each.name: saved[each.name] for each in fields(cls)})
+        return cls(**{each.name: saved[each.name] for each in fields(cls) if each.name in saved})

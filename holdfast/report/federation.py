@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from holdfast.report.federation_environments import adaptation, environments
 from holdfast.report.federation_figures import Point, curves, distribution, lambda_bars, scatter
@@ -19,8 +20,8 @@ from holdfast.report.tables import facts_table, row_name, sortable
 from holdfast.training.run import Run
 from holdfast.training.state import write_atomically
 
-#: Devices in the table; the file has all of them.
-_ROWS = 400
+#: Devices in the table, and faults in theirs; the files have all of them.
+_ROWS, _FAULTS_SHOWN = 400, 200
 
 _COLUMNS = {
     "mean": "Mean",
@@ -44,6 +45,7 @@ def write_federation_report(run: Run) -> Path:
         _devices(record),
         _over_rounds(record),
         _attack(record),
+        _faults(record),
         _lambdas(record),
         _table(record),
         _facts(run, record),
@@ -198,7 +200,7 @@ def _attack(record: FederationRecord) -> Html | None:
             f"The server combined updates by {results['aggregator']['name']} and was {told}."
         )
     said.append(
-        f"{counted(results['dropped'], 'update')} dropped because not finite."
+        f"{counted(results['dropped'], 'update')} dropped because not finite{_or_refused(results)}."
         if results["dropped"]
         else "No update was dropped."
     )
@@ -215,6 +217,28 @@ def _attack(record: FederationRecord) -> Html | None:
     said += results["warnings"]
     listed = tag("ul", *(tag("li", sentence) for sentence in said), class_="findings")
     return section("What was attacked, what was dropped", listed, id_="attack")
+
+
+def _or_refused(results: Mapping[str, Any]) -> str:
+    return ", or otherwise not what was asked for" if results.get("faults") else ""
+
+
+def _faults(record: FederationRecord) -> Html | None:
+    """What kept devices of a real federation out of rounds."""
+    faults = record.results.get("faults", [])
+    if not faults:
+        return None
+    names = ("round", "what", "devices", "why")
+    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names)))
+    rows = []
+    for fault in faults[:_FAULTS_SHOWN]:
+        devices = ", ".join(map(str, fault["clients"])) or "none"
+        cells = (str(fault["round"]), fault["kind"], devices, fault["reason"])
+        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
+    lead = f"{counted(len(faults), 'fault')} in all. Those that were out of a round are in no update of it."
+    if len(faults) > _FAULTS_SHOWN:
+        lead += f" The first {_FAULTS_SHOWN} are shown; results.json has every one."
+    return section("Faults", tag("p", lead, class_="lead"), tag("table", head, tag("tbody", *rows)), id_="faults")
 
 
 def _lambdas(record: FederationRecord) -> Html | None:

@@ -29,11 +29,11 @@ class Choice:
     """An executor, so that a resumed run uses the same.
 
     Attributes:
-        name: how clients are run.
+        name: how clients are run; ``flower`` where they are elsewhere.
         chunk: clients that are stacked.
     """
 
-    name: Literal["serial", "batched", "pool"]
+    name: Literal["serial", "batched", "pool", "flower"]
     chunk: int
 
 

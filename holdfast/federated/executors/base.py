@@ -68,6 +68,10 @@ class Executor(ABC):
         self.train(orders, received, updates, losses)
         return updates, losses
 
+    def joined(self, clients: Tensor) -> Tensor:
+        """Those of the last round's clients whose rows there are, ascending: all of them, unless they are elsewhere."""
+        return clients
+
     def tune_all(self, tuner: Tuner, received: Tensor) -> None:
         """Run a tuner on every client; those with similar work share a chunk."""
         everybody = torch.arange(len(self.site.clients))

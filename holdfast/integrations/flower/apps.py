@@ -1,0 +1,41 @@
+"""The two sides of a Flower app that runs a federation of holdfast."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from holdfast.integrations.flower.blueprint import Blueprint
+from holdfast.integrations.flower.node import Node
+from holdfast.integrations.flower.wire import Order
+
+
+def client_app(blueprint: Callable[[Context], Blueprint]) -> ClientApp:
+    """A ClientApp that answers a server's orders for the clients of its node.
+
+    Args:
+        blueprint: makes the federation's blueprint from the run's configuration.
+    """
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        order = Order.of(message.content)
+        node = Node(blueprint(context), context.node_config, order.federation)
+        return Message(node.answer(order, message.content), reply_to=message)
+
+    return app
+
+
+def server_app(serve: Callable[[Grid, Context], None]) -> ServerApp:
+    """A ServerApp that runs `serve`."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        serve(grid, context)
+
+    return app

@@ -1,0 +1,51 @@
+"""Clients that send what they should not: the round goes on without them, and the report says so."""
+
+import resource
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from holdfast.cli.federation_apps import blueprint_of
+from holdfast.federated import federate
+from holdfast.integrations.flower.holdings import picked
+from holdfast.integrations.flower.project import app_files
+from tests.integrations.flower.rehearsal import new_run, on_flower, options_of
+
+pytestmark = pytest.mark.xdist_group("flower")
+
+HOSTILE = Path(__file__).with_name("hostile_client.py")
+HONEST, EVERYBODY, ROUNDS = 12, 16, 8
+#: What is said of each round's misdeed.
+SAID = ["not finite", "649", "float16", "1250000000", "holds", "claims -5 examples", "is for round 6", "not asked"]
+
+
+def test_hostile_clients_are_dropped_counted_and_reported_and_cost_no_accuracy(eight_nodes, tmp_path):
+    words = ["--nodes", "8", "--rounds", str(ROUNDS), "--cohort", str(EVERYBODY), "--personalize", "none"]
+    words += ["--aggregate", "median", "--local-steps", "8", "--digits-clients.classes-per-client", "10"]
+    options = options_of(*words)
+    files = app_files(options.config()) | {"holdfast_client.py": HOSTILE.read_bytes()}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    attacked = on_flower(eight_nodes, options, new_run(tmp_path / "run", options), files)
+
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
+    refused = {round_: set() for round_ in range(1, ROUNDS + 1)}
+    for fault in attacked.faults:
+        assert fault["kind"] == "refused"
+        refused[fault["round"]] |= set(fault["clients"])
+    assert all(clients == set(range(HONEST, EVERYBODY)) for clients in refused.values())
+    for fault in attacked.faults:
+        assert SAID[fault["round"] - 1] in fault["reason"]
+    assert attacked.dropped == ROUNDS * (EVERYBODY - HONEST)
+    assert attacked.joined.tolist() == [ROUNDS] * HONEST + [0] * (EVERYBODY - HONEST)
+
+    plan = blueprint_of(options)
+    clients = picked(plan.load(), range(HONEST))
+    settings = replace(options.settings, cohort=HONEST, executor="serial")
+    alone = federate(clients, plan.model(clients), settings, aggregator=plan.aggregator)
+    ours, theirs = (outcome.reports["global"].scores.accuracy[:HONEST].mean() for outcome in (attacked, alone))
+    assert theirs > 0.7
+    assert abs(ours - theirs) <= 0.02
+    assert torch.isfinite(attacked.weights).all()
