@@ -1,0 +1,255 @@
+"""A Flower strategy with holdfast's aggregators and objectives, for a Flower project that keeps its ClientApp.
+
+::
+
+    strategy = RobustStrategy("multi-krum", f=2)
+    strategy.start(grid, initial_arrays=ArrayRecord(model.state_dict()), num_rounds=50)
+
+What clients send is compared with what they were sent: rules see updates, not weights, whose distances lose their
+digits late in training. Replies are put in the order of the clients' own ids before anything is added up, so two runs
+agree to the bit. A reply that is not what it must be is left out, counted and logged, and never stops a round.
+
+Ditto's shared model is that of the method underneath, so this is its server; the personal half is
+`holdfast.integrations.flower.mod`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import ConfigError, DataError, MissingDependencyError
+from holdfast.federated.aggregators import Aggregator, build_aggregator, weighted_sum
+from holdfast.federated.objectives import FedAvg, Objective, QFair, objective_named
+from holdfast.integrations.flower.replies import Reply, SentModel, alike, only, read_loss, read_metrics
+from holdfast.integrations.flower.secure import SecureGrid, check_secure
+
+try:
+    from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
+except ImportError as error:
+    raise MissingDependencyError(
+        "RobustStrategy needs Flower, which is not installed; pip install 'holdfast[flower]'"
+    ) from error
+
+_log = logging.getLogger(__name__)
+
+#: Name of the metric that says how many replies of a round were left out.
+DROPPED = "dropped-replies"
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A reply that was left out.
+
+    Attributes:
+        round: counted from 1.
+        node: Flower's id of the node.
+        reason: a sentence.
+    """
+
+    round: int
+    node: int
+    reason: str
+
+
+class RobustStrategy(FlowerFedAvg):
+    """Any aggregator and any objective of holdfast behind Flower's strategy interface.
+
+    The local work is the ClientApp's own. Replies have one ArrayRecord with the names that were sent and one
+    MetricRecord. Integer arrays, such as batch counters, stay as the server has them.
+
+    With `fraction_train` below one Flower draws nodes at random, by ids that are random too: what is drawn differs from
+    run to run.
+
+    Args:
+        aggregator: a rule of `holdfast.federated`, or its name, such as ``"clipping+multi-krum"``.
+        objective: an objective of `holdfast.federated`, or its name. FedProx sends its ``proximal-mu`` to clients, as
+            Flower's own does.
+        f: how many of a round's replies to expect to be malicious. A reply that is left out counts as one of them.
+        weighted: weigh clients by the number of examples they claim, as Flower's own FedAvg does. Only for rules that
+            average: a claim is cheap.
+        learning_rate: of the clients' steps, which q-FFL needs to know.
+        client_key: the metric that holds a client's own id, the same in every run (its ``partition-id``); replies are
+            ordered by it. Those without come last, by Flower's node id, which is random. It is not averaged.
+        loss_key: the metric that holds a client's training loss at the model it received, where the objective or the
+            rule needs it.
+        most_examples: a client that claims more is left out.
+        options: of Flower's own FedAvg: ``fraction_train``, ``min_train_nodes``, ``weighted_by_key``...
+
+    Attributes:
+        dropped: every reply that was left out so far.
+
+    Raises:
+        ConfigError: if objective and rule don't go together, or something they need is missing.
+    """
+
+    def __init__(
+        self,
+        aggregator: Aggregator | str = "mean",
+        objective: Objective | str | None = None,
+        *,
+        f: int = 0,
+        weighted: bool = False,
+        learning_rate: float | None = None,
+        client_key: str = "partition-id",
+        loss_key: str = "loss",
+        most_examples: int = 10**9,
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self.aggregator = build_aggregator(aggregator) if isinstance(aggregator, str) else aggregator
+        self.objective = objective_named(objective)() if isinstance(objective, str) else objective or FedAvg()
+        self.f, self.weighted, self.learning_rate = f, weighted, learning_rate
+        self.client_key, self.loss_key, self.most_examples = client_key, loss_key, most_examples
+        self.dropped: list[Dropped] = []
+        self._sent: SentModel | None = None
+        self._asked: set[int] = set()
+        self._warned: set[str] = set()
+        self._check()
+
+    # ---------------------------------------------------------------------------------------------- a round
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Messages to the clients of a round; the model they carry is what replies are compared with."""
+        if isinstance(grid, SecureGrid):
+            check_secure(self.aggregator, self.objective)
+        if self.objective.proximal:
+            config["proximal-mu"] = self.objective.proximal
+        messages = list(super().configure_train(server_round, arrays, config, grid))
+        self._sent = SentModel({name: array.numpy() for name, array in arrays.items()})
+        self._asked = {message.metadata.dst_node_id for message in messages}
+        if messages:
+            self._warn(self.aggregator.check(len(messages), self.f))
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The model after the round, and the metrics of those whose replies were used."""
+        sent = self._sent
+        if sent is None:
+            raise ConfigError("aggregate_train comes after configure_train, which knows what clients were sent")
+        before = len(self.dropped)
+
+        def read(message: Message) -> tuple[Reply, Tensor, float]:
+            reply = self._numbers(message)
+            update = sent.update(only(message.content.array_records, "array"))
+            return reply, update, read_loss(reply.metrics, self.loss_key) if self.needs_losses else 0.0
+
+        found = sorted(self._readable(server_round, replies, self._asked, read), key=lambda one: one[0].place)
+        malformed = len(self.dropped) - before
+        after = self._combine(server_round, sent, found, malformed) if found else None
+        values = sent.arrays if after is None else after
+        kept = [reply for reply, _, _ in found]
+        metrics = self._average(kept, self.train_metrics_aggr_fn) or MetricRecord()
+        metrics[DROPPED] = malformed
+        return ArrayRecord({name: Array(array) for name, array in values.items()}), metrics
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The metrics, averaged; a client that reports others than most is left out of them."""
+        found = sorted(self._readable(server_round, replies, None, self._numbers), key=lambda reply: reply.place)
+        return self._average(found, self.evaluate_metrics_aggr_fn)
+
+    # ---------------------------------------------------------------------------------------------- inside
+
+    @property
+    def needs_losses(self) -> bool:
+        """Whether clients must report their training loss at the model they received."""
+        return self.objective.needs_losses or self.aggregator.needs_losses
+
+    def _check(self) -> None:
+        self.objective.check(self.aggregator)
+        if self.objective.full_gradient:
+            raise ConfigError(
+                f"{self.objective.name} needs the full gradient of every client in every round, which a strategy can't "
+                "make a ClientApp compute; run it by `holdfast federate`"
+            )
+        if isinstance(self.objective, QFair) and self.learning_rate is None:
+            raise ConfigError("q-ffl needs the learning rate of the clients' steps; give learning_rate")
+        if self.weighted and (self.objective.weighs or not self.aggregator.averages):
+            what = self.objective.name if self.objective.weighs else self.aggregator.label
+            raise ConfigError(f"{what} has weights of its own, so clients can't be weighed by their examples; use mean")
+        if self.f < 0:
+            raise ConfigError(f"f is {self.f}; give 0 or more")
+
+    def _numbers(self, message: Message) -> Reply:
+        metrics = only(message.content.metric_records, "metric")
+        node = message.metadata.src_node_id
+        return read_metrics(node, metrics, self.weighted_by_key, self.client_key, self.most_examples)
+
+    def _readable(
+        self, server_round: int, replies: Iterable[Message], asked: set[int] | None, read: Callable[[Message], Any]
+    ) -> list[Any]:
+        """What `read` makes of the replies of asked nodes, one per node; the others are noted in `dropped`."""
+        found: dict[int, Any] = {}
+        for message in replies:
+            node = message.metadata.src_node_id
+            if message.has_error():
+                _log.warning("round %d: node %d failed: %s", server_round, node, message.error.reason)
+                continue
+            try:
+                if asked is not None and node not in asked:
+                    raise DataError("it was not asked")
+                if node in found:
+                    raise DataError("it has replied before")
+                found[node] = read(message)
+            except DataError as error:
+                self.dropped.append(Dropped(server_round, node, str(error)))
+                _log.warning("round %d: the reply of node %d was left out: %s", server_round, node, error)
+        return list(found.values())
+
+    def _combine(
+        self, server_round: int, sent: SentModel, found: Sequence[tuple[Reply, Tensor, float]], malformed: int
+    ) -> dict[str, Any] | None:
+        """The arrays after the server's step; None, and a line in the log, where they must stay as they were."""
+        updates = torch.stack([update for _, update, _ in found])
+        losses = torch.tensor([loss for _, _, loss in found], dtype=torch.float64)
+        f = max(self.f - malformed, 0)
+        try:
+            self._warn(self.aggregator.check(len(found), f))
+        except ConfigError as error:
+            _log.warning("round %d: the model is kept as it was: %s", server_round, error)
+            return None
+        if self.weighted:
+            examples = torch.tensor([reply.examples for reply, _, _ in found], dtype=torch.float64)
+            step = weighted_sum(self.aggregator.prepare(updates), examples / examples.sum())
+        else:
+            step, _ = self.objective.combine(
+                updates,
+                losses,
+                cohort=torch.arange(len(found)),
+                aggregator=self.aggregator,
+                f=f,
+                state={},
+                learning_rate=self.learning_rate or 1.0,
+            )
+        after = sent.plus(step)
+        if after is None:
+            _log.warning("round %d: the model would no longer be finite; it is kept as it was", server_round)
+        return after
+
+    def _average(
+        self, replies: Sequence[Reply], function: Callable[[list[RecordDict], str], MetricRecord]
+    ) -> MetricRecord | None:
+        usual = alike(replies)
+        if not usual:
+            return None
+        if len(usual) < len(replies):
+            _log.warning("%d replies have other metrics than most; they aren't averaged", len(replies) - len(usual))
+        records = [{name: value for name, value in reply.metrics.items() if name != self.client_key} for reply in usual]
+        return function([RecordDict({"metrics": MetricRecord(one)}) for one in records], self.weighted_by_key)
+
+    def _warn(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            if sentence not in self._warned:
+                self._warned.add(sentence)
+                _log.warning(sentence)
