@@ -19,8 +19,9 @@ from holdfast.federated.personalization.base import Tuner
 from holdfast.federated.scoring import ClientScores
 from holdfast.federated.site import Order as Work
 from holdfast.federated.site import PartName, Site
+from holdfast.integrations.flower.arrays import RejectedError
 from holdfast.integrations.flower.exchange import Exchange
-from holdfast.integrations.flower.wire import Order, RejectedError, array, head_of, whole, wholes, words
+from holdfast.integrations.flower.wire import Order, array, head_of, whole, wholes, words
 from holdfast.primitives.threads import torch_threads
 
 

@@ -1,7 +1,6 @@
 """What a client's reply must be before a strategy computes with it.
 
-A reply comes from somebody else's machine. Its arrays are read by their header first, so that a claim of ten gigabytes
-is refused and not allocated; only NumPy's own format is read, never a pickle. What is refused is a sentence.
+A reply comes from somebody else's machine. What is refused of it is a sentence.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import DataError
-
-#: Most bytes of an array's header; NumPy pads it to a multiple of 64.
-_HEADER = 512
+from holdfast.integrations.flower.arrays import RejectedError, read_array
 
 
 class SentModel:
@@ -47,15 +44,15 @@ class SentModel:
             record: Flower arrays by name.
 
         Raises:
-            DataError: if an array is missing, unknown, of another shape or dtype, damaged, or not finite.
+            RejectedError: if an array is missing, unknown, of another shape or dtype, damaged, or not finite.
         """
         if set(record) != set(self.arrays):
             odd = sorted(set(record) ^ set(self.arrays))
-            raise DataError(f"its arrays are not those of the model ({odd[0]!r} is missing or unknown)")
-        received = {name: read_array(name, record[name], like) for name, like in self.arrays.items()}
+            raise RejectedError(f"its arrays are not those of the model ({odd[0]!r} is missing or unknown)")
+        received = {name: read_array(name, record[name], like.shape, like.dtype) for name, like in self.arrays.items()}
         update = self._flat(received) - self.vector
         if not bool(update.isfinite().all()):
-            raise DataError("its update is not finite")
+            raise RejectedError("its update is not finite")
         return update
 
     def plus(self, step: Tensor) -> dict[str, NDArray[Any]] | None:
@@ -73,50 +70,6 @@ class SentModel:
     def _flat(self, arrays: Mapping[str, NDArray[Any]]) -> Tensor:
         wide = np.result_type(*(self.arrays[name].dtype for name in self.floating), np.float32)
         return torch.from_numpy(np.concatenate([arrays[name].ravel().astype(wide) for name in self.floating]))
-
-
-def read_array(name: str, array: Any, like: NDArray[Any]) -> NDArray[Any]:
-    """A Flower array that must look like one that was sent.
-
-    Args:
-        name: for the sentence.
-        array: what came, with its claims: `dtype`, `shape`, `stype`, `data`.
-        like: what was sent.
-
-    Raises:
-        DataError: if it doesn't; nothing of its size has been allocated then.
-    """
-    if array.stype != "numpy.ndarray":
-        raise DataError(f"its array {name!r} is serialized by {array.stype!r}, not as numpy.ndarray")
-    if array.dtype != str(like.dtype) or tuple(array.shape) != like.shape:
-        raise DataError(
-            f"its array {name!r} claims {array.dtype} {tuple(array.shape)} where {like.dtype} {like.shape} was sent"
-        )
-    if len(array.data) > like.nbytes + _HEADER:
-        raise DataError(f"its array {name!r} has {len(array.data)} bytes where {like.nbytes} were sent")
-    fortran, start = _header(name, array.data, like)
-    if len(array.data) - start != like.nbytes:
-        raise DataError(f"its array {name!r} holds {len(array.data) - start} bytes where {like.nbytes} were sent")
-    if like.size == 0:
-        return like
-    values = np.frombuffer(array.data, like.dtype, offset=start)
-    return values.reshape(like.shape, order="F" if fortran else "C")
-
-
-def _header(name: str, data: bytes, like: NDArray[Any]) -> tuple[bool, int]:
-    """Whether columns come first, and where the numbers begin, in a file of NumPy's format 1.0.
-
-    The header is compared with the one it must be. NumPy's own reader parses it as Python, which is more than a
-    stranger should be given, and allocates what it claims.
-    """
-    length = int.from_bytes(data[8:10], "little")
-    text = data[10 : 10 + length].decode("latin1").strip()
-    descr = np.lib.format.dtype_to_descr(like.dtype)
-    for fortran in (False, True):
-        wanted = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {like.shape!r}, }}"
-        if data[:8] == b"\x93NUMPY\x01\x00" and text == wanted:
-            return fortran, 10 + length
-    raise DataError(f"its array {name!r} is not {like.dtype} {like.shape} in NumPy's format, as it claims")
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +97,7 @@ class Reply:
 def only(records: Mapping[str, Any], kind: str) -> Any:
     """The one record of its kind in a reply."""
     if len(records) != 1:
-        raise DataError(f"it has {len(records)} {kind} records and must have one")
+        raise RejectedError(f"it has {len(records)} {kind} records and must have one")
     return next(iter(records.values()))
 
 
@@ -152,14 +105,14 @@ def read_metrics(node: int, metrics: Mapping[str, Any], examples_key: str, clien
     """A reply's numbers.
 
     Raises:
-        DataError: if the number of examples is missing or absurd, or the client's id is none.
+        RejectedError: if the number of examples is missing or absurd, or the client's id is none.
     """
     examples = metrics.get(examples_key)
     if not isinstance(examples, (int, float)) or not 0 < examples <= most:
-        raise DataError(f"it claims {_short(examples)} as {examples_key!r}, which must be from 1 to {most}")
+        raise RejectedError(f"it claims {_short(examples)} as {examples_key!r}, which must be from 1 to {most}")
     client = metrics.get(client_key)
     if client is not None and not isinstance(client, int):
-        raise DataError(f"it gives {_short(client)} as {client_key!r}, which must be an integer")
+        raise RejectedError(f"it gives {_short(client)} as {client_key!r}, which must be an integer")
     return Reply(node, client, float(examples), metrics)
 
 
@@ -167,11 +120,11 @@ def read_loss(metrics: Mapping[str, Any], key: str) -> float:
     """The training loss at the received model that a client reports.
 
     Raises:
-        DataError: if there is none, or it is negative or not finite.
+        RejectedError: if there is none, or it is negative or not finite.
     """
     loss = metrics.get(key)
     if not isinstance(loss, (int, float)) or not math.isfinite(loss) or loss < 0:
-        raise DataError(f"it reports {_short(loss)} as {key!r}, which must be finite and not negative")
+        raise RejectedError(f"it reports {_short(loss)} as {key!r}, which must be finite and not negative")
     return float(loss)
 
 

@@ -23,9 +23,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.errors import ConfigError, DataError, MissingDependencyError
+from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.federated.aggregators import Aggregator, build_aggregator, weighted_sum
 from holdfast.federated.objectives import FedAvg, Objective, QFair, objective_named
+from holdfast.integrations.flower.arrays import RejectedError
 from holdfast.integrations.flower.replies import Reply, SentModel, alike, only, read_loss, read_metrics
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
 
@@ -198,11 +199,11 @@ class RobustStrategy(FlowerFedAvg):
                 continue
             try:
                 if asked is not None and node not in asked:
-                    raise DataError("it was not asked")
+                    raise RejectedError("it was not asked")
                 if node in found:
-                    raise DataError("it has replied before")
+                    raise RejectedError("it has replied before")
                 found[node] = read(message)
-            except DataError as error:
+            except RejectedError as error:
                 self.dropped.append(Dropped(server_round, node, str(error)))
                 _log.warning("round %d: the reply of node %d was left out: %s", server_round, node, error)
         return list(found.values())

@@ -1,38 +1,28 @@
 """What crosses the wire: arrays and short lists of plain values, and nothing is believed before it is checked.
 
-An order goes to a node, with the clients it is for. A reply comes back. Arrays travel as NumPy files without pickles;
-their header is a claim like any other, so size, dtype and shape are compared with what must come before a byte of them
-is read: a header that announces ten gigabytes takes none.
+An order goes to a node, with the clients it is for. A reply comes back. Arrays travel as NumPy files without pickles.
 """
 
 from __future__ import annotations
 
-import io
 import itertools
-import math
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from holdfast.errors import FederationError
+from holdfast.integrations.flower.arrays import RejectedError, read_array
 
 Action = Literal["census", "train", "tune", "score"]
 
 #: Version of this format; nodes and servers of another are refused.
 FORMAT = 1
 _HEAD, _ARRAYS = "holdfast", "arrays"
-_HEADER_BYTES = 4096
 _ACTIONS = ("census", "train", "tune", "score")
 _MOST_CLIENTS = 10**7
 _FEDERATION_LENGTH = 32
-
-
-class RejectedError(FederationError):
-    """What arrived is not what was asked for; the message says in what."""
 
 
 @dataclass(frozen=True)
@@ -133,28 +123,7 @@ def array(content: RecordDict, name: str, shape: tuple[int, ...], dtype: torch.d
     found = arrays.get(name) if isinstance(arrays, ArrayRecord) else None
     if not isinstance(found, Array):
         raise RejectedError(f"it has no array {name!r}")
-    kind = torch.empty(0, dtype=dtype).numpy().dtype
-    need = math.prod(shape) * kind.itemsize
-    if len(found.data) > need + _HEADER_BYTES:
-        raise RejectedError(f"array {name!r} has {len(found.data)} bytes where {need} must come")
-    if found.dtype != kind.name or tuple(found.shape) != shape:
-        raise RejectedError(
-            f"array {name!r} claims {found.dtype} of shape {tuple(found.shape)} and not {kind.name} {shape}"
-        )
-    stream = io.BytesIO(found.data)
-    try:
-        version = np.lib.format.read_magic(stream)
-        if version != (1, 0):
-            raise ValueError(f"version {version} of its header")
-        inner, fortran, sent = np.lib.format.read_array_header_1_0(stream, max_header_size=_HEADER_BYTES)
-    except (ValueError, EOFError) as error:
-        raise RejectedError(f"array {name!r} is no NumPy file ({str(error)[:100]})") from error
-    if inner != shape or sent != kind or (fortran and len(shape) > 1):
-        raise RejectedError(f"array {name!r} holds {sent} of shape {inner} and not {kind.name} {shape}")
-    body = found.data[stream.tell() :]
-    if len(body) != need:
-        raise RejectedError(f"array {name!r} has {len(body)} bytes where {need} must come")
-    return torch.from_numpy(np.frombuffer(body, dtype=kind).reshape(shape).copy())
+    return torch.from_numpy(read_array(name, found, shape, torch.empty(0, dtype=dtype).numpy().dtype).copy())
 
 
 def word(head: ConfigRecord, name: str) -> str:

@@ -8,7 +8,8 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from holdfast.integrations.flower.wire import FORMAT, Order, RejectedError, array, head_of, packed, whole, wholes, words
+from holdfast.integrations.flower.arrays import RejectedError
+from holdfast.integrations.flower.wire import FORMAT, Order, array, head_of, packed, whole, wholes, words
 
 NAME = "0123456789abcdef" * 2
 
@@ -33,20 +34,26 @@ def test_arrays_arrive_as_they_were_sent():
     assert torch.equal(array(content, "updates", (2, 3), torch.float32), sent)
 
 
+def test_an_array_that_was_sent_by_columns_arrives_by_rows():
+    sent = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    assert read(Array(sent)).tolist() == sent.tolist()
+
+
 @pytest.mark.parametrize(
     ("held", "says"),
     [
-        (Array(np.zeros((2, 4), np.float32)), "shape"),
-        (Array(np.zeros((2, 3), np.float64)), "float64"),
-        (Array(np.zeros(9999, np.float32)), "bytes where 24 must come"),
+        (Array(np.zeros((2, 4), np.float32)), r"claims float32 \(2, 4\) where float32 \(2, 3\)"),
+        (Array(np.zeros((2, 3), np.float64)), "claims float64"),
         (Array("float32", (2, 2_500_000_000), "numpy.ndarray", with_header((2, 3))), "claims"),
-        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 2_500_000_000))), "holds"),
-        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), "<f8", body=b"\0" * 48)), "holds"),
-        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), "|O")), "holds object"),
-        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), fortran=True)), "holds"),
-        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), body=b"\0" * 20)), "20 bytes where 24"),
-        (Array("float32", (2, 3), "numpy.ndarray", b"not an array at all"), "no NumPy file"),
-        (Array("float32", (2, 3), "numpy.ndarray", b""), "no NumPy file"),
+        (Array("float32", (2, 3), "torch", with_header((2, 3))), "serialized by 'torch'"),
+        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), body=b"\0" * 9999)), "bytes where 24 must come"),
+        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), body=b"\0" * 20)), "holds 20 bytes where 24"),
+        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 2_500_000_000))), "not float32"),
+        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), "<f8", body=b"\0" * 48)), "not float32"),
+        (Array("float32", (2, 3), "numpy.ndarray", with_header((2, 3), "|O")), "not float32"),
+        (Array("float32", (2, 3), "numpy.ndarray", b"not an array at all"), "not float32"),
+        (Array("float32", (2, 3), "numpy.ndarray", b"\x93NUMPY\x01\x00\xf0\x01" + b"(" * 496), "not float32"),
+        (Array("float32", (2, 3), "numpy.ndarray", b""), "not float32"),
     ],
 )
 def test_an_array_that_is_not_exactly_what_must_come_is_rejected(held, says):
