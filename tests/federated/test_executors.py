@@ -72,6 +72,20 @@ def assert_same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
         assert torch.equal(value, other[name]), name
 
 
+@pytest.mark.parametrize("kind", ["linear", "batch norm", "running statistics"])
+def test_rows_are_in_the_order_of_clients_where_only_equal_batches_are_stacked(kind: str):
+    here = site(kind, batch_size=64, local_steps=1)
+    assert here.clients.train.counts.diff().min() < 0
+    drawn, weights = torch.zeros(8, dtype=torch.int64), here.network.initial
+    updates, losses = InProcess(here, 3).round(0, EVERYBODY, drawn, weights)
+    alone = [
+        InProcess(site(kind, batch_size=64, local_steps=1), 3).round(0, EVERYBODY[i : i + 1], drawn, weights)
+        for i in range(8)
+    ]
+    torch.testing.assert_close(updates, torch.cat([update for update, _ in alone]), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(losses, torch.cat([loss for _, loss in alone]))
+
+
 @pytest.mark.parametrize("local", [{"local_steps": 3}, {"local_epochs": 2}], ids=["steps", "epochs"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_executors_agree_to_rounding(kind, local):

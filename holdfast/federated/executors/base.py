@@ -66,6 +66,10 @@ class Executor(ABC):
         orders = [Order(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
         updates, losses = self._buffers(len(clients))
         self.train(orders, received, updates, losses)
+        order = torch.cat([order.clients for order in orders])
+        if bool((order.diff() < 0).any()):
+            ascending = torch.argsort(order)
+            updates, losses = updates[ascending], losses[ascending]
         return updates, losses
 
     def joined(self, clients: Tensor) -> Tensor:
