@@ -61,7 +61,7 @@ publisher = "holdfast"
 
 [tool.flwr.app.components]
 serverapp = "{module}:server_app"
-clientapp = "{module}:client_app"
+clientapp = "flower_app:client_app"
 
 [tool.flwr.app.config]
 """

@@ -1,17 +1,15 @@
-"""The ClientApp of `flower_app` under holdfast's strategy instead of Flower's own FedAvg."""
+"""Holdfast's strategy instead of Flower's own FedAvg, for the ClientApp of `flower_app`, which knows no holdfast."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from flower_app import JOB, WORKLOAD, Record, client_app, flat
+from flower_app import JOB, WORKLOAD, Record, flat
 from flwr.app import ArrayRecord, Context, Message
 from flwr.serverapp import Grid, ServerApp
 
 from holdfast.integrations.flower.strategies import RobustStrategy
-
-__all__ = ["client_app", "server_app"]
 
 server_app = ServerApp()
 
