@@ -241,6 +241,12 @@ def _faults(record: FederationRecord) -> Html | None:
     return section("Faults", tag("p", lead, class_="lead"), tag("table", head, tag("tbody", *rows)), id_="faults")
 
 
+def _ran_by(name: str, chunk: int) -> str:
+    if name == "flower":
+        return f"{name}, {counted(chunk, 'node')}"
+    return name + (f", {chunk} devices stacked" if chunk > 1 else "")
+
+
 def _lambdas(record: FederationRecord) -> Html | None:
     chosen = {
         label: found["lambdas"]
@@ -301,8 +307,6 @@ def _facts(run: Run, record: FederationRecord) -> Html:
     results = record.results
     measured = None
     if results:
-        executor = results["executor"]
-        stacked = f", {executor['chunk']} devices stacked" if executor["chunk"] > 1 else ""
         measured = tag(
             "div",
             tag("h3", "Cost"),
@@ -310,7 +314,7 @@ def _facts(run: Run, record: FederationRecord) -> Html:
                 {
                     "parameters": number(results["parameters"]),
                     "rounds": number(record.rounds),
-                    "executor": executor["name"] + stacked,
+                    "executor": _ran_by(**results["executor"]),
                     "sent by devices": f"{number(results['bytes_up'] / 1e6, 1)} MB",
                     "sent to devices": f"{number(results['bytes_down'] / 1e6, 1)} MB",
                     "time": duration(results["seconds"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from holdfast.data.clients import ClientPart, Clients
 from holdfast.federated import Ditto, FineTuning, LabelPoisoning, Mean, Rounds, Threat, federate
+from holdfast.federated.executors import Choice
 from holdfast.federated.objectives import FedAvg
 from holdfast.federated.run_files import Asked, save_outcome
 from holdfast.models import build
@@ -68,6 +70,18 @@ def test_the_page_has_every_model_and_every_device(finished):
     assert "2 of 10 devices attacked by a1" in text
     assert "holdfast federate --config" in text
     assert page is not None
+
+
+def test_faults_of_a_real_federation_are_listed_and_strangers_words_are_escaped(finished, tmp_path):
+    run, outcome = finished
+    faults = [{"round": 3, "clients": [4, 7], "kind": "refused", "reason": "it claims <script> examples"}]
+    there = replace(outcome, faults=faults, dropped=2, choice=Choice("flower", 2))
+    copy = Run.create(tmp_path / "real", CONFIG)
+    save_outcome(copy, there, toy_clients(), Asked("toy", "softmax", SETTINGS, FedAvg(), Mean(), None))
+    text = write_report(copy).read_text()
+    assert "flower, 2 nodes" in text and "1 fault in all" in text
+    assert "<td>4, 7</td>" in text and "it claims &lt;script&gt; examples" in text
+    assert 'id="faults"' not in write_report(run).read_text()
 
 
 def test_benign_devices_come_worst_first_and_malicious_ones_last(finished):
