@@ -20,9 +20,9 @@ from rich.table import Table
 from torch import nn
 
 from holdfast.cli.arguments import free_place, refuse_changes
+from holdfast.cli.federate_blueprint import blueprint_of
 from holdfast.cli.federate_options import FederateOptions, parse
 from holdfast.cli.progress import RoundsProgress
-from holdfast.data import data_root
 from holdfast.data.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.device_report import DeviceReport
@@ -32,7 +32,6 @@ from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcom
 from holdfast.integrations.flower.project import RUN, app_files, write_app
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.integrations.trackers import trackers
-from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.report.markup import counted, duration
 from holdfast.training import Run
@@ -123,7 +122,6 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
 
 def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> Outcome:
     """Run a federation on the nodes of a Flower run that there is already."""
-    from holdfast.cli.federation_apps import blueprint_of
     from holdfast.integrations.flower.federation import federate_on_flower
 
     settings = options.flower or FlowerSettings()
@@ -149,11 +147,9 @@ def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, nn.Mod
     choices, settings = options.choices, options.settings
     if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
         Run.create(choices.out, {})
-    root = data_root(choices.data_root)
-    clients = options.data.load(root, settings.seed)
-    outputs = 1 if clients.task == "margin" else clients.classes
-    shape = tuple(clients.train.inputs.shape[1:])
-    model = build(choices.model, shape, outputs, seed=settings.seed, weights=choices.weights or None, root=root)
+    plan = blueprint_of(options)
+    clients = plan.load()
+    model = plan.model(clients)
     parts: dict[str, Any] = {
         "objective": options.objective,
         "aggregator": options.aggregator,

@@ -18,14 +18,12 @@ from rich.console import Console
 from safetensors.torch import save
 
 from holdfast.cli.arguments import as_arguments
+from holdfast.cli.federate_blueprint import blueprint_of
 from holdfast.cli.federate_options import FederateOptions, parse
-from holdfast.data import data_root
 from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.apps import client_app, server_app
-from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.node import Node
 from holdfast.integrations.flower.project import OPTIONS, RUN
-from holdfast.models import build
 from holdfast.training import Run
 from holdfast.training.state import write_atomically
 
@@ -38,24 +36,6 @@ def make_client_app() -> ClientApp:
 def make_server_app() -> ServerApp:
     """The ServerApp: runs the federation, and leaves the simulator's run directory and report."""
     return server_app(_serve)
-
-
-def blueprint_of(options: FederateOptions) -> Blueprint:
-    """What server and nodes build the federation from."""
-    choices, seed = options.choices, options.settings.seed
-    root = data_root(choices.data_root)
-    return Blueprint(
-        options=options.config(),
-        settings=options.settings,
-        objective=options.objective,
-        aggregator=options.aggregator,
-        threat=options.threat,
-        personalize=options.personalizers,
-        load=lambda: options.data.load(root, seed),
-        build=lambda shape, outputs: build(
-            choices.model, shape, outputs, seed=seed, weights=choices.weights or None, root=root
-        ),
-    )
 
 
 def export_personal(state: Path | str, federation: str, client: int, label: str, out: Path | str) -> None:

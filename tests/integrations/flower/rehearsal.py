@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
+from holdfast.cli.federate_blueprint import blueprint_of
 from holdfast.cli.federate_options import FederateOptions, parse
-from holdfast.cli.federation_apps import blueprint_of
 from holdfast.federated import federate
 from holdfast.federated.outcome import Outcome
 from holdfast.integrations.flower.client_state import ClientStates

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from holdfast.cli.federation_apps import blueprint_of, export_personal
+from holdfast.cli.federate_blueprint import blueprint_of
+from holdfast.cli.federation_apps import export_personal
 from holdfast.errors import ConfigError, DataError
 from holdfast.integrations.flower.holdings import parse_ids, picked, placed, share_of
 from holdfast.integrations.flower.node import Node
