@@ -65,15 +65,32 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 
 
 def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
-    """Adds Wilson's interval of the success rate, and the time as a multiple of the undefended training's."""
+    """Adds the success rate with Wilson's interval, and the time as a multiple of the undefended training's.
+
+    Where clean victims were trained as controls, only trials count in which both see the target rightly, the plain one
+    and the defended one: a target that is lost without any poison is no attacker's success.
+    """
 
     def compare(own: Mapping[str, Metric], plain: Mapping[str, Metric]) -> dict[str, list[float]]:
-        rate = success_rate([value / 100 for value in own["success"].ours.values])
         seconds = plain["seconds"].ours.mean
-        times = [value / seconds for value in own["seconds"].ours.values]
-        return {"from": [100 * rate.low], "to": [100 * rate.high], "time": times}
+        found = {"time": [value / seconds for value in own["seconds"].ours.values]}
+        counted = [
+            value / 100 for value, counts in zip(own["success"].ours.values, _counts(own), strict=True) if counts
+        ]
+        if counted:
+            rate = success_rate(counted)
+            found |= {"fooled": [100 * rate.rate], "from": [100 * rate.low], "to": [100 * rate.high]}
+        return {**found, "trials": [float(len(counted))]}
 
     return beside(cells, "none", compare)
+
+
+def _counts(metrics: Mapping[str, Metric]) -> list[bool]:
+    """Whether each trial counts; a backdoor's do where most of the patched images are seen rightly."""
+    if "clean right" not in metrics:
+        return [True] * len(metrics["success"].ours.values)
+    controls = (metrics[name].ours.values for name in ("clean right", "defended right"))
+    return [min(pair) > 0.5 for pair in zip(*controls, strict=True)]
 
 
 def _transfer_cells(scale: Scale) -> tuple[Cell, ...]:
@@ -85,7 +102,7 @@ def _transfer_cells(scale: Scale) -> tuple[Cell, ...]:
     )
 
 
-def _mean(results: Results, attack: str, row: str, metric: str = "success") -> float:
+def _mean(results: Results, attack: str, row: str, metric: str = "fooled") -> float:
     return results.mean(f"{attack}/{row}", metric)
 
 
@@ -171,6 +188,8 @@ TRANSFER = Experiment(
     ),
     columns={
         "success": "success %",
+        "fooled": "where it counts %",
+        "trials": "trials that count",
         "from": "from",
         "to": "to",
         "accuracy": "accuracy",
@@ -225,6 +244,8 @@ EXCHANGE = Experiment(
     scales=("smoke", "cpu"),
 )
 
+#: The trade-off of Table 4.2: what more medoids stop, and what they cost.
+_CURVE = (0.1, 0.2, 0.3, 0.4, 0.5)
 _FILTER = {"filter_epochs": 20, "expected": 0.01}
 _COMPARED: Mapping[str, Mapping[str, Any]] = {
     "none": {"defence": "none"},
@@ -232,9 +253,7 @@ _COMPARED: Mapping[str, Mapping[str, Any]] = {
     "spectral": {"defence": "spectral", "options": _FILTER},
     "activation": {"defence": "activation", "options": _FILTER},
     "dp-sgd": {"defence": "dp-sgd"},
-    "epic-0.1": epic_row(0.1),
-    "epic-0.2": epic_row(0.2),
-    "epic-0.3": epic_row(0.3),
+    **{f"epic-{fraction}": epic_row(fraction) for fraction in _CURVE},
 }
 _AP = {"defence": "adversarial poisoning", "options": {"share": 0.5}}
 
@@ -267,9 +286,8 @@ def _compared_cells(scale: Scale) -> tuple[Cell, ...]:
             for ground in _SCHEDULES
             for row, own in _printed_rows(ground).items()
         )
-    ground = _FASHION if scale == "cpu" else {**SMALL, "augment": "flip"}
-    settings = {"bed": ground, "attack": "bullseye"}
-    cells = [Cell(f"bullseye/{row}", DEFEND, {**settings, **own}) for row, own in _COMPARED.items()]
+    settings = {"bed": _FASHION if scale == "cpu" else SMALL, "attack": "bullseye"}
+    cells = [Cell(f"bullseye/{row}", DEFEND, {**settings, "controls": True, **own}) for row, own in _COMPARED.items()]
     return (*cells, Cell("bullseye/ap-0.5", DEFEND, {**settings, **_AP}, most_seeds=2))
 
 
@@ -280,7 +298,7 @@ def _half_are_fooled(results: Results) -> Verdict:
 
 
 def _one_of_ten(results: Results) -> Verdict:
-    """The goal: at most a tenth, for at most 6 points and 1.3 times the time; the best of the three fractions."""
+    """The goal: at most a tenth, for at most 6 points and 1.3 times the time; the best fraction."""
     plain, seconds = _mean(results, "bullseye", "none", "accuracy"), _mean(results, "bullseye", "none", "seconds")
     found = {
         row: (
@@ -288,7 +306,7 @@ def _one_of_ten(results: Results) -> Verdict:
             plain - _mean(results, "bullseye", row, "accuracy"),
             _mean(results, "bullseye", row, "seconds") / seconds,
         )
-        for row in ("epic-0.1", "epic-0.2", "epic-0.3")
+        for row in (f"epic-{fraction}" for fraction in _CURVE)
     }
     holds = any(rate <= 10 and cost <= 6 and slower <= 1.3 for rate, cost, slower in found.values())
     said = "; ".join(f"{row} {r:.0f} %, {c:.1f} points, {t:.2f} times" for row, (r, c, t) in found.items())
@@ -339,13 +357,15 @@ TABLE_4_2 = Experiment(
     ),
     columns={
         "success": "success %",
+        "fooled": "where it counts %",
+        "trials": "trials that count",
         "from": "from",
         "to": "to",
         "accuracy": "accuracy",
         "time": "time",
         "poisons dropped": "poisons dropped",
     },
-    seeds=tuple(range(10)),
+    seeds=tuple(range(20)),
     derive=beside_undefended,
     digits=2,
 )

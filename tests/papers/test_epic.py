@@ -121,12 +121,47 @@ def test_the_documents_own_setting_in_small(monkeypatch: pytest.MonkeyPatch) -> 
     beds.bed.cache_clear()
 
 
-def test_time_and_interval_stand_beside_the_undefended() -> None:
-    def cell(name: str, successes: list[float], seconds: list[float]) -> CellResult:
-        metrics = {"success": Metric(Measured.of(successes)), "seconds": Metric(Measured.of(seconds))}
-        return CellResult(name, metrics, 1.0, {}, None)
+def cell(name: str, successes: list[float], seconds: list[float], **controls: list[float]) -> CellResult:
+    values = {"success": successes, "seconds": seconds, **{key.replace("_", " "): own for key, own in controls.items()}}
+    return CellResult(name, {key: Metric(Measured.of(own)) for key, own in values.items()}, 1.0, {}, None)
 
+
+def test_only_targets_that_both_controls_see_rightly_count() -> None:
+    plain, defended = beside_undefended(
+        (
+            cell("a/none", [100, 100, 0, 100], [1] * 4, clean_right=[1, 1, 1, 0], defended_right=[1, 1, 1, 0]),
+            cell("a/epic", [100, 0, 0, 100], [1] * 4, clean_right=[1, 1, 1, 0], defended_right=[0, 1, 1, 0]),
+        )
+    )
+    assert plain.metrics["trials"].ours.mean == 3 and defended.metrics["trials"].ours.mean == 2
+    assert plain.metrics["fooled"].ours.mean == pytest.approx(200 / 3)
+    assert defended.metrics["fooled"].ours.mean == 0
+
+
+def test_without_a_trial_that_counts_there_is_no_rate() -> None:
+    (found,) = beside_undefended((cell("a/none", [100], [1], clean_right=[0], defended_right=[0]),))
+    assert found.metrics["trials"].ours.mean == 0 and "fooled" not in found.metrics
+
+
+def test_time_and_interval_stand_beside_the_undefended() -> None:
     plain, defended = beside_undefended((cell("a/none", [100, 0], [2, 4]), cell("a/epic", [0, 0], [3, 6])))
     assert defended.metrics["time"].ours.values == (1.0, 2.0)
     assert plain.metrics["from"].ours.mean == pytest.approx(9.45, abs=0.01)
     assert defended.metrics["to"].ours.mean == pytest.approx(65.76, abs=0.01)
+
+
+def test_the_bed_of_fashion_learns_its_features_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    def images(n: int, first: int) -> Examples:
+        pixels = torch.rand(n, 1, 28, 28, generator=torch.Generator().manual_seed(first))
+        return Examples.of(pixels, torch.arange(n) % 10, ids=torch.arange(n) + first)
+
+    loaded = Splits("fashion-mnist", images(60, 0), images(10, 100), images(20, 200))
+    monkeypatch.setattr(beds.catalog, "load", lambda name: loaded)
+    seen = []
+    monkeypatch.setattr(beds, "train_surrogate", lambda model, examples, _: seen.append(examples) or model)
+    ground = beds._BEDS["fashion-mnist"](20, 2, elsewhere=40)
+    assert ground.splits.train.input_shape == (3, 14, 14) and len(ground.splits.train) == 20
+    assert not set(seen[0].ids.tolist()) & set(ground.splits.train.ids.tolist())
+    image = ground.splits.test.inputs.gather(torch.arange(1))[0]
+    whole = loaded.test.inputs.gather(torch.arange(1))[0, 0, :2, :2].mean()
+    assert image[0, 0, 0] == image[2, 0, 0] == pytest.approx(float(whole), abs=0.5 / 255 + 1e-6)

@@ -118,6 +118,7 @@ def train_victim(
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
     head: str | None = None,
+    on_images: bool = False,
 ) -> Victim:
     """Train a victim and ask it what the attacker wants to know.
 
@@ -132,6 +133,8 @@ def train_victim(
         run: a directory for a run that survives a kill.
         listeners: called with every event of the training.
         head: name of the model's head where it can't be found.
+        on_images: keep to images in transfer learning also where nothing augments them, for a defence that changes
+            them; otherwise features are computed once, and the head sees nothing else.
 
     Returns:
         The victim.
@@ -142,8 +145,11 @@ def train_victim(
     if scenario != "scratch":
         renew_head(model, settings.seed, head)
     trained, parts, name = model, splits, head
-    if scenario == "transfer":
-        trained, parts, name = _for_transfer(model, splits, settings, head)
+    if scenario == "transfer" and (on_images or settings.augment != "none"):
+        name = f"model.{find_head(model, head)[0]}".rstrip(".")
+        trained = FrozenExtractor(model, head)
+    elif scenario == "transfer":
+        trained, parts, name = *_on_features(model, splits, head), None
     result = fit_to_the_end(trained, parts, defence, settings, run=run, listeners=listeners, head=name)
     answers = asdict(ask(model, aim, splits.test, settings.seed))
     return Victim(**answers, model=model, test=result.test_last, seconds=result.seconds)
@@ -189,16 +195,12 @@ class FrozenExtractor(nn.Module):
         return logits
 
 
-def _for_transfer(
-    model: nn.Module, splits: Splits, settings: Training, head: str | None
-) -> tuple[nn.Module, Splits, str | None]:
-    """What trains, on what, and the name of its head: the head on features, or the whole where images are augmented."""
-    name, layer = find_head(model, head)
-    if settings.augment != "none":
-        return FrozenExtractor(model, head), splits, f"model.{name}".rstrip(".")
+def _on_features(model: nn.Module, splits: Splits, head: str | None) -> tuple[nn.Module, Splits]:
+    """The head alone, and what it sees of the data."""
+    _, layer = find_head(model, head)
 
     def features(examples: Examples) -> Examples:
         return replace(examples, inputs=TensorInputs(Sweep(model, examples, features=True, head=head).features()))
 
     seen = Splits(splits.name, features(splits.train), features(splits.validation), features(splits.test))
-    return layer, seen, None
+    return layer, seen

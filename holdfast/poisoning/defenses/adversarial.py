@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.attacks.craft import Brewing, brew
 from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradient
 from holdfast.poisoning.attacks.surrogates import in_evaluation
@@ -41,6 +41,11 @@ class PoisonedCrossEntropy(Objective):
         assert isinstance(batch.inputs, Tensor)
         count = int(self.share * len(batch.labels))
         inputs = batch.inputs
+        if inputs.dim() != 4:
+            raise DataError(
+                f"adversarial-poisoning changes images, and inputs have the shape {tuple(inputs.shape[1:])};"
+                " train on images, with on_images=True where a victim's features would be computed once"
+            )
         if 0 < count < len(inputs):
             inputs = inputs.clone()
             inputs[:count] += self.perturbations(forward, count)

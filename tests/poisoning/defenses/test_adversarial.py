@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradient
 from holdfast.poisoning.bed import rendered_shapes, shape_cnn, shape_splits
 from holdfast.poisoning.defenses import AdversarialPoisoning
@@ -74,3 +74,11 @@ def test_a_single_example_is_trained_on_as_it_is() -> None:
     loss = AdversarialPoisoning().objective()(one)
     expected = F.cross_entropy(given.model(given.batch.inputs[:1]), given.batch.labels[:1])  # type: ignore[index]
     torch.testing.assert_close(loss, expected)
+
+
+def test_features_are_refused() -> None:
+    """Where a victim's features are computed once, there are no pixels left to change."""
+    given = forward(8)
+    features = Forward(nn.Linear(768, 4), Batch(given.batch.inputs.flatten(1), *given.batch[1:]))  # type: ignore[union-attr]
+    with pytest.raises(DataError, match=r"changes images, and inputs have the shape \(768,\)"):
+        AdversarialPoisoning().objective()(features)
