@@ -244,8 +244,12 @@ EXCHANGE = Experiment(
     scales=("smoke", "cpu"),
 )
 
-#: The trade-off of Table 4.2: what more medoids stop, and what they cost.
-_CURVE = (0.1, 0.2, 0.3, 0.4, 0.5)
+#: The trade-off of Table 4.2: what more medoids stop, and what they cost; then the printed algorithm, whose medoids are
+#: those of what remains, and which drops more.
+_CURVE: Mapping[str, Mapping[str, Any]] = {
+    **{f"epic-{fraction}": epic_row(fraction) for fraction in (0.1, 0.2, 0.3, 0.4, 0.5)},
+    **{f"epic-{fraction}, remaining": epic_row(fraction, pool="remaining") for fraction in (0.1, 0.2, 0.3)},
+}
 _FILTER = {"filter_epochs": 20, "expected": 0.01}
 _COMPARED: Mapping[str, Mapping[str, Any]] = {
     "none": {"defence": "none"},
@@ -253,7 +257,7 @@ _COMPARED: Mapping[str, Mapping[str, Any]] = {
     "spectral": {"defence": "spectral", "options": _FILTER},
     "activation": {"defence": "activation", "options": _FILTER},
     "dp-sgd": {"defence": "dp-sgd"},
-    **{f"epic-{fraction}": epic_row(fraction) for fraction in _CURVE},
+    **_CURVE,
 }
 _AP = {"defence": "adversarial poisoning", "options": {"share": 0.5}}
 
@@ -298,7 +302,7 @@ def _half_are_fooled(results: Results) -> Verdict:
 
 
 def _one_of_ten(results: Results) -> Verdict:
-    """The goal: at most a tenth, for at most 6 points and 1.3 times the time; the best fraction."""
+    """The goal: at most a tenth, for at most 6 points and 1.3 times the time; the best setting."""
     plain, seconds = _mean(results, "bullseye", "none", "accuracy"), _mean(results, "bullseye", "none", "seconds")
     found = {
         row: (
@@ -306,7 +310,7 @@ def _one_of_ten(results: Results) -> Verdict:
             plain - _mean(results, "bullseye", row, "accuracy"),
             _mean(results, "bullseye", row, "seconds") / seconds,
         )
-        for row in (f"epic-{fraction}" for fraction in _CURVE)
+        for row in _CURVE
     }
     holds = any(rate <= 10 and cost <= 6 and slower <= 1.3 for rate, cost, slower in found.values())
     said = "; ".join(f"{row} {r:.0f} %, {c:.1f} points, {t:.2f} times" for row, (r, c, t) in found.items())
