@@ -9,11 +9,15 @@ shapes, and on 4,000 images of Fashion-MNIST. From scratch, networks this small 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
+
+import torch
 
 from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.results import CellResult, Metric, Results, beside
 from holdfast.poisoning.success import success_rate
+from holdfast.primitives.streams import torch_stream
 
 DEFEND = "holdfast.papers.epic_cells:defend"
 _EXCHANGE = "holdfast.papers.epic_cells:exchange"
@@ -328,6 +332,32 @@ def _ahead_of_filters(results: Results) -> Verdict:
     return Verdict(holds, f"epic-0.3 {ours:.0f} %, {said}; dp-sgd {dp:+.1f} points; ap-0.5 {slow:.1f} times the time")
 
 
+#: Fashion-MNIST's T-shirt, pullover, dress, coat and shirt, which are taken for each other.
+_ALIKE = (0, 2, 3, 4, 6)
+
+
+def adversarial_class(seed: int, classes: int = 10) -> int:
+    """The class that a trial's attacker wants: the first draw of its stream."""
+    return int(torch.randint(classes, (), generator=torch_stream(seed, "trial")))
+
+
+def _odd_ones_are_found(results: Results) -> Verdict:
+    """Not the document's: found when our rates were higher than its, and why EPIC-0.3 falls short here."""
+    fooled, dropped = (dict[bool, list[float]]({True: [], False: []}) for _ in range(2))
+    cell = next(cell for cell in results.cells if cell.name == "bullseye/epic-0.3")
+    for place, (seed, counts) in enumerate(zip(results.seeds, _counts(cell.metrics), strict=True)):
+        if counts:
+            alike = adversarial_class(seed) in _ALIKE
+            fooled[alike].append(cell.metrics["success"].ours.values[place])
+            dropped[alike].append(100 * cell.metrics["poisons dropped"].ours.values[place])
+    said = "; ".join(
+        f"{name}: {fmean(fooled[alike]):.0f} % of {len(fooled[alike])} fooled, {fmean(dropped[alike]):.0f} % of the "
+        "poisons dropped"
+        for name, alike in (("classes that stand apart", False), ("classes that look alike", True))
+    )
+    return Verdict(fmean(fooled[False]) <= 10 < fmean(fooled[True]), said)
+
+
 TABLE_4_2 = Experiment(
     name="epic/table4.2",
     title="defences against poisons: success, accuracy, time",
@@ -357,6 +387,9 @@ TABLE_4_2 = Experiment(
     claims=(
         Claim("Half of the targets are fooled without a defence", _half_are_fooled, ("cpu",)),
         Claim("EPIC brings it to a tenth, for 6 points and 1.3 times the time at most", _one_of_ten, ("cpu",)),
+        Claim(
+            "EPIC-0.3 stops it in classes that stand apart, not in those that look alike", _odd_ones_are_found, ("cpu",)
+        ),
         Claim("EPIC stops more than filters, keeps more than DP-SGD, is faster than AP", _ahead_of_filters, ("cpu",)),
     ),
     columns={

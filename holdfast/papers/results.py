@@ -38,7 +38,7 @@ class Measured:
     Attributes:
         mean: over the seeds.
         spread: over the seeds, see `deviation`.
-        values: one per seed that finished, in the order of the seeds.
+        values: one per seed that finished, in the order of the seeds; or one that was derived from all of them.
     """
 
     mean: float
@@ -438,7 +438,7 @@ def _cell(stored: Mapping[str, Any], n_seeds: int) -> CellResult:
         expect_keys(metric, "ours printed")
         ours = expect_keys(metric["ours"], "mean spread values")
         values = tuple(number(value) for value in ours["values"])
-        if len(values) != n_seeds - len(errors):
+        if len(values) not in (1, n_seeds - len(errors)):
             raise ValueError(f"{stored['name']} has {len(values)} values of {name} for {n_seeds} seeds")
         measured = Measured(number(ours["mean"]), number_or_none(ours["spread"]), values)
         metrics[name] = Metric(measured, None if metric["printed"] is None else _printed(metric["printed"]))

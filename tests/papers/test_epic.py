@@ -12,7 +12,7 @@ from holdfast.data.transforms import Normalise, Scale
 from holdfast.papers import epic_beds as beds
 from holdfast.papers import epic_cells as cells
 from holdfast.papers.catalog import find
-from holdfast.papers.epic import beside_undefended
+from holdfast.papers.epic import adversarial_class, beside_undefended
 from holdfast.papers.epic_watch import Watched, watch
 from holdfast.papers.results import CellResult, Measured, Metric
 from holdfast.poisoning import Epic
@@ -53,6 +53,12 @@ def test_every_defence_runs(row: str) -> None:
     found = cells.defend(settings("epic/table4.2", f"bullseye/{row}"), 0)
     assert 0 <= found["success"] <= 100
     assert 0 < found["accuracy"] <= 100
+
+
+def test_the_table_knows_what_each_trials_attacker_wants() -> None:
+    own = settings("epic/table4.2", "bullseye/none")
+    for seed in (0, 3):
+        assert cells.crafted("bullseye", tuple(own["bed"].items()), seed).adversarial_class == adversarial_class(seed)
 
 
 def test_poisons_are_exchanged() -> None:

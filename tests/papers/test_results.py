@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -7,7 +8,18 @@ from holdfast.errors import CheckpointError, ConfigError, DataError
 from holdfast.papers.execute import Outcome
 from holdfast.papers.experiment import Claim, Printed, Verdict
 from holdfast.papers.fingerprint import Fingerprint, fingerprint
-from holdfast.papers.results import Results, collect, deviation, judge, read_results, stale, to_json, write_results
+from holdfast.papers.results import (
+    Measured,
+    Metric,
+    Results,
+    collect,
+    deviation,
+    judge,
+    read_results,
+    stale,
+    to_json,
+    write_results,
+)
 from tests.papers.toy import toy_experiment
 
 VALUES = {("toy/a", 0): 1.0, ("toy/a", 1): 4.0, ("toy/b", 0): 2.0, ("toy/b", 1): 5.0}
@@ -118,6 +130,13 @@ def test_what_was_written_is_read(results, experiment, tmp_path):
     assert read_results(write_results(incomplete, tmp_path)) == incomplete
 
 
+def test_a_number_that_was_derived_from_all_seeds_is_read(results, tmp_path):
+    first, *others = results.cells
+    derived = replace(first, metrics={**first.metrics, "rate": Metric(Measured.of([0.5]))})
+    changed = replace(results, cells=(derived, *others))
+    assert read_results(write_results(changed, tmp_path)) == changed
+
+
 def damaged(results, change):
     stored = json.loads(json.dumps(to_json(results)))
     change(stored)
@@ -132,7 +151,7 @@ def damaged(results, change):
         (lambda stored: stored.update(scale="huge"), "no scale 'huge'"),
         (lambda stored: stored["cells"][0].pop("seconds"), "'seconds' is missing"),
         (lambda stored: stored["cells"][0]["metrics"]["score"]["ours"].update(mean="2"), "'2' is no finite number"),
-        (lambda stored: stored["cells"][0]["metrics"]["score"]["ours"].update(values=[1]), "1 values of score"),
+        (lambda stored: stored["cells"][0]["metrics"]["score"]["ours"].update(values=[1, 2, 3]), "3 values of score"),
         (lambda stored: stored["claims"][0].update(holds="yes"), "holds is 'yes'"),
         (lambda stored: stored.update(cells=3), "not iterable"),
         (lambda stored: stored.update(commit=3), "3 is no text"),
