@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from holdfast.papers.epic_figures import draw_trade_off
 from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.results import CellResult, Metric, Results, beside
 from holdfast.poisoning.success import success_rate
@@ -404,6 +405,7 @@ TABLE_4_2 = Experiment(
     },
     seeds=tuple(range(20)),
     derive=beside_undefended,
+    figure=draw_trade_off,
     digits=2,
 )
 

@@ -13,8 +13,10 @@ from holdfast.papers import epic_beds as beds
 from holdfast.papers import epic_cells as cells
 from holdfast.papers.catalog import find
 from holdfast.papers.epic import adversarial_class, beside_undefended
+from holdfast.papers.epic_figures import draw_trade_off
 from holdfast.papers.epic_watch import Watched, watch
-from holdfast.papers.results import CellResult, Measured, Metric
+from holdfast.papers.fingerprint import Fingerprint
+from holdfast.papers.results import CellResult, Measured, Metric, Results
 from holdfast.poisoning import Epic
 from holdfast.poisoning.attacks import Brewing
 from holdfast.primitives.threads import torch_threads
@@ -171,3 +173,20 @@ def test_the_bed_of_fashion_learns_its_features_elsewhere(monkeypatch: pytest.Mo
     image = ground.splits.test.inputs.gather(torch.arange(1))[0]
     whole = loaded.test.inputs.gather(torch.arange(1))[0, 0, :2, :2].mean()
     assert image[0, 0, 0] == image[2, 0, 0] == pytest.approx(float(whole), abs=0.5 / 255 + 1e-6)
+
+
+@pytest.mark.parametrize("right", [1.0, 0.0])
+def test_the_trade_off_is_drawn_also_where_no_trial_counts(right: float) -> None:
+    controls = {"clean_right": [right] * 2, "defended_right": [right] * 2, "accuracy": [90.0, 80.0]}
+    dropped = {"dropped": [0.1, 0.2], "poisons_dropped": [0.5, 1.0]}
+    rows = (cell("bullseye/none", [100, 0], [1, 1], **controls),)
+    rows += tuple(
+        cell(f"bullseye/epic-{fraction}{pool}", [100, 0], [1, 1], **controls, **dropped)
+        for fraction in (0.1, 0.2)
+        for pool in ("", ", remaining")
+    )
+    derived = beside_undefended(rows)
+    found = Results("epic/table4.2", "smoke", None, "", (0, 1), derived, (), Fingerprint("", {}), {})
+    drawn = draw_trade_off(found)
+    assert drawn.startswith("<svg") and "Targets fooled" in drawn
+    assert ("<polygon" in drawn or "<path" in drawn) and "nan" not in drawn.lower()
