@@ -3,7 +3,7 @@
 - Time: medoids of one class of 5,000 examples (a tenth of them, softmax residuals of ten classes), times ten classes,
   over an epoch of ResNet-18 on 50,000 images of 32 x 32, which is 391 times a measured step of 128 (forward, backward,
   SGD) in the same run. The forward pass over all examples that a round also needs is measured as well, as 391 times a
-  forward step. One thread each, in turns.
+  forward step. Processor time of one thread each, in turns.
 - Against the naive greedy on 1,000 examples, 200 medoids: the same list, and how much faster.
 - Memory: growth of the resident size while choosing 5,000 medoids of 50,000 examples, in a process of its own.
 
@@ -49,9 +49,9 @@ def choose(n: int, fraction: float) -> Tensor:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     work()
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 def rounds(repetitions: int, n: int) -> list[Ratio]:
