@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import tyro
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 FAILED = 1
 STOPPED = 130
+
+_WIDEST = 1000  # columns of a table; where a terminal has fewer its lines run on, and no number is cut
 
 
 def reproduce(
@@ -185,17 +189,21 @@ def _show(console: Console, experiment: Experiment, results: Results) -> None:
     title = f"{experiment.name} at scale {results.scale}: {experiment.source}"
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
     first, *others = render.heading(experiment, results)
+    body = render.rows(experiment, results)
     table.add_column(first, no_wrap=True)
-    for label in others:
-        table.add_column(escape(label), justify="right", style="dim" if label == "printed" else None)
+    for place, label in enumerate(others, start=1):
+        needed = max([len(row[place]) for row in body] + [len(word) for word in label.split()], default=1)
+        head = "\n".join(textwrap.wrap(label, needed))
+        table.add_column(escape(head), justify="right", no_wrap=True, style="dim" if label == "printed" else None)
     before = ""
-    for row in render.rows(experiment, results):
+    for row in body:
         section, grouped, _ = row[0].partition("/")
         if before and grouped and section != before:
             table.add_section()
         table.add_row(*(escape(entry) for entry in row))
         before = section
-    console.print(table)
+    natural = Measurement.get(console, console.options.update(width=_WIDEST), table).maximum
+    Console(width=max(console.width, natural)).print(table)
     verdicts = Table("verdict", "claim", "evidence", box=box.SIMPLE_HEAD)
     for claim in results.claims:
         verdicts.add_row(_mark(claim), escape(claim.name), escape(claim.evidence))

@@ -53,6 +53,17 @@ def test_a_failed_cell_gives_exit_code_1_and_a_file_that_says_so(use, tmp_path, 
     assert not read_results(tmp_path / "results" / "toys" / "table1.smoke.json").complete
 
 
+def test_no_number_is_cut_where_the_terminal_is_narrow(use, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    use(columns={"score": "a heading of many words"}, digits=6)
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--seeds", "0,3", "--jobs", "1") == 0
+    printed = capsys.readouterr().out
+    found = read_results(tmp_path / "results" / "toys" / "table1.smoke.json")
+    assert f"{found.mean('toy/b', 'score'):.6f}" in printed
+    table = printed.partition("verdict")[0]
+    assert "…" not in table and "many words" in table
+
+
 def test_a_figure_is_drawn_beside_complete_results(use, tmp_path, capsys):
     use(figure=lambda results: f"<svg>{results.mean('toy/b', 'score')}</svg>")
     assert run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1") == 0
