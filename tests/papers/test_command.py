@@ -54,12 +54,12 @@ def test_a_failed_cell_gives_exit_code_1_and_a_file_that_says_so(use, tmp_path, 
 
 
 def test_no_number_is_cut_where_the_terminal_is_narrow(use, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "20")
-    use(columns={"score": "a heading of many words"}, digits=6)
+    monkeypatch.setenv("COLUMNS", "60")
+    use(columns={"score": "a heading of many words"}, digits=40)
     assert run(tmp_path, "toys/table1", "--scale", "smoke", "--seeds", "0,3", "--jobs", "1") == 0
     printed = capsys.readouterr().out
     found = read_results(tmp_path / "results" / "toys" / "table1.smoke.json")
-    assert f"{found.mean('toy/b', 'score'):.6f}" in printed
+    assert f"{found.mean('toy/b', 'score'):.40f}" in printed
     table = printed.partition("verdict")[0]
     assert "…" not in table and "many words" in table
 
