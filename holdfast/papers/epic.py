@@ -214,7 +214,8 @@ TRANSFER = Experiment(
 def _exchange_cells(scale: Scale) -> tuple[Cell, ...]:
     ground = SHAPES if scale == "cpu" else SMALL
     settings = {"bed": ground, "attack": "gradient matching"}
-    rows = {"epic-0.2": epic_row(0.2), "random": {**ROWS["random"], "options": {**_TRANSFER, "fraction": 0.2}}}
+    random = {**ROWS["random"], "options": {**ROWS["random"]["options"], "fraction": 0.2}}
+    rows = {"epic-0.2": epic_row(0.2), "random": random}
     return tuple(Cell(f"gradient matching/{row}", _EXCHANGE, {**settings, **own}) for row, own in rows.items())
 
 

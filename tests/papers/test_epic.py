@@ -69,6 +69,11 @@ def test_poisons_are_exchanged() -> None:
     assert 0 <= found["Z"] <= 6
 
 
+def test_the_control_of_the_exchange_drops_at_random() -> None:
+    options = settings("epic/effective", "gradient matching/random")["options"]
+    assert options["by"] == "random" and options["fraction"] == 0.2
+
+
 def test_from_scratch_victims_start_anew() -> None:
     found = cells.defend(settings("epic/scratch", "gradient matching/epic-0.1"), 0)
     assert {"clean confidence", "clean accuracy", "brewed"} <= set(found)
