@@ -98,6 +98,8 @@ class LowestConfidence(Dropping):
 class AsManyAsEpic(Epic):
     """Drops as many examples of each class as EPIC would in the same round, but others: the control for its choice.
 
+    What EPIC names stays, and would be named again in every round; so it counts once, as it does where it is dropped.
+
     Attributes:
         by: those at `random`, with the highest `loss`, or with the lowest `confidence`.
     """
@@ -106,10 +108,18 @@ class AsManyAsEpic(Epic):
 
     by: Literal["random", "loss", "confidence"] = "random"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._named: Tensor | None = None
+
     def _isolated(self, found: Medoids, context: Context) -> tuple[Tensor, Tensor]:
         """Others of the same classes, among those that are kept."""
-        positions, sizes = super()._isolated(found, context)
         assert self._kept is not None
+        named = torch.zeros_like(self._kept) if self._named is None else self._named.clone()
+        new = found.isolated(self.largest) & ~named[found.positions]
+        positions, sizes = found.positions[new], found.sizes[new]
+        named[positions] = True
+        self._named = named
         labels, outputs = context.examples.labels, context.outputs
         if self.by == "random":
             score = torch.rand(len(labels), generator=context.stream("instead"))
@@ -120,3 +130,12 @@ class AsManyAsEpic(Epic):
             members = (self._kept & (labels == label)).nonzero().flatten()
             chosen.append(members[score[members].argsort(descending=True, stable=True)[: int(count)]])
         return torch.cat([positions[:0], *chosen]), sizes
+
+    def state_dict(self) -> dict[str, Any]:
+        """EPIC's state, and whom it has named."""
+        return super().state_dict() | ({} if self._named is None else {"named": self._named})
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back EPIC's state, and whom it has named."""
+        super().load_state_dict(state)
+        self._named = state.get("named")

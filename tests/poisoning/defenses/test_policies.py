@@ -76,6 +76,23 @@ def test_the_control_drops_as_many_of_each_class(by: str) -> None:
     assert set(ours.ids.tolist()) != set(theirs.ids.tolist())
 
 
+def test_what_epic_names_again_counts_once() -> None:
+    """A control that counted it in every round would drop nearly everything."""
+    epic, control = (kind(fraction=0.3, start=1, every=1) for kind in (Epic, AsManyAsEpic))
+    for policy in (epic, control):
+        train(policy, epochs=12)
+    ours, theirs = (sum(len(drop.ids) for drop in policy.drops) for policy in (epic, control))
+    assert len(control.drops) == 11
+    assert theirs <= round(0.3 * N) + 11 * 3 and abs(theirs - ours) <= 0.1 * N
+
+
+def test_the_control_goes_on_with_whom_epic_named() -> None:
+    control, again = (AsManyAsEpic(fraction=0.3, start=1, every=1) for _ in range(2))
+    train(control, epochs=3)
+    again.load_state_dict(control.state_dict())
+    assert torch.equal(again.state_dict()["named"], control.state_dict()["named"])
+
+
 def private(noise: float, clip: str, norm: float, seed: int = 0) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     """A model, its plain mean gradient, and the gradient that the objective gives it."""
     model, data = network(), examples()
