@@ -27,21 +27,28 @@ class SubsetPolicy(Policy):
     Attributes:
         fraction: of the examples to train on.
         every: choose again after so many epochs.
+        start: epochs on random subsets before the first choice. A network with batch norm that has seen nothing takes
+            all images for one class; by its gradients one example stands for nearly all others, and its weight blows up
+            the training.
     """
 
     fraction: float = 0.1
     every: int = 1
+    start: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"fraction of {self.name} is {self.fraction}; give a number above 0, at most 1")
-        if self.every < 1:
-            raise ConfigError(f"every of {self.name} is {self.every}; give at least 1 epoch")
+        if self.every < 1 or self.start < 0:
+            raise ConfigError(
+                f"{self.name} starts after {self.start} epochs and chooses every {self.every}; give at least 0 and 1"
+            )
         self.accounts = Accounts()
 
     def due(self, clock: Clock) -> bool:
-        """At the start of every so many epochs."""
-        return clock.starts_epoch and clock.stage_epoch % self.every == 0
+        """At the start of every epoch before `start`, and of every so many from then on."""
+        late = clock.stage_epoch - self.start
+        return clock.starts_epoch and (late < 0 or late % self.every == 0)
 
     def choose(self, context: Context, pool: Tensor, size: int) -> tuple[Tensor, Tensor | None]:
         """Choose from a pool.
@@ -60,6 +67,9 @@ class SubsetPolicy(Policy):
         """The subset from now on."""
         pool = context.active_positions()
         size = subset_size(self.fraction, len(pool))
+        if context.clock.stage_epoch < self.start:
+            drawn = torch.randperm(len(pool), generator=context.stream("random subset"))[:size]
+            return subset_plan(len(context.examples), pool[drawn])
         before = context.outputs.forwarded
         with self.accounts.timed("choose"):
             chosen, weights = self.choose(context, pool, size)

@@ -37,6 +37,20 @@ def test_a_fraction_is_trained_on_and_chosen_again(name):
 
 
 @pytest.mark.parametrize("name", METHODS)
+def test_it_can_start_on_random_subsets_and_choose_later(name):
+    model, policy = net(), METHODS[name](fraction=0.1, start=2, every=2)
+    curator = Curator(gaussians(), policy, batch_size=16, validation=gaussians(60, seed=1))
+    subsets = list[frozenset[int]]()
+    for _ in curator.epochs(5, model, sgd(model)):
+        subsets.append(frozenset(curator.plan.active.nonzero().flatten().tolist()))
+        if len(subsets) <= 2:
+            assert policy.accounts.selections == [] and curator.plan.loss_weight is None
+    assert {len(subset) for subset in subsets} == {24}
+    assert len({subsets[0], subsets[1], subsets[2]}) == 3 and subsets[2] == subsets[3]
+    assert len(policy.accounts.selections) == 2
+
+
+@pytest.mark.parametrize("name", METHODS)
 def test_it_chooses_inside_what_an_earlier_policy_left(name):
     model, upstream = net(), DropHighest(count=40)
     curator = Curator(gaussians(), upstream >> METHODS[name](), batch_size=16, validation=gaussians(60, seed=1))
@@ -135,5 +149,7 @@ def test_glister_needs_validation_data():
 def test_fractions_and_intervals_that_make_no_sense_are_refused(method):
     with pytest.raises(ConfigError, match="above 0, at most 1"):
         method(fraction=0)
-    with pytest.raises(ConfigError, match="at least 1 epoch"):
+    with pytest.raises(ConfigError, match="give at least 0 and 1"):
         method(every=0)
+    with pytest.raises(ConfigError, match="starts after -1 epochs"):
+        method(start=-1)
