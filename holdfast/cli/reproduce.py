@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from holdfast.errors import ConfigError, DataError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FAILED = 1
 STOPPED = 130
 
+_ROOMY = 120  # columns of a terminal that has room for titles
 _WIDEST = 1000  # columns of a table; where a terminal has fewer its lines run on, and no number is cut
 
 
@@ -70,7 +71,7 @@ def reproduce(
     console = Console()
     folder = results_dir or default_results_dir()
     if list or name is None:
-        console.print(_listing(folder))
+        console.print(_listing(folder, console.width >= _ROOMY))
         return 0
     experiment = find(name)
     if confirm is not None:
@@ -242,16 +243,18 @@ def _read(file: Path) -> Results | None:
         return None
 
 
-def _listing(folder: Path) -> Table:
+def _listing(folder: Path, roomy: bool) -> Table:
+    """The experiments; dates and titles are left out where they would push everything else together."""
     from holdfast.papers.catalog import EXPERIMENTS
     from holdfast.papers.results import results_file
 
-    table = Table("experiment", "scale", "claims", "date", "state", "what", box=box.SIMPLE_HEAD)
+    whole = [Column(name, no_wrap=True) for name in ("experiment", "scale", "claims")]
+    table = Table(*whole, "state", *([Column("date", no_wrap=True), "what"] if roomy else []), box=box.SIMPLE_HEAD)
     for experiment in EXPERIMENTS.values():
         for number, scale in enumerate(experiment.scales):
-            first = (experiment.name, experiment.title) if number == 0 else ("", "")
-            file = results_file(folder, experiment.name, scale)
-            table.add_row(first[0], scale, *_standing(experiment, file), first[1])
+            name, title = (experiment.name, experiment.title) if number == 0 else ("", "")
+            claims, date, state = _standing(experiment, results_file(folder, experiment.name, scale))
+            table.add_row(name, scale, claims, state, *([date, title] if roomy else []))
     return table
 
 

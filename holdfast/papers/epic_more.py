@@ -1,18 +1,21 @@
 """EPIC beyond its table: small networks from scratch, and what somebody sees of its rounds who knows the poisons.
 
 Networks this small are hardly ever fooled from scratch, so ``epic/scratch`` looks at the probability of the adversarial
-class beside that of the same victim on clean data. ``epic/figure4.3`` follows gradients from round to round.
+class, in powers of ten, beside that of the same victim on clean data. ``epic/figure4.3`` follows gradients from round
+to round.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from holdfast.papers.epic import DEFEND, DEPENDS, ROWS, SHAPES, SMALL, beside_undefended, epic_row
 from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.results import CellResult, Metric, Results, beside
 
+_LEAST = 1e-30  # a probability that float32 may round to 0
 _WATCH = "holdfast.papers.epic_watch:watch"
 _SCRATCH = {"name": "shapes-scratch", "examples": 2000, "poisons": 60}
 _SMALL_SCRATCH = {"name": "shapes-scratch", "examples": 300, "poisons": 6, "epochs": 6, "steps": 10}
@@ -43,18 +46,37 @@ def _brewed(results: Results) -> Verdict:
     return Verdict(least >= 0.4, f"the objective falls by {least:.0%} at least")
 
 
+def with_powers(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
+    """Adds powers of ten: the probability's, the clean victim's, and how many of them the poisons gained.
+
+    Probabilities of well trained networks differ by factors, so their means are those of the largest alone.
+    """
+
+    def compare(own: Mapping[str, Metric], _: Mapping[str, Metric]) -> dict[str, list[float]]:
+        power, clean = (
+            [math.log10(max(value, _LEAST)) for value in own[name].ours.values]
+            for name in ("confidence", "clean confidence")
+        )
+        return {"power": power, "clean power": clean, "gain": [a - b for a, b in zip(power, clean, strict=True)]}
+
+    return beside(beside_undefended(cells), "none", compare)
+
+
 def _moved(results: Results) -> Verdict:
-    """Against the same victim on clean data, over all trials."""
-    ours, clean = (_mean(results, "none", name) for name in ("confidence", "clean confidence"))
-    return Verdict(ours > clean, f"probability of the adversarial class {ours:.3f}, on clean data {clean:.3f}")
+    """Against the same victim on clean data, in every trial."""
+    gains = results.values("gradient matching/none", "gain")
+    power = _mean(results, "none", "power")
+    return Verdict(
+        min(gains) > 0,
+        f"its probability grows by {min(gains):.1f} to {max(gains):.1f} powers of ten, to {power:.1f} on average",
+    )
 
 
 def _moved_back(results: Results) -> Verdict:
     """EPIC takes at least half of what the poisons gained."""
-    plain, clean = (_mean(results, "none", name) for name in ("confidence", "clean confidence"))
-    left = {f"epic-{f}": _mean(results, f"epic-{f}", "confidence") - clean for f in _LATE}
-    said = ", ".join(f"{row} {gain:+.3f}" for row, gain in left.items())
-    return Verdict(max(left.values()) <= (plain - clean) / 2, f"gained undefended {plain - clean:+.3f}; {said}")
+    plain, left = _mean(results, "none", "gain"), {f"epic-{f}": _mean(results, f"epic-{f}", "gain") for f in _LATE}
+    said = ", ".join(f"{row} {gain:.1f}" for row, gain in left.items())
+    return Verdict(max(left.values()) <= plain / 2, f"powers of ten gained undefended {plain:.1f}; {said}")
 
 
 def _clean_cost(results: Results) -> Verdict:
@@ -79,8 +101,8 @@ SCRATCH = Experiment(
     ),
     columns={
         "success": "success %",
-        "confidence": "probability",
-        "clean confidence": "without poisons",
+        "power": "log10 probability",
+        "clean power": "without poisons",
         "accuracy": "accuracy",
         "clean accuracy": "on clean data",
         "dropped": "dropped",
@@ -89,8 +111,8 @@ SCRATCH = Experiment(
     },
     seeds=tuple(range(6)),
     scales=("smoke", "cpu"),
-    digits=3,
-    derive=beside_undefended,
+    digits=2,
+    derive=with_powers,
 )
 
 

@@ -14,6 +14,7 @@ from holdfast.papers import epic_cells as cells
 from holdfast.papers.catalog import find
 from holdfast.papers.epic import adversarial_class, beside_undefended
 from holdfast.papers.epic_figures import draw_trade_off
+from holdfast.papers.epic_more import with_powers
 from holdfast.papers.epic_watch import Watched, watch
 from holdfast.papers.fingerprint import Fingerprint
 from holdfast.papers.results import CellResult, Measured, Metric, Results
@@ -154,6 +155,13 @@ def test_only_targets_that_both_controls_see_rightly_count() -> None:
 def test_without_a_trial_that_counts_there_is_no_rate() -> None:
     (found,) = beside_undefended((cell("a/none", [100], [1], clean_right=[0], defended_right=[0]),))
     assert found.metrics["trials"].ours.mean == 0 and "fooled" not in found.metrics
+
+
+def test_probabilities_from_scratch_are_compared_in_powers_of_ten() -> None:
+    values = {"confidence": [1e-3, 0.0], "clean_confidence": [1e-6, 1e-8]}
+    (found,) = with_powers((cell("a/none", [0, 0], [1, 1], **values),))
+    assert found.metrics["gain"].ours.values == pytest.approx((3.0, -22.0))
+    assert found.metrics["trials"].ours.mean == 2
 
 
 def test_time_and_interval_stand_beside_the_undefended() -> None:
