@@ -248,8 +248,10 @@ def _listing(folder: Path, roomy: bool) -> Table:
     from holdfast.papers.catalog import EXPERIMENTS
     from holdfast.papers.results import results_file
 
-    whole = [Column(name, no_wrap=True) for name in ("experiment", "scale", "claims")]
-    table = Table(*whole, "state", *([Column("date", no_wrap=True), "what"] if roomy else []), box=box.SIMPLE_HEAD)
+    columns = [Column(name, no_wrap=True) for name in ("experiment", "scale", "claims")] + [Column("state")]
+    if roomy:
+        columns += [Column("date", no_wrap=True), Column("what")]
+    table = Table(*columns, box=box.SIMPLE_HEAD)
     for experiment in EXPERIMENTS.values():
         for number, scale in enumerate(experiment.scales):
             name, title = (experiment.name, experiment.title) if number == 0 else ("", "")

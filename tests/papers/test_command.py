@@ -94,15 +94,19 @@ def test_fresh_computes_again(use, tmp_path, marks):
     assert len(list(marks.iterdir())) == 8
 
 
-def test_the_list_says_what_holds_and_what_is_stale(use, tmp_path, capsys):
+def test_the_list_says_what_holds_and_what_is_stale(use, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     use(scales=("smoke", "cpu"))
     run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1")
     capsys.readouterr()
     assert run(tmp_path, "--list") == 0
     said = capsys.readouterr().out
-    assert re.search(r"toys/table1 +smoke +1/2 hold +\d{4}-\d\d-\d\d +up to date +Toys", said)
+    assert re.search(r"toys/table1 +smoke +1/2 hold +up to date +\d{4}-\d\d-\d\d +Toys", said)
     assert re.search(r"cpu +not run", said)
     assert "spare/table5.1" in said
+    monkeypatch.setenv("COLUMNS", "80")
+    run(tmp_path, "--list")
+    assert "spurious-personalization/composition" in capsys.readouterr().out
     use(scales=("smoke", "cpu"), claims=())
     run(tmp_path)
     assert "stale: declaration changed" in capsys.readouterr().out
