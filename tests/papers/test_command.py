@@ -107,6 +107,7 @@ def test_the_list_says_what_holds_and_what_is_stale(use, tmp_path, capsys, monke
     monkeypatch.setenv("COLUMNS", "80")
     run(tmp_path, "--list")
     assert "spurious-personalization/composition" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "160")
     use(scales=("smoke", "cpu"), claims=())
     run(tmp_path)
     assert "stale: declaration changed" in capsys.readouterr().out
