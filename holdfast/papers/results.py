@@ -438,7 +438,8 @@ def _cell(stored: Mapping[str, Any], n_seeds: int) -> CellResult:
         expect_keys(metric, "ours printed")
         ours = expect_keys(metric["ours"], "mean spread values")
         values = tuple(number(value) for value in ours["values"])
-        if len(values) not in (1, n_seeds - len(errors)):
+        derived = len(values) == 1 and ours["spread"] is None
+        if not derived and len(values) != n_seeds - len(errors):
             raise ValueError(f"{stored['name']} has {len(values)} values of {name} for {n_seeds} seeds")
         measured = Measured(number(ours["mean"]), number_or_none(ours["spread"]), values)
         metrics[name] = Metric(measured, None if metric["printed"] is None else _printed(metric["printed"]))
