@@ -80,8 +80,7 @@ def _shapes(examples: int, poisons: int, *, noise: float = 0.02, epochs: int = 4
 def _fashion(examples: int, poisons: int, *, elsewhere: int = 20_000) -> Bed:
     """Fashion-MNIST, halved to 14 x 14 and in three channels, so that poisons have colours to move in.
 
-    The features come from other images than victims train on. At 28 x 28 in grey Bullseye Polytope fools nobody, see
-    the page of the method.
+    The features come from other images than victims train on. At 28 x 28 in grey Bullseye Polytope fooled nobody.
     """
     loaded = catalog.load("fashion-mnist")
     order = torch.randperm(len(loaded.train), generator=torch_stream(0, "part"))
