@@ -11,6 +11,7 @@ from rich.table import Table
 
 import holdfast
 from holdfast.errors import HoldfastError, nearest
+from holdfast.primitives.memory import keep_freed_memory
 
 #: What each command is for, and the module whose `main(arguments)` runs it; imported only when it is called.
 COMMANDS = {
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     module = import_module(f"holdfast.cli.{COMMANDS[given[0]][1]}")
     command: Callable[[list[str]], int] = module.main
+    keep_freed_memory()
     try:
         return command(given[1:])
     except HoldfastError as error:

@@ -21,6 +21,7 @@ from typing import Any
 
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.papers.experiment import load_function
+from holdfast.primitives.memory import keep_freed_memory
 
 #: Metrics or None, seconds, an error in a sentence or None, and a traceback where the error is the code's own.
 Answer = tuple[dict[str, float] | None, float, str | None, str | None]
@@ -37,6 +38,7 @@ def work(pipe: Connection, environment: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     os.environ.update(_ONE_THREAD | dict(environment))
+    keep_freed_memory()
     if (torch := sys.modules.get("torch")) is not None:  # the parent's main module imports it before this line
         torch.set_num_threads(1)
     with suppress(EOFError, BrokenPipeError):
