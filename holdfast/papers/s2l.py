@@ -278,7 +278,7 @@ def _scratch_cells(scale: Scale) -> tuple[Cell, ...]:
         "target_rate": 2e-3,
         "share": 1.0,
         "tested": 60,
-        "epochs": 6,
+        "epochs": 4,
         "batch_size": 32,
         "max_length": 192,
         "same": "steps",
