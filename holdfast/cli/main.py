@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         errors.print(str(error), markup=False, highlight=False)
         return 2
     except KeyboardInterrupt:
-        errors.print("[red]holdfast:[/] stopped; what was finished is saved", highlight=False)
+        errors.print("[red]holdfast:[/] stopped", highlight=False)
         return 130
 
 

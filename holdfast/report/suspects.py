@@ -112,13 +112,14 @@ def _curve(drops: Sequence[Drop], train: Examples) -> Html:
         for label in reversed(worst)
     ]
     highest = round_numbers(0.0, max(float(gone.max()), 0.01))
+    digits = 0 if (100 * highest[1]).is_integer() else 1
     ticks = [epoch for epoch in round_numbers(epochs[0], epochs[-1]) if epochs[0] <= epoch <= epochs[-1]]
     return chart(
         "Dropped so far, by class",
         f"Share of each class that was dropped, over {len(drops)} rounds",
         lines,
         x=Axis(epochs[0], epochs[-1], tuple((epoch, f"{epoch:g}") for epoch in ticks)),
-        y=Axis(0.0, max(highest[-1], float(gone.max())), tuple((share, percent(share, 0)) for share in highest)),
+        y=Axis(0.0, max(highest[-1], float(gone.max())), tuple((share, percent(share, digits)) for share in highest)),
         marks=(),
         caption=join(["A class that loses far more than others is worth a look first: poisons share one."]),
     )
