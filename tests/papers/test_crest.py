@@ -6,7 +6,8 @@ import torch
 from holdfast.papers import coreset_cells as cells
 from holdfast.papers import crest, crest_more
 from holdfast.papers.catalog import find
-from holdfast.papers.results import CellResult, Measured, Metric
+from holdfast.papers.fingerprint import Fingerprint
+from holdfast.papers.results import CellResult, Measured, Metric, Results
 from holdfast.training.policy import Uniform
 
 
@@ -110,3 +111,14 @@ def test_errors_and_times_are_relative_to_the_full_training_of_the_column():
     assert row.metrics["time"].ours.mean == pytest.approx(0.5)
     assert full.metrics["error"].ours.mean == 0
     assert "error" not in other.metrics
+
+
+def test_rows_are_compared_over_the_seeds_that_both_have():
+    rows = [result("a/full", [80.0], [10.0]), result("a/random", [40.0, 60.0], [1.0, 1.0])]
+    rows += [result(f"a/{row}", [50.0], [1.0]) for row in ("craig", "gradmatch", "glister")]
+    cells = crest.against_full(tuple(rows))
+    results = Results("crest/table2.1", "cpu", None, "", (0, 1), cells, (), Fingerprint("", {}), {})
+    behind = next(claim for claim in crest.TABLE_2_1.claims if claim.name.startswith("One big coreset"))
+    verdict = behind.check(results)
+    assert not verdict.holds, "as good as random's mean, and ten points better in the seed they share"
+    assert "craig on a -12.5" in verdict.evidence
