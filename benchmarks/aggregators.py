@@ -16,8 +16,8 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,7 +27,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from holdfast.federated.aggregators import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.benchmarks import Ratio, cpu_seconds, write_benchmark
 
 CLIENTS, PARAMETERS, ATTACKERS = 100, 20_522, 20
 Rule = Callable[[Tensor], Any]
@@ -47,14 +47,6 @@ def rules(byzfl: Any, updates: Tensor) -> dict[str, tuple[Rule, Rule]]:
     }
 
 
-def milliseconds(rule: Rule, updates: Tensor, times: int) -> float:
-    """CPU time of one call, the mean of so many."""
-    started = time.process_time()
-    for _ in range(times):
-        rule(updates)
-    return 1e3 * (time.process_time() - started) / times
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=15)
@@ -70,16 +62,14 @@ def main() -> None:
     with threadpool_limits(1):
         for name, (ours, theirs) in rules(byzfl, updates).items():
             rows = [
-                (milliseconds(ours, updates, 5), milliseconds(theirs, updates, 5))
+                (cpu_seconds(partial(ours, updates), 5), cpu_seconds(partial(theirs, updates), 5))
                 for _ in range(chosen.repetitions + 1)
             ][1:]
             mine, peer = (statistics.median(column) for column in zip(*rows, strict=True))
             quotients = [row[0] / row[1] for row in rows]
-            ratio = Ratio(
-                f"time of {name} / byzfl's", statistics.median(quotients), 1.0, "byzfl", statistics.stdev(quotients)
-            )
+            ratio = Ratio.over(f"time of {name} / byzfl's", quotients, 1.0, "byzfl")
             ratios.append(ratio)
-            print(f"| {name} | {mine:.1f} | {peer:.1f} | {ratio.value:.2f} ± {ratio.spread:.2f} |")
+            print(f"| {name} | {1e3 * mine:.1f} | {1e3 * peer:.1f} | {ratio.value:.2f} ± {ratio.spread:.2f} |")
     print(write_benchmark("aggregators", ratios, chosen.results))
 
 

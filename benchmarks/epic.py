@@ -17,10 +17,7 @@ import json
 import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -28,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from holdfast.models.registry import build
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
 from holdfast.poisoning import gradient_medoids
 from holdfast.primitives.facility_location import naive_facility_location
 
@@ -48,12 +45,6 @@ def choose(n: int, fraction: float) -> Tensor:
     return gradient_medoids(gradients, labels, fraction, stream=torch.Generator().manual_seed(0)).positions
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
-
-
 def rounds(repetitions: int, n: int) -> list[Ratio]:
     model = build("resnet18-cifar", (3, 32, 32), 10, seed=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
@@ -71,15 +62,15 @@ def rounds(repetitions: int, n: int) -> list[Ratio]:
     choose(500, 0.1)
     times: dict[str, list[float]] = {"choosing": [], "step": [], "forward": []}
     for _ in range(repetitions):
-        times["choosing"].append(10 * seconds(lambda: choose(n, 0.1)))
-        times["step"].append(STEPS * seconds(step))
-        times["forward"].append(STEPS * seconds(forward))
+        times["choosing"].append(10 * cpu_seconds(lambda: choose(n, 0.1)))
+        times["step"].append(STEPS * cpu_seconds(step))
+        times["forward"].append(STEPS * cpu_seconds(forward))
     print(", ".join(f"{what} {statistics.median(taken):.1f} s" for what, taken in times.items()))
     chosen = [a / b for a, b in zip(times["choosing"], times["step"], strict=True)]
     whole = [(a + f) / b for a, f, b in zip(times["choosing"], times["forward"], times["step"], strict=True)]
     return [
-        Ratio("choosing / an epoch of ResNet-18", statistics.median(chosen), 2.0, "an epoch", _spread(chosen)),
-        Ratio("a whole round / an epoch of ResNet-18", statistics.median(whole), 2.0, "an epoch", _spread(whole)),
+        Ratio.over("choosing / an epoch of ResNet-18", chosen, 2.0, "an epoch"),
+        Ratio.over("a whole round / an epoch of ResNet-18", whole, 2.0, "an epoch"),
     ]
 
 
@@ -89,13 +80,9 @@ def against_naive(repetitions: int) -> list[Ratio]:
     similarity = (distance.max() - distance).float()
     ratios = []
     for _ in range(repetitions):
-        naive = seconds(lambda: naive_facility_location(similarity, 200))
-        ratios.append(naive / seconds(lambda: choose(1000, 0.2)))
-    return [
-        Ratio(
-            "speed / naive greedy, 1,000 examples", statistics.median(ratios), 5.0, "naive", _spread(ratios), "higher"
-        )
-    ]
+        naive = cpu_seconds(lambda: naive_facility_location(similarity, 200))
+        ratios.append(naive / cpu_seconds(lambda: choose(1000, 0.2)))
+    return [Ratio.over("speed / naive greedy, 1,000 examples", ratios, 5.0, "naive", "higher")]
 
 
 def memory(n: int) -> list[Ratio]:
@@ -107,19 +94,9 @@ def memory(n: int) -> list[Ratio]:
 
 def alone(n: int) -> dict[str, float]:
     choose(500, 0.1)
-    before = resident()
-    taken = seconds(lambda: choose(n, 0.1))
-    return {"grown": resident() - before, "seconds": taken}
-
-
-def resident() -> float:
-    """The largest resident size so far, in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM"))
-
-
-def _spread(values: list[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
+    before = peak_memory()
+    taken = cpu_seconds(lambda: choose(n, 0.1))
+    return {"grown": peak_memory() - before, "seconds": taken}
 
 
 def main() -> None:

@@ -82,17 +82,7 @@ def measure(
     if difference > 1e-5:
         raise SystemExit(f"{name}: the losses differ by {difference:.1e}, which is more than 1e-5")
     ratios = [a / b for a, b in zip(times[False], times[True], strict=True)]
-    spread = statistics.stdev(ratios) if len(ratios) > 1 else None
-    return [
-        Ratio(
-            f"{name}: an epoch without the cache / with it",
-            statistics.median(ratios),
-            target,
-            "uncached",
-            spread,
-            "higher",
-        )
-    ]
+    return [Ratio.over(f"{name}: an epoch without the cache / with it", ratios, target, "uncached", "higher")]
 
 
 def main() -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -83,9 +82,8 @@ def main() -> None:
             print(
                 ", ".join(f"{way} {seconds:.1f} s" for way, (seconds, _) in found.items()), f"ratio {slow / fast:.2f}"
             )
-    spread = statistics.stdev(quotients) if len(quotients) > 1 else None
     ratios = [
-        Ratio("speed / one by one", statistics.median(quotients), 1.7, "the serial executor", spread, "higher"),
+        Ratio.over("speed / one by one", quotients, 1.7, "the serial executor", "higher"),
         Ratio("largest difference of a weight / largest weight", max(differences), 1e-3, "the serial executor"),
     ]
     print(write_benchmark("personalization", ratios, chosen.results))

@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,23 +35,13 @@ from transformers import Trainer, TrainingArguments
 from holdfast.finetuning import TokenPairs, facility_locations, s2l_select
 from holdfast.finetuning.language_models import gpt_neox
 from holdfast.finetuning.losses import MOST_TOKENS, trajectory_point
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.benchmarks import Ratio, cpu_seconds, write_benchmark
 from holdfast.primitives.lloyd import lloyd
 from holdfast.training.sweep import evaluating
 
 EXAMPLES, POINTS, SOURCES, BUDGET = 262_040, 30, 14, 50_000
 STATES = 512
 CLUSTERS = 100
-
-
-def seconds(work: Callable[[], Any]) -> float:
-    started = time.process_time()
-    work()
-    return time.process_time() - started
-
-
-def spread(values: list[float]) -> float | None:
-    return statistics.stdev(values) if len(values) > 1 else None
 
 
 def walks(n: int) -> NDArray[np.float32]:
@@ -64,12 +53,12 @@ def choosing(n: int, repetitions: int) -> list[Ratio]:
     curves, sources = walks(n), np.arange(n) % SOURCES
     budget = round(n * BUDGET / EXAMPLES)
     ours = [
-        seconds(lambda: s2l_select(curves, budget, k=CLUSTERS, sources=sources, engine="faiss"))
+        cpu_seconds(lambda: s2l_select(curves, budget, k=CLUSTERS, sources=sources, engine="faiss"))
         for _ in range(repetitions)
     ]
     one = n // SOURCES
     states = np.random.default_rng(1).standard_normal((one, STATES)).astype(np.float32)
-    theirs = seconds(
+    theirs = cpu_seconds(
         lambda: facility_locations(states, np.zeros(one, np.int64), np.ones(one, np.bool_), budget // SOURCES)
     )
     print(
@@ -77,7 +66,7 @@ def choosing(n: int, repetitions: int) -> list[Ratio]:
     )
     ratios = [theirs / taken for taken in ours]
     name = "all of S2L's choice / facility location on one source of 14"
-    return [Ratio(name, statistics.median(ratios), 20.0, "facility location", spread(ratios), "higher")]
+    return [Ratio.over(name, ratios, 20.0, "facility location", "higher")]
 
 
 def clustering(n: int, repetitions: int) -> list[Ratio]:
@@ -85,20 +74,11 @@ def clustering(n: int, repetitions: int) -> list[Ratio]:
     times: dict[str, list[float]] = {"faiss": [], "scikit-learn": []}
     for _ in range(repetitions):
         for engine, taken in times.items():
-            taken.append(seconds(lambda engine=engine: lloyd(curves, CLUSTERS, engine=engine)))
+            taken.append(cpu_seconds(lambda engine=engine: lloyd(curves, CLUSTERS, engine=engine)))
     shown = ", ".join(f"{engine} {statistics.median(taken):.2f} s" for engine, taken in times.items())
     print(f"k-means of {n:,} x {POINTS} into {CLUSTERS}: {shown}")
     ratios = [a / b for a, b in zip(times["scikit-learn"], times["faiss"], strict=True)]
-    return [
-        Ratio(
-            "k-means: speed of faiss / scikit-learn",
-            statistics.median(ratios),
-            1.0,
-            "scikit-learn",
-            spread(ratios),
-            "higher",
-        )
-    ]
+    return [Ratio.over("k-means: speed of faiss / scikit-learn", ratios, 1.0, "scikit-learn", "higher")]
 
 
 def texts(n: int) -> TokenPairs:
@@ -134,12 +114,12 @@ def recording(n: int, repetitions: int) -> list[Ratio]:
         times: dict[str, list[float]] = {way: [] for way in ways}
         for turn in range(repetitions):
             for way in [*ways][turn % 3 :] + [*ways][: turn % 3]:
-                times[way].append(seconds(ways[way]))
+                times[way].append(cpu_seconds(ways[way]))
     print("a point: " + ", ".join(f"{way} {statistics.median(taken):.1f} s" for way, taken in times.items()))
     ratios = []
     for peer, said in {"plain": "a plain evaluation pass", "trainer": "Trainer.evaluate"}.items():
         found = [a / b for a, b in zip(times["ours"], times[peer], strict=True)]
-        ratios.append(Ratio(f"time of a point / {said}", statistics.median(found), 1.1, said, spread(found)))
+        ratios.append(Ratio.over(f"time of a point / {said}", found, 1.1, said))
     return ratios
 
 

@@ -33,7 +33,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.benchmarks import Ratio, peak_memory, write_benchmark
 from holdfast.primitives.facility_location import (
     facility_location,
     facility_location_on_points,
@@ -62,7 +62,7 @@ def worth(similarity: Tensor, chosen: Any) -> float:
     return float(similarity[:, torch.as_tensor(chosen)].amax(1).sum(dtype=torch.float64))
 
 
-def seconds(choose: Choose) -> tuple[float, Any]:
+def timed(choose: Choose) -> tuple[float, Any]:
     started = time.process_time()
     chosen = choose()
     return time.process_time() - started, chosen
@@ -97,7 +97,7 @@ def compare(name: str, n: int, k: int, repetitions: int, target: float) -> list[
     for turn in range(repetitions):
         order = list(choices)[turn % 3 :] + list(choices)[: turn % 3]
         for who in order:
-            taken, chosen = seconds(choices[who])
+            taken, chosen = timed(choices[who])
             times[who].append(taken)
             values[who] = worth(similarity, chosen)
     ratios = []
@@ -107,9 +107,7 @@ def compare(name: str, n: int, k: int, repetitions: int, target: float) -> list[
         "submodlib": [row[1] / row[2] for row in rows],
         "the faster of both": [min(row[:2]) / row[2] for row in rows],
     }.items():
-        spread = statistics.stdev(quotients) if len(quotients) > 1 else None
-        median = statistics.median(quotients)
-        ratios.append(Ratio(f"{name}: speed / {peer}", median, target, peer, spread, "higher"))
+        ratios.append(Ratio.over(f"{name}: speed / {peer}", quotients, target, peer, "higher"))
     for peer in ("apricot", "submodlib"):
         ratios.append(
             Ratio(f"{name}: objective / {peer}'s", values["ours"] / values[peer], _SAME, peer, None, "higher")
@@ -126,9 +124,9 @@ def compare(name: str, n: int, k: int, repetitions: int, target: float) -> list[
 def on_points(n: int) -> list[Ratio]:
     """Ours from coordinates, and what stochastic greedy saves and loses."""
     points, k = points_of(n), n // 10
-    exact, chosen = seconds(lambda: facility_location_on_points(points, k, metric="euclidean"))
+    exact, chosen = timed(lambda: facility_location_on_points(points, k, metric="euclidean"))
     stream = torch.Generator().manual_seed(0)
-    fast, sampled = seconds(lambda: stochastic_facility_location(points, k, metric="euclidean", stream=stream))
+    fast, sampled = timed(lambda: stochastic_facility_location(points, k, metric="euclidean", stream=stream))
     share = float(sampled.gains.sum() / chosen.gains.sum())
     print(f"{n:,} on points: {exact:.2f} s, stochastic {fast:.2f} s with {share:.4f} of the objective")
     return [Ratio(f"{n:,} on points: objective of stochastic / exact", share, 0.99, "exact greedy", None, "higher")]
@@ -152,16 +150,10 @@ def alone(task: str, n: int) -> dict[str, float]:
         return {"first": middle - started, "second": time.perf_counter() - middle}
     points = torch.randn(n, 10, generator=torch.Generator().manual_seed(0))
     facility_location_on_points(points[:200], 5, metric="euclidean")
-    before = resident("VmHWM")
+    before = peak_memory()
     started = time.perf_counter()
     facility_location_on_points(points, 50, metric="euclidean")
-    return {"grown": resident("VmHWM") - before, "seconds": time.perf_counter() - started}
-
-
-def resident(what: str) -> float:
-    """A line of /proc/self/status, in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(what))
+    return {"grown": peak_memory() - before, "seconds": time.perf_counter() - started}
 
 
 def main() -> None:

@@ -24,7 +24,6 @@ import argparse
 import statistics
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +33,7 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from holdfast.errors import HoldfastWarning
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
 from holdfast.spurious.partition import Partition
 from holdfast.spurious.separation import sampling_probabilities, separate
 
@@ -44,7 +43,6 @@ K_MAX = 10
 TIMED_BY_SKLEARN = 8_000
 CELEBA = 162_770
 TIMED_BY_SCANNING = 2_000
-GIB = 2**30
 
 
 def outputs(classes: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -70,14 +68,6 @@ def first_stage(x: torch.Tensor, y: torch.Tensor) -> Partition:
         return separate(x, y, k_max=K_MAX)
 
 
-def seconds(work: Callable[[], object], times: int = 1) -> float:
-    """CPU seconds, the mean of so many times."""
-    started = time.process_time()
-    for _ in range(times):
-        work()
-    return (time.process_time() - started) / times
-
-
 def stage_one_ratios(classes: int, repetitions: int) -> list[float]:
     """Time of ours divided by that of scikit-learn's silhouettes, per repetition."""
     x, y = outputs(classes, EXAMPLES)
@@ -87,37 +77,28 @@ def stage_one_ratios(classes: int, repetitions: int) -> list[float]:
     work = (K_MAX - 1) * float((torch.bincount(y) / TIMED_BY_SKLEARN).square().sum())
     rows = []
     for _ in range(repetitions):
-        peer = min(seconds(lambda: silhouette_score(points, clusters)) for _ in range(3)) * work
-        rows.append((seconds(lambda: first_stage(x, y)), peer))
+        peer = min(cpu_seconds(lambda: silhouette_score(points, clusters)) for _ in range(3)) * work
+        rows.append((cpu_seconds(lambda: first_stage(x, y)), peer))
     ours, peer = (statistics.median(column) for column in zip(*rows, strict=True))
     chosen = {label: separation.k for label, separation in found.classes.items()}
     print(f"{classes} classes: ours {ours:.2f} s, scikit-learn {peer:.0f} s (extrapolated); clusters {chosen}")
     return [mine / theirs for mine, theirs in rows]
 
 
-def peak_of_stage_one(classes: int) -> int:
-    """Bytes that the first stage needs on top of what the imports took, measured in a process of its own."""
+def peak_of_stage_one(classes: int) -> float:
+    """MiB that the first stage needs on top of what the imports took, measured in a process of its own."""
     command = [sys.executable, __file__, "--peak-of", str(classes)]
-    found = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
-    print(f"{classes} classes: {found / 2**20:.0f} MiB on top of the imports")
+    found = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)  # noqa: S603
+    print(f"{classes} classes: {found:.0f} MiB on top of the imports")
     return found
 
 
 def print_peak(classes: int) -> None:
-    """Print the bytes by which the peak of this process grows through data and first stage."""
+    """Print the MiB by which the peak of this process grows through data and first stage."""
     first_stage(*outputs(3, 300))
-    before = peak()
+    before = peak_memory()
     first_stage(*outputs(classes, EXAMPLES))
-    print(peak() - before)
-
-
-def peak() -> int:
-    """The largest resident size of this process so far, in bytes.
-
-    It is what ``ru_maxrss`` gives, except that Linux lets a new process inherit that from its parent.
-    """
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.split("VmHWM:")[1].split()[0])
+    print(peak_memory() - before)
 
 
 def weights_by_scanning(groups: dict[tuple[int, int], list[int]], n: int) -> list[float]:
@@ -148,15 +129,11 @@ def sampling_ratios(repetitions: int) -> tuple[list[float], list[float]]:
     whole, doubled = example(CELEBA), example(2 * CELEBA)
     rows = []
     for _ in range(repetitions + 1):
-        scan = seconds(lambda: weights_by_scanning(groups, TIMED_BY_SCANNING)) * (CELEBA / TIMED_BY_SCANNING) ** 2
-        rows.append((seconds(probabilities(*whole), 20), seconds(probabilities(*doubled), 20), scan))
+        scan = cpu_seconds(lambda: weights_by_scanning(groups, TIMED_BY_SCANNING)) * (CELEBA / TIMED_BY_SCANNING) ** 2
+        rows.append((cpu_seconds(probabilities(*whole), 20), cpu_seconds(probabilities(*doubled), 20), scan))
     ours, _, scan = (statistics.median(column) for column in zip(*rows[1:], strict=True))
     print(f"sampling probabilities: ours {1e3 * ours:.1f} ms, scan {scan:.0f} s (extrapolated)")
     return [ours / scan for ours, _, scan in rows[1:]], [twice / ours for ours, twice, _ in rows[1:]]
-
-
-def summary(name: str, values: list[float], target: float, peer: str) -> Ratio:
-    return Ratio(name, statistics.median(values), target, peer, statistics.stdev(values))
 
 
 def main() -> None:
@@ -174,12 +151,14 @@ def main() -> None:
         for classes in CLASSES:
             peer = "scikit-learn silhouette_score"
             values = stage_one_ratios(classes, chosen.repetitions)
-            ratios.append(summary(f"time of stage 1 / {peer} ({classes} classes)", values, 0.01, peer))
-            peak = peak_of_stage_one(classes) / (2 * GIB)
+            ratios.append(Ratio.over(f"time of stage 1 / {peer} ({classes} classes)", values, 0.01, peer))
+            peak = peak_of_stage_one(classes) / 2048
             ratios.append(Ratio(f"memory of stage 1 / 2 GiB ({classes} classes)", peak, 1.0, "2 GiB"))
         against_scan, against_half = sampling_ratios(chosen.repetitions)
-        ratios.append(summary("time of sampling probabilities / scan of groups", against_scan, 0.01, "scan of groups"))
-        ratios.append(summary("sampling probabilities of 2n / of n examples", against_half, 2.5, "half the examples"))
+        ratios += [
+            Ratio.over("time of sampling probabilities / scan of groups", against_scan, 0.01, "scan of groups"),
+            Ratio.over("sampling probabilities of 2n / of n examples", against_half, 2.5, "half the examples"),
+        ]
     for ratio in ratios:
         print(f"{ratio.name}: {ratio.value:.6f}, target {ratio.target}, met: {ratio.met}")
     print(write_benchmark("spare_stage1", ratios, chosen.results))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,10 +46,7 @@ def ratios(rows: Sequence[Row], differences: Sequence[float]) -> list[Ratio]:
         for turn in turns:
             first, second = by[above, turn], by[below, turn]
             quotients.append(first.cpu / second.cpu * (second.clients / first.clients if per_client else 1))
-        spread = statistics.stdev(quotients) if len(quotients) > 1 else None
-        found.append(
-            Ratio(name, statistics.median(quotients), target, peer, spread, "higher" if per_client else "lower")
-        )
+        found.append(Ratio.over(name, quotients, target, peer, "higher" if per_client else "lower"))
 
     add("CPU per round, engine / FedAvg", "engine", "fedavg", 1.1, peer="Flower's FedAvg, one client per node")
     add("CPU per round, strategy / FedAvg", "strategy", "fedavg", 1.1, peer="Flower's FedAvg, one client per node")

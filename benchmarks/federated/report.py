@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.papers.benchmarks import Ratio
+from holdfast.papers.benchmarks import Better, Ratio
 
 FLOWER = ("flower",)
 PFL = ("pfl", "pfl x2")
@@ -79,9 +79,8 @@ class Compared:
     def ratio(self) -> Ratio:
         """The median over passes with their standard deviation; only for those with a target."""
         assert self.target is not None
-        spread = statistics.stdev(self.values) if len(self.values) > 1 else None
-        better = "higher" if self.higher else "lower"
-        return Ratio(self.name, statistics.median(self.values), self.target, self.peer, spread, better)
+        better: Better = "higher" if self.higher else "lower"
+        return Ratio.over(self.name, self.values, self.target, self.peer, better)
 
 
 def speeds(ends: Sequence[float], clients: int) -> tuple[float, float]:

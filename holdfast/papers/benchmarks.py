@@ -1,18 +1,22 @@
 """Speed and memory as ratios to a named peer measured in the same run: ``results/benchmarks/NAME.json``.
 
 The file holds ``name, commit, ratios``; each ratio has ``name, value, target, peer, spread, better``. The scripts in
-``benchmarks/`` write it, the documentation reads it.
+``benchmarks/`` measure with what is here and write it, the documentation reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from holdfast.papers.jsonfile import expect_keys, number, number_or_none, read_json, text, write_json
 from holdfast.training.run import git_commit
+
+Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,13 @@ class Ratio:
     target: float
     peer: str
     spread: float | None = None
-    better: Literal["lower", "higher"] = "lower"
+    better: Better = "lower"
+
+    @classmethod
+    def over(cls, name: str, values: Sequence[float], target: float, peer: str, better: Better = "lower") -> Self:
+        """The median over repetitions, and their spread where there are several."""
+        spread = statistics.stdev(values) if len(values) > 1 else None
+        return cls(name, statistics.median(values), target, peer, spread, better)
 
     @property
     def met(self) -> bool:
@@ -54,6 +64,23 @@ class Benchmark:
     name: str
     commit: str | None
     ratios: tuple[Ratio, ...]
+
+
+def cpu_seconds(work: Callable[[], Any], times: int = 1) -> float:
+    """Processor time of a call, the mean of so many; other processes don't disturb it as they do a clock."""
+    started = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - started) / times
+
+
+def peak_memory() -> float:
+    """The largest resident size of this process so far, in MiB.
+
+    It is what ``ru_maxrss`` gives, except that Linux lets a new process inherit that from its parent.
+    """
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
 
 def write_benchmark(name: str, ratios: Sequence[Ratio], results_dir: Path) -> Path:

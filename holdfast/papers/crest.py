@@ -99,7 +99,7 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
         "paper": {"cifar10-200": {**_CIFAR, "full_epochs": 200}},
     }[scale]
     return tuple(
-        budget_cell(column, row, {**settings, **_options(settings, changes)}, _seeds(row, column))
+        budget_cell(column, row, {**settings, **_options(settings, changes)}, _seeds(row))
         for column, settings in columns.items()
         for row, changes in _ROWS.items()
     )
@@ -126,13 +126,9 @@ def _options(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping
     return {**changes, "options": options} if options else changes
 
 
-def _seeds(row: str, column: str = "") -> int | None:
-    """How many seeds at most; on CIFAR-10, where a step costs fifteen times as much, two, and one of lesser rows."""
-    if row in ("full", *_CHOOSE_FROM_ALL):
-        return 1
-    if column == "cifar10":
-        return 2 if row in ("random", "crest") else 1
-    return None
+def _seeds(row: str) -> int | None:
+    """One where a row costs most: training on everything, and choosing from everything."""
+    return 1 if row in ("full", *_CHOOSE_FROM_ALL) else None
 
 
 def against_full(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:

@@ -1,36 +1,34 @@
 """Memory is kept: passes through a network with large outputs take it from the last one and not from the system."""
 
 import ctypes
-import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-_FAULTS = """
-import resource
-import torch
-{first}
-model = torch.nn.Sequential(*(torch.nn.Conv2d(4, 4, 1) for _ in range(6)))
-images = torch.zeros(2100, 4, 32, 32)
-seen = []
-with torch.no_grad():
-    for _ in range(9):
-        model(images)
-        seen.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
-print(*(after - before for before, after in zip(seen, seen[1:])))
-"""
+from holdfast.papers.execute import execute
+from holdfast.papers.experiment import Cell
+from tests.primitives.page_count import ALL_OUTPUTS
+
+ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the setting is glibc's")
 
 
-def _pages_per_pass(first: str) -> float:
-    found = subprocess.run([sys.executable, "-c", _FAULTS.format(first=first)], check=True, capture_output=True)
-    return statistics.median(map(int, found.stdout.splitlines()[-1].split()))
+def _pages_after(first: str) -> float:
+    code = f"import torch; {first}; from tests.primitives.page_count import pages_per_pass as count; print(count())"
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    return float(found.stdout.splitlines()[-1].split(": ")[1].rstrip("}"))
 
 
 def test_after_a_command_large_tensors_cost_no_pages() -> None:
-    plain = _pages_per_pass("")
-    command = _pages_per_pass("from holdfast.cli.main import main; main(['runs', 'list', '/nowhere'])")
-    assert plain > 6 * 32 * 256, "six outputs of over 32 MiB in pages of 4 KiB"
-    assert command < plain / 20
+    assert _pages_after("pass") > ALL_OUTPUTS
+    assert _pages_after("from holdfast.cli.main import main; main(['runs', 'list', '/nowhere'])") < ALL_OUTPUTS / 20
+
+
+def test_in_a_worker_of_reproduce_they_cost_none_either(tmp_path: Path) -> None:
+    cell = Cell("pages", "tests.primitives.page_count:pages_per_pass", {})
+    (outcome,) = execute([cell], (0,), cache=tmp_path, jobs=1)
+    assert outcome.metrics is not None
+    assert outcome.metrics["pages"] < ALL_OUTPUTS / 20
