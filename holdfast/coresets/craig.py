@@ -14,6 +14,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from holdfast.coresets.looking import check_metric
 from holdfast.coresets.mini_batches import cluster_weights
 from holdfast.coresets.subset import SubsetPolicy, class_parts
 from holdfast.primitives.facility_location import facility_location_in_parts
@@ -34,6 +35,10 @@ class Craig(SubsetPolicy):
 
     proxy: Literal["logit", "last_layer"] = "logit"
     metric: Metric = "euclidean"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_metric(self.name, self.proxy, self.metric)
 
     def choose(self, context: Context, pool: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """Facility location in each class."""

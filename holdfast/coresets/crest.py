@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -20,13 +20,14 @@ from torch import Tensor
 from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.batch_norm import WeightedStatistics
 from holdfast.coresets.learned import LossWatch
-from holdfast.coresets.looking import Look, Proxy, Statistics, look_at
+from holdfast.coresets.looking import Look, Proxy, Statistics, check_metric, look_at
 from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
 from holdfast.coresets.region import Anchor, CurvatureOf, Region, Setting
-from holdfast.errors import ConfigError, nearest
+from holdfast.errors import ConfigError
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.objective import Objective
+from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
@@ -39,7 +40,7 @@ class Crest(Policy):
     """Mini-batch coresets, as long as they hold.
 
     Attributes:
-        batch_size: m, examples in a mini-batch; a set that has fewer is a mini-batch as a whole.
+        batch_size: m, examples in a mini-batch, by default the run's; a set that has fewer is a mini-batch as a whole.
         subset: r, examples in the random subset that a mini-batch stands for; by default a hundredth of the training
             set, and four times the mini-batch at least.
         coresets: b, mini-batches chosen at first, and per step of the interval as long as they make up less than a
@@ -55,6 +56,8 @@ class Crest(Policy):
         by_class: draw and choose in each class in proportion.
         order: 1 models the loss without curvature (ablation).
         smooth: average gradient and curvature over time; without it is an ablation.
+        gradient_memory: beta_1, how much of the average of gradients stays with each mini-batch.
+        curvature_memory: beta_2, how much of that of squared curvatures.
         curvature_of: the weights that the model of the loss is a function of: `all`, or those of the `head`, for
             networks whose second derivatives cost too much.
         draws: random probes per mini-batch for the curvature.
@@ -64,7 +67,8 @@ class Crest(Policy):
             a few per choice do, and each costs as much as two or three steps.
         checked: on how many of the random subsets the loss is checked.
         statistics: what batch norm goes by when choosing and checking: those of the `batch`, or `running` ones. With
-            `weighted` it weighs the examples of a mini-batch as the loss does, in training too.
+            `weighted` it weighs the examples of a mini-batch as the loss does, in the training of `fit` too; a loop of
+            your own does that by `weighted_batch_norm` around its forward pass.
         every_batch: choose a mini-batch before every step, without any model of the loss: the best that choices can do,
             at the highest price.
         reshuffle: cut the mini-batches anew out of all that were chosen (ablation): none stands for a subset then.
@@ -73,7 +77,7 @@ class Crest(Policy):
     name: ClassVar[str] = "crest"
     acts_between_steps: ClassVar[bool] = True
 
-    batch_size: int = 128
+    batch_size: int | None = None
     subset: int | None = None
     coresets: int = 5
     tolerance: float = 0.05
@@ -87,6 +91,8 @@ class Crest(Policy):
     by_class: bool = True
     order: Literal[1, 2] = 2
     smooth: bool = True
+    gradient_memory: float = 0.9
+    curvature_memory: float = 0.999
     curvature_of: CurvatureOf = "all"
     draws: int = 1
     anchor: Anchor = "paired"
@@ -97,8 +103,10 @@ class Crest(Policy):
     reshuffle: bool = False
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         for option, least in (
             ("batch_size", 1),
+            ("subset", 1),
             ("coresets", 1),
             ("learned_loss", 0),
             ("window", 1),
@@ -107,22 +115,21 @@ class Crest(Policy):
             ("modelled", 1),
             ("checked", 1),
         ):
-            if not getattr(self, option) >= least:
-                raise ConfigError(f"{option} of crest is {getattr(self, option)}; give at least {least}")
-        for option in ("tolerance", "interval"):
-            if not getattr(self, option) > 0:
-                raise ConfigError(f"{option} of crest is {getattr(self, option)}; give a positive number")
-        if self.proxy not in get_args(Proxy):
-            raise ConfigError(f"crest knows no proxy {self.proxy!r}{nearest(self.proxy, get_args(Proxy))}")
-        if self.subset is not None and self.subset < self.batch_size:
-            raise ConfigError(
-                f"crest chooses mini-batches of {self.batch_size} from subsets of {self.subset}; give a subset of at "
-                f"least {self.batch_size}"
-            )
-        self._plan: Plan | None = None
-        self._first_curvature: float | None = None
-        self._steps = 1
+            if (value := getattr(self, option)) is not None and not value >= least:
+                raise ConfigError(f"{option} of crest is {value}; give at least {least}")
+        if not self.tolerance > 0:
+            raise ConfigError(f"tolerance of crest is {self.tolerance}; give a positive number")
+        if not 0 < self.interval < math.inf:
+            raise ConfigError(f"interval of crest is {self.interval}; give a positive number of steps")
+        for option in ("gradient_memory", "curvature_memory"):
+            if not 0 <= getattr(self, option) < 1:
+                raise ConfigError(f"{option} of crest is {getattr(self, option)}; give a number from 0, below 1")
+        check_metric(self.name, self.proxy, self.metric)
+        self._size = self.batch_size or 1  # the run's, once it is known
+        self._check_subset()
+        self._plan: Plan | None
         self._region: Region
+        self._first_curvature: float | None
         self._forget()
 
     def due(self, clock: Clock) -> bool:
@@ -136,7 +143,9 @@ class Crest(Policy):
     def update(self, context: Context) -> Plan:
         """The mini-batches to train on: those there are, or new ones where the loss is no longer as predicted."""
         here, step, n = _here(context), context.clock.stage_step, len(context.examples)
+        self._size = self.batch_size or context.batch_size
         if context.clock.starts_stage:
+            self._check_subset()
             self._forget()
             self._watch = LossWatch(n)
             self._window_ends = self._window_steps(n)
@@ -188,7 +197,7 @@ class Crest(Policy):
         self._plan = None
         self._region = Region(
             order=self.order,
-            smooth=self.smooth,
+            memory=(self.gradient_memory, self.curvature_memory) if self.smooth else None,
             curvature_of=self.curvature_of,
             draws=self.draws,
             anchor=self.anchor,
@@ -199,6 +208,13 @@ class Crest(Policy):
         self._first_curvature = None
         self._steps, self._count = 1, self.coresets
         self._next_check = self._window_ends = 0
+
+    def _check_subset(self) -> None:
+        if self.subset is not None and self.subset < self._size:
+            raise ConfigError(
+                f"crest chooses mini-batches of {self._size} from subsets of {self.subset}; give a subset of at least "
+                f"{self._size}"
+            )
 
     def _is_off(self, here: Setting, context: Context) -> bool:
         return self._region.error(here, context.clock.step, self.accounts) > self.tolerance
@@ -212,7 +228,7 @@ class Crest(Policy):
                 _joined([seen.proxies for seen in looks]),
                 labels[torch.cat(subsets)],
                 len(subsets),
-                min(self.batch_size, len(pool)),
+                min(self._size, len(pool)),
                 by_class=self.by_class,
                 metric=self.metric,
             )
@@ -243,13 +259,16 @@ class Crest(Policy):
                 for one in subsets
             ]
         self.accounts.forward += size * len(subsets)
+        if self.proxy == "full":
+            self.accounts.forward += size * len(subsets)
+            self.accounts.backward += size * len(subsets)
         for seen in looks:
             self._watch.record(seen.positions, seen.losses)
         return subsets, looks
 
     def _look_ahead(self, n: int) -> None:
         """T1 = h |H_0| / |H|: the flatter the loss, the longer its model holds, and the more mini-batches it takes."""
-        most = max(math.ceil(_PASS * n / self.batch_size), self.coresets)
+        most = max(math.ceil(_PASS * n / self._size), self.coresets)
         norm = self._region.curvature_norm
         if self._first_curvature is None:
             self._first_curvature = norm
@@ -263,10 +282,10 @@ class Crest(Policy):
         return active[self._watch.pool[active]]
 
     def _subset_size(self, n: int) -> int:
-        return self.subset or min(n, max(round(n / 100), 4 * self.batch_size))
+        return self.subset or min(n, max(round(n / 100), 4 * self._size))
 
     def _window_steps(self, n: int) -> int:
-        return self.window * math.ceil(_PASS * n / self.batch_size)
+        return self.window * math.ceil(_PASS * n / self._size)
 
 
 def _cut(plan: Plan, upstream: Plan) -> bool:

@@ -21,9 +21,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.coresets.batch_norm import weighted_batch_norm
 from holdfast.data.examples import Examples
+from holdfast.errors import ConfigError
 from holdfast.models.heads import features_and_logits, find_head
 from holdfast.primitives.per_example import per_example_gradients
-from holdfast.primitives.similarity import LastLayerGradients
+from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.sweep import call, device_of, to_device
 
 Statistics = Literal["batch", "weighted", "running"]
@@ -33,6 +34,12 @@ Statistics = Literal["batch", "weighted", "running"]
 Proxy = Literal["logit", "feature", "last_layer", "full"]
 
 _CHUNK = 1024  # examples in a forward pass, where more are looked at together
+
+
+def check_metric(policy: str, proxy: str, metric: Metric) -> None:
+    """Refuse cosines of gradients that are only known by their factors."""
+    if metric == "cosine" and proxy == "last_layer":
+        raise ConfigError(f"{policy} has no cosines of last-layer gradients; use metric 'euclidean' or proxy 'logit'")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +93,7 @@ def look_at(
     Args:
         model: the model.
         examples: the set.
-        positions: which examples; they share their batch statistics.
+        positions: which examples; up to 1,024 of them share their batch statistics.
         proxy: what is to stand for a gradient.
         statistics: what batch norm goes by.
         head: name of the model's last linear layer where it can't be found.
@@ -146,6 +153,7 @@ def _full_gradients(model: nn.Module, examples: Examples, positions: Tensor) -> 
     """Per-example gradients need running statistics: batch statistics mix the examples."""
     inputs, labels = examples.gather(positions)
     inputs, device = to_device(inputs, device_of(model)), device_of(model)
-    assert isinstance(inputs, Tensor)
+    if not isinstance(inputs, Tensor):
+        raise ConfigError("the proxy 'full' needs inputs that are one tensor; for texts take 'feature' or 'last_layer'")
     with undisturbed(model, "running"):
         return per_example_gradients(model, inputs, labels.to(device), chunk=_CHUNK // 8).cpu()

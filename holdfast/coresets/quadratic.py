@@ -21,17 +21,17 @@ class QuadraticModel:
 
     Args:
         order: 1 leaves the curvature out.
-        smooth: whether to average over time; otherwise a region goes by its own mini-batches alone, with signs.
+        memory: beta_1 and beta_2 of the averages over time; with none a region goes by its own mini-batches alone, with
+            signs.
 
     Attributes:
         curvature_norm: mean norm of the curvature over the mini-batches of the region, 0 for a model of order 1.
     """
 
-    def __init__(self, *, order: int = 2, smooth: bool = True) -> None:
+    def __init__(self, *, order: int = 2, memory: tuple[float, float] | None = (0.9, 0.999)) -> None:
         self.order = order
-        self.smooth = smooth
         self.curvature_norm = 0.0
-        self._averages = Smoothed()
+        self._averages = None if memory is None else Smoothed(*memory)
         self._anchor: Tensor | None = None
         self._loss = 0.0
         self._gradient: Tensor | None = None
@@ -58,7 +58,7 @@ class QuadraticModel:
             diagonal: of its Hessian, shape (parameters,); ignored by a model of order 1.
         """
         assert self._gradient is not None and self._curvature is not None
-        if self.smooth:
+        if self._averages is not None:
             gradient, diagonal = self._averages.add(gradient, diagonal)
         self._gradient += gradient
         self._curvature += diagonal
@@ -91,7 +91,7 @@ class QuadraticModel:
             }
         )
         return {
-            "averages": self._averages.state_dict(),
+            "averages": {} if self._averages is None else self._averages.state_dict(),
             "region": region,
             "loss": self._loss,
             "seen": self._seen,
@@ -101,7 +101,8 @@ class QuadraticModel:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self._averages.load_state_dict(state["averages"])
+        if self._averages is not None:
+            self._averages.load_state_dict(state["averages"])
         region = state["region"]
         self._anchor, self._gradient = region.get("anchor"), region.get("gradient")
         self._curvature = region.get("curvature")

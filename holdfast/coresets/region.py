@@ -39,7 +39,7 @@ class Region:
 
     Args:
         order: 1 leaves the curvature out.
-        smooth: average gradient and curvature over time.
+        memory: how much stays of the averages of gradient and curvature over time; none to go without averages.
         curvature_of: the weights that the model is a function of.
         draws: random probes per mini-batch.
         anchor: the loss at the point of choice: of the subsets that are checked later, or of the mini-batches.
@@ -51,7 +51,7 @@ class Region:
         self,
         *,
         order: int,
-        smooth: bool,
+        memory: tuple[float, float] | None,
         curvature_of: CurvatureOf,
         draws: int,
         anchor: Anchor,
@@ -64,7 +64,7 @@ class Region:
         self._anchor = anchor
         self._checked = checked
         self._statistics = statistics
-        self._model = QuadraticModel(order=order, smooth=smooth)
+        self._model = QuadraticModel(order=order, memory=memory)
         self._reference: list[Tensor] = []
 
     @property

@@ -16,6 +16,7 @@ from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.mini_batches import quotas
 from holdfast.errors import ConfigError
 from holdfast.training.clock import Clock
+from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
@@ -37,6 +38,7 @@ class SubsetPolicy(Policy):
     start: int = 0
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"fraction of {self.name} is {self.fraction}; give a number above 0, at most 1")
         if self.every < 1 or self.start < 0:

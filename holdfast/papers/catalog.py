@@ -6,6 +6,7 @@ from holdfast.errors import ConfigError, nearest
 from holdfast.papers import (
     crest,
     crest_more,
+    crest_quality,
     ditto,
     ditto_more,
     ditto_surrogate,
@@ -39,6 +40,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         shortcuts_more,
         crest,
         crest_more,
+        crest_quality,
         s2l,
         epic,
         epic_more,

@@ -1,4 +1,4 @@
-"""What the cells of CREST's chapter compute: training under a budget of steps, and how good chosen gradients are.
+"""What the cells of CREST's chapter compute: training under a budget of steps, and how hard the chosen examples are.
 
 Every method is only another policy in the same loop, so steps, schedule, augmentation and evaluation are shared by
 construction. Clocks run during training and choosing, not during evaluation, and count the processor's seconds: a cell
@@ -17,9 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.coresets import Crest, Forgetting
-from holdfast.coresets.diagnostics import gradient, gradient_quality
-from holdfast.coresets.looking import look_at
-from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
+from holdfast.coresets.subset import SubsetPolicy
 from holdfast.data import Examples, Splits, catalog
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.methods import build_method
@@ -33,7 +31,7 @@ from holdfast.training.policy import Uniform
 from holdfast.training.settings import Training, build_optimizer
 from holdfast.training.sweep import Sweep
 
-_AUGMENT = Compose((RandomCrop(margin="reflect"), RandomFlip()))
+AUGMENT = Compose((RandomCrop(margin="reflect"), RandomFlip()))
 _WARM_UP, _CUTS = 0.1, (0.6, 0.85)
 
 
@@ -49,23 +47,20 @@ def train_on_budget(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
     Returns:
         ``accuracy`` in percent on the test set, ``steps``, ``updates`` (choices made) and those of each quarter,
-        ``checks``, ``seconds`` and of those ``choosing``, and ``examples`` forward and backward per step's worth of
-        examples; of CREST ``pool`` (share left) and ``interval`` at the end.
+        ``checks``, ``seconds`` and of those ``choosing``; of methods that choose, how many examples went ``forward``
+        and ``backward`` for it per example trained on; of CREST ``pool`` (share left) and ``interval`` at the end.
     """
     splits = load_splits(settings, seed)
-    model = _model(settings, splits, seed)
-    policy = _policy(settings["method"], settings.get("options", {}))
-    total = steps_of(settings, len(splits.train))
-    started, began = time.process_time(), time.perf_counter()
+    model = model_of(settings, splits, seed)
+    total, optimizer = steps_of(settings, len(splits.train)), optimizer_of(model, settings)
+    policies = {0: _policy(settings["method"], settings.get("options", {}))}
     if "then" in settings:
-        half = total // 2
-        run_steps(model, splits, policy, settings, seed=seed, last=half)
-        second = _policy(settings["then"], settings.get("then_options", {}))
-        run_steps(model, splits, second, settings, seed=seed, last=total, first=half)
-    else:
-        run_steps(model, splits, policy, settings, seed=seed, last=total)
+        policies[total // 2] = _policy(settings["then"], settings.get("then_options", {}))
+    started, began = time.process_time(), time.perf_counter()
+    for (first, policy), last in zip(policies.items(), (*list(policies)[1:], total), strict=True):
+        run_steps(model, splits, policy, settings, seed=seed, first=first, last=last, optimizer=optimizer)
     seconds = time.process_time() - started
-    work = _work(policy, settings, total)
+    work = _work(policies, settings, total)
     work["choosing"] *= seconds / (time.perf_counter() - began)
     accuracy = (predict(model, splits.test).predicted == splits.test.labels).float().mean()
     return {"accuracy": 100 * float(accuracy), "steps": total, "seconds": seconds, **work}
@@ -84,7 +79,7 @@ def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, f
     """
     splits = load_splits(settings, seed)
     train = splits.train
-    forgetting, model = Forgetting(len(train)), _model(settings, splits, seed)
+    forgetting, model = Forgetting(len(train)), model_of(settings, splits, seed)
     full, per_epoch = {**settings, "budget": 1.0}, len(train) // settings["batch_size"]
 
     def record(step: int) -> None:
@@ -96,49 +91,11 @@ def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, f
     found = {"mean": float(scores.mean())}
     total = steps_of(settings, len(train))
     for row, options in settings["methods"].items():
-        fresh, policy = _model(settings, splits, seed), Uniform() if options is None else Crest(**options)
+        fresh, policy = model_of(settings, splits, seed), Uniform() if options is None else Crest(**options)
         trained = run_steps(fresh, splits, policy, settings, seed=seed, last=total)
         for third, part in enumerate(torch.tensor_split(torch.arange(len(trained)), 3), 1):
             found[f"{row}/third {third}"] = float(scores[torch.cat([trained[step] for step in part])].mean())
         found[f"{row}/selected"] = len(torch.unique(torch.cat(trained))) / len(train)
-    return found
-
-
-def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Bias and variance of mini-batch gradients at points of a plain training, for several ways to choose them.
-
-    Args:
-        settings: as for `train_on_budget`, with ``points`` (steps to look at), ``subset`` (r) and ``draws``.
-        seed: of everything.
-
-    Returns:
-        At each point, ``POINT/KIND variance``, ``bias``, ``floor`` and ``error`` relative to the whole gradient, for
-        ``random m``, ``random r``, ``crest``, ``craig`` and the ``union`` of five coresets; ``POINT/epsilon``, the mean
-        distance of a coreset's gradient from its subset's, of ``greedy`` picks and of what spoils them.
-    """
-    splits = load_splits(settings, seed)
-    model, train = _model(settings, splits, seed), splits.train
-    found = dict[str, float]()
-
-    def measure(point: int) -> None:
-        if point not in settings["points"]:
-            return
-        kinds, spoiled = _gradients(model, train, settings, torch_stream(seed, "gradients", point))
-        whole = gradient(model, train, torch.arange(len(train)))
-        for kind, gradients in kinds.items():
-            quality = gradient_quality(gradients, whole)
-            found.update(
-                {
-                    f"{point}/{kind} variance": quality.variance,
-                    f"{point}/{kind} bias": quality.bias,
-                    f"{point}/{kind} floor": quality.floor,
-                    f"{point}/{kind} error": quality.error,
-                }
-            )
-        for kind, distances in spoiled.items():
-            found[f"{point}/epsilon {kind}"] = sum(distances) / len(distances) / float(whole.norm())
-
-    run_steps(model, splits, Uniform(), settings, seed=seed, last=max(settings["points"]), after=measure)
     return found
 
 
@@ -171,6 +128,7 @@ def run_steps(
     seed: int,
     last: int,
     first: int = 0,
+    optimizer: torch.optim.Optimizer | None = None,
     after: Callable[[int], None] | None = None,
 ) -> list[Tensor]:
     """Train from step `first` to step `last` of the budget's schedule.
@@ -183,6 +141,7 @@ def run_steps(
         seed: of the draws.
         last: where to end, in steps of the budget.
         first: where to begin.
+        optimizer: one that has made the steps before `first`; a new one by default.
         after: called with the number of steps made, after each of them.
 
     Returns:
@@ -190,13 +149,13 @@ def run_steps(
     """
     budget = steps_of(settings, len(splits.train))
     schedule = budget / settings["budget"] if settings.get("cut") else budget
-    optimizer = _optimizer(model, settings)
+    optimizer = optimizer or optimizer_of(model, settings)
     curator = Curator(
         splits.train,
         policy,
         batch_size=settings.get("draws_per_step", settings["batch_size"]),
         seed=derive_seed(seed, "from", first),
-        augment=_AUGMENT if settings.get("augment", True) else None,
+        augment=AUGMENT if settings.get("augment", True) else None,
         drop_last=True,
         validation=splits.validation,
     )
@@ -227,68 +186,24 @@ def rate_factor(progress: float, step: float) -> float:
     return float(0.1 ** sum(progress >= cut for cut in _CUTS))
 
 
-def _gradients(
-    model: nn.Module, train: Examples, settings: Mapping[str, Any], stream: torch.Generator
-) -> tuple[dict[str, list[Tensor]], dict[str, list[float]]]:
-    """Gradients of mini-batches of each kind, and how far coresets, as chosen and spoiled, are from their subsets."""
-    m, r, everything = settings["batch_size"], settings["subset"], torch.arange(len(train))
-    chosen, weights = _craig_subset(model, train)
-    kinds: dict[str, list[Tensor]] = {kind: [] for kind in ("random m", "random r", "crest", "craig", "union")}
-    spoiled: dict[str, list[float]] = {kind: [] for kind in ("greedy", "unit weights", "shuffled", "random picks")}
-    for _ in range(settings["draws"]):
-        subset = draw_subset(everything, train.labels, r, by_class=False, stream=stream)
-        seen = look_at(model, train, subset, proxy="logit", statistics="running")
-        assert isinstance(seen.proxies, Tensor)
-        (best,) = mini_batch_coresets(seen.proxies, train.labels[subset], 1, m, by_class=False)
-        own = gradient(model, train, subset)
-        crest = gradient(model, train, subset[best.chosen], best.weights)
-        kinds["random r"].append(own)
-        kinds["crest"].append(crest)
-        kinds["random m"].append(gradient(model, train, everything[torch.randperm(len(train), generator=stream)[:m]]))
-        part = torch.randperm(len(chosen), generator=stream)[:m]
-        kinds["craig"].append(gradient(model, train, chosen[part], weights[part] / weights[part].mean()))
-        random = torch.randperm(r, generator=stream)[:m]
-        nearest = torch.cdist(seen.proxies, seen.proxies[random]).argmin(1)
-        counted = torch.bincount(nearest, minlength=m).float()
-        for kind, (places, by) in {
-            "greedy": (best.chosen, best.weights),
-            "unit weights": (best.chosen, torch.ones(m)),
-            "shuffled": (best.chosen, best.weights[torch.randperm(m, generator=stream)]),
-            "random picks": (random, counted * m / counted.sum()),
-        }.items():
-            off = crest if kind == "greedy" else gradient(model, train, subset[places], by)
-            spoiled[kind].append(float((off - own).norm()))
-    fives = torch.split(torch.stack(kinds["crest"]), 5)
-    kinds["union"] = [five.mean(0) for five in fives if len(five) == 5]
-    return kinds, spoiled
-
-
-def _craig_subset(model: nn.Module, train: Examples) -> tuple[Tensor, Tensor]:
-    curator = Curator(train, build_method("craig"), batch_size=1)
-    curator.start(model)
-    assert curator.plan.active is not None and curator.plan.loss_weight is not None
-    chosen = curator.plan.active.nonzero().flatten()
-    return chosen, curator.plan.loss_weight[chosen]
-
-
-def _work(policy: Policy, settings: Mapping[str, Any], steps: int) -> dict[str, float]:
-    """What choosing took; zeros where nothing is chosen."""
-    accounts = getattr(policy, "accounts", None)
-    selections = [] if accounts is None else [record["step"] for record in accounts.selections]
+def _work(policies: Mapping[int, Policy], settings: Mapping[str, Any], steps: int) -> dict[str, float]:
+    """What choosing took, by policies and the steps they begin at; zeros where nothing is chosen."""
+    kept = [(first, policy.accounts) for first, policy in policies.items() if isinstance(policy, Crest | SubsetPolicy)]
+    selections = [first + record["step"] for first, accounts in kept for record in accounts.selections]
     quarters = [sum(4 * step // steps == quarter for step in selections) for quarter in range(4)]
-    found: dict[str, float] = {"updates": len(selections), "choosing": 0.0, "checks": 0.0, "forward": 0.0}
+    found: dict[str, float] = {
+        "updates": len(selections),
+        "choosing": sum(sum(accounts.seconds.values()) for _, accounts in kept),
+        "checks": float(sum(len(accounts.checks) for _, accounts in kept)),
+        "forward": sum(accounts.forward for _, accounts in kept) / (steps * settings["batch_size"]),
+    }
     found |= {f"updates {quarter}": float(count) for quarter, count in enumerate(quarters, 1)}
-    if accounts is not None:
-        trained = steps * settings["batch_size"]
-        found |= {
-            "choosing": sum(accounts.seconds.values()),
-            "checks": float(len(accounts.checks)),
-            "forward": accounts.forward / trained,
-            "backward": accounts.backward / trained,
-        }
-    if isinstance(policy, Crest) and accounts is not None:
-        last = accounts.selections[-1]
-        found |= {"pool": last["pool"] / accounts.selections[0]["pool"], "interval": last.get("interval", 1)}
+    if kept:
+        found["backward"] = sum(accounts.backward for _, accounts in kept) / (steps * settings["batch_size"])
+    for policy in policies.values():
+        if isinstance(policy, Crest):
+            (first, *_), last = policy.accounts.selections, policy.accounts.selections[-1]
+            found |= {"pool": last["pool"] / first["pool"], "interval": last.get("interval", 1)}
     return found
 
 
@@ -296,11 +211,13 @@ def _policy(name: str, options: Mapping[str, Any]) -> Policy:
     return build_method(name, {name: options})
 
 
-def _model(settings: Mapping[str, Any], splits: Splits, seed: int) -> nn.Module:
+def model_of(settings: Mapping[str, Any], splits: Splits, seed: int) -> nn.Module:
+    """The network of a cell."""
     return build(settings["model"], splits.train.input_shape, splits.train.n_classes, seed=seed)
 
 
-def _optimizer(model: nn.Module, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+def optimizer_of(model: nn.Module, settings: Mapping[str, Any]) -> torch.optim.Optimizer:
+    """SGD with momentum, as all cells use it."""
     return build_optimizer(
         model,
         Training(learning_rate=settings["learning_rate"], weight_decay=settings["weight_decay"], momentum=0.9),

@@ -22,18 +22,24 @@ DEPENDS = (
     "coresets",
     "data.examples",
     "data.inputs",
+    "data.partitions",
     "data.randomness",
     "data.transforms",
+    "models",
     "primitives.curvature",
     "primitives.facility_location",
     "primitives.greedy",
     "primitives.matching_pursuit",
     "primitives.similarity",
     "primitives.streams",
+    "training.clock",
     "training.curator",
     "training.draws",
+    "training.method",
+    "training.objective",
     "training.plan",
     "training.policy",
+    "training.settings",
     "training.sweep",
 )
 
@@ -115,12 +121,15 @@ def _options(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping
     A ResNet that has not taken a step is certain of the same class for every image, because its batch norm has seen
     none. All gradients of a class are alike then, CRAIG's first medoid stands for 95 % of it, and training on that one
     collapses (10.1 % on CIFAR-10); so those that choose from all start with an epoch on a random subset.
+
+    CREST drops what was learned for a tenth of the training, as with the 200 epochs of the document. Its window can't
+    be shorter than a tenth of an epoch: on CIFAR-10, where the budget is half an epoch, nothing is dropped.
     """
     options = dict(changes.get("options", {}))
     if changes["method"] in _CHOOSE_FROM_ALL:
         options["start"] = 1
-    if changes["method"] == "crest" and settings["batch_size"] != 128:
-        options["batch_size"] = settings["batch_size"]
+    if changes["method"] == "crest" and not options.get("every_batch") and 10 <= settings["full_epochs"] < 200:
+        options["window"] = settings["full_epochs"] // 10
     if changes["method"] == "glister":
         options["step"] = settings["learning_rate"] / settings["batch_size"]
     return {**changes, "options": options} if options else changes
@@ -144,7 +153,8 @@ def against_full(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     return beside(cells, "full", compare)
 
 
-def _columns_of(results: Results) -> list[str]:
+def columns_of(results: Results) -> list[str]:
+    """Names before the slash, in order."""
     return list(dict.fromkeys(name.partition("/")[0] for name in results.names))
 
 
@@ -162,7 +172,7 @@ def _more_error(results: Results, column: str, row: str, other: str) -> float:
 def _smallest_error(results: Results) -> Verdict:
     """The document: CREST has the smallest relative error in every column."""
     said, holds = [], True
-    for column in _columns_of(results):
+    for column in columns_of(results):
         more = {row: _more_error(results, column, row, "crest") for row in BASELINES}
         holds &= min(more.values()) >= 0
         said.append(f"on {column} {_listed(more)}")
@@ -180,7 +190,7 @@ def _ahead_of_random(results: Results) -> Verdict:
                 strict=True,
             )
         )
-        for column in _columns_of(results)
+        for column in columns_of(results)
     }
     return Verdict(min(gains.values()) > 0, f"the smallest gain in points over seeds is {_listed(gains, 2)}")
 
@@ -189,7 +199,7 @@ def _coresets_fall_behind(results: Results) -> Verdict:
     """The document: up to 18.2 points more error than CREST, and more than Random."""
     behind = {
         f"{row} on {column}": _more_error(results, column, row, "random")
-        for column in _columns_of(results)
+        for column in columns_of(results)
         for row in _CHOOSE_FROM_ALL
     }
     return Verdict(min(behind.values()) > 0, f"more relative error than Random: {_listed(behind)}")
@@ -197,7 +207,7 @@ def _coresets_fall_behind(results: Results) -> Verdict:
 
 def _cut_is_worst(results: Results) -> Verdict:
     """The full schedule stopped early never lowers its rate."""
-    behind = {column: _more_error(results, column, "sgd, cut", "random") for column in _columns_of(results)}
+    behind = {column: _more_error(results, column, "sgd, cut", "random") for column in columns_of(results)}
     return Verdict(min(behind.values()) > 0, f"more relative error than Random: {_listed(behind)}")
 
 
@@ -205,14 +215,14 @@ def _fewer_updates(results: Results) -> Verdict:
     """The document: 2 to 26 % of the updates that choosing before every batch makes; here a fifth at most."""
     shares = {
         column: results.mean(f"{column}/crest", "updates") / results.mean(f"{column}/every batch", "updates")
-        for column in _columns_of(results)
+        for column in columns_of(results)
     }
     return Verdict(max(shares.values()) <= 0.2, f"share of every batch's updates: {_listed(shares, 3)} (at most 0.2)")
 
 
 def _half_the_time(results: Results) -> Verdict:
     """The document: 1.7 to 2.5 times as fast as full training, everything included."""
-    times = {column: results.mean(f"{column}/crest", "time") for column in _columns_of(results)}
+    times = {column: results.mean(f"{column}/crest", "time") for column in columns_of(results)}
     return Verdict(max(times.values()) <= 0.5, f"share of full training's time: {_listed(times, 2)} (at most 0.5)")
 
 
@@ -249,8 +259,10 @@ _ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "no smoothing": {"method": "crest", "options": {**_TUNED, "smooth": False}},
     "no dropping": {"method": "crest", "options": {**_TUNED, "drop_learned": False}},
     "reshuffled": {"method": "crest", "options": {**_TUNED, "reshuffle": True}},
+    "tolerance 0.02": {"method": "crest", "options": {**_TUNED, "tolerance": 0.02}},
     "crest": {"method": "crest", "options": _TUNED},
     "every batch": {"method": "crest", "options": {"every_batch": True}},
+    "craig": {"method": "craig"},
 }
 
 
@@ -268,37 +280,65 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _parts_save_updates(results: Results) -> Verdict:
     """The printed updates are 343 without curvature, 369 without smoothing, 185 with both."""
-    (column,) = _columns_of(results)
+    (column,) = columns_of(results)
     updates = {row: results.mean(f"{column}/{row}", "updates") for row in ("crest", "first order", "no smoothing")}
-    holds = min(updates["first order"], updates["no smoothing"]) > updates["crest"]
-    return Verdict(holds, f"updates: {_listed(updates, 0)}")
+    holds = min(updates["first order"], updates["no smoothing"]) >= 1.3 * updates["crest"]
+    return Verdict(holds, f"updates: {_listed(updates, 0)} (1.3 times as many at least)")
 
 
 def _parts_save_accuracy(results: Results) -> Verdict:
     """The printed errors are 7.45 and 7.44 without them, 4.33 with both."""
-    (column,) = _columns_of(results)
+    (column,) = columns_of(results)
     errors = {row: results.mean(f"{column}/{row}", "error") for row in ("crest", "first order", "no smoothing")}
     holds = min(errors["first order"], errors["no smoothing"]) > errors["crest"]
     return Verdict(holds, f"relative error: {_listed(errors, 2)}")
 
 
 def _dropping_costs_nothing(results: Results) -> Verdict:
-    """The printed error is 4.33 with dropping and 4.61 without."""
-    (column,) = _columns_of(results)
+    """The printed error is 4.33 with dropping and 4.61 without. Where nothing was dropped there is nothing to claim."""
+    (column,) = columns_of(results)
     loss = results.mean(f"{column}/no dropping", "accuracy") - results.mean(f"{column}/crest", "accuracy")
-    return Verdict(loss <= 0.3, f"dropping costs {loss:.2f} points (at most 0.3)")
+    dropped = 100 - 100 * results.mean(f"{column}/crest", "pool")
+    return Verdict(
+        loss <= 0.3 and dropped > 0, f"{dropped:.1f} % are dropped, which costs {loss:.2f} points (at most 0.3)"
+    )
 
 
 def _fewer_later(results: Results) -> Verdict:
     """Figure 2.4: the intervals grow, so updates get rare."""
-    (column,) = _columns_of(results)
+    (column,) = columns_of(results)
     quarters = {f"quarter {q}": results.mean(f"{column}/crest", f"updates {q}") for q in (1, 2, 3, 4)}
     return Verdict(quarters["quarter 4"] < quarters["quarter 1"], f"updates: {_listed(quarters, 0)}")
 
 
+def _between_random_and_every_batch(results: Results) -> Verdict:
+    """CREST approximates choosing before every batch, which should be 1.5 points above Random for that to pay."""
+    (column,) = columns_of(results)
+    accuracy = {row: results.mean(f"{column}/{row}", "accuracy") for row in ("random", "crest", "every batch")}
+    holds = accuracy["random"] + 1.5 <= accuracy["every batch"]
+    holds &= accuracy["random"] < accuracy["crest"] <= accuracy["every batch"] + 0.3
+    return Verdict(holds, f"accuracy: {_listed(accuracy)}")
+
+
+def _ahead_of_craig(results: Results) -> Verdict:
+    """Mini-batch coresets that are renewed, against one big coreset per epoch."""
+    (column,) = columns_of(results)
+    more = _more_error(results, column, "craig", "crest")
+    return Verdict(more > 0, f"CRAIG has {more:.1f} points more relative error, in the seed that both have")
+
+
+def _tolerance_trades_updates(results: Results) -> Verdict:
+    """At most a fifth of the steps choose at a tolerance of 0.05, and at most half at 0.02."""
+    (column,) = columns_of(results)
+    steps = results.mean(f"{column}/crest", "steps")
+    shares = {row: results.mean(f"{column}/{row}", "updates") / steps for row in ("crest", "tolerance 0.02")}
+    holds = shares["crest"] <= 0.2 and shares["crest"] < shares["tolerance 0.02"] <= 0.5
+    return Verdict(holds, f"updates per step: {_listed(shares, 3)}")
+
+
 def _intact_batches_matter(results: Results) -> Verdict:
     """Mini-batches cut anew out of all that was chosen stand for no subset."""
-    (column,) = _columns_of(results)
+    (column,) = columns_of(results)
     gain = results.mean(f"{column}/crest", "accuracy") - results.mean(f"{column}/reshuffled", "accuracy")
     return Verdict(gain > 0, f"kept whole they gain {gain:.2f} points")
 
@@ -320,6 +360,9 @@ TABLE_2_3 = Experiment(
         Claim("Curvature and smoothing save accuracy", _parts_save_accuracy),
         Claim("Dropping what is learned costs nothing", _dropping_costs_nothing),
         Claim("Updates get rare as training goes on", _fewer_later),
+        Claim("CREST is above Random and at most level with every batch", _between_random_and_every_batch, ("cpu",)),
+        Claim("CREST is more accurate than CRAIG", _ahead_of_craig),
+        Claim("A smaller tolerance takes more updates, within bounds", _tolerance_trades_updates, ("cpu",)),
         Claim("Mini-batches that are kept whole are better than reshuffled ones", _intact_batches_matter),
     ),
     columns=TABLE_2_1.columns,

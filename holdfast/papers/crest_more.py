@@ -1,8 +1,9 @@
 """CREST beyond its tables: where chosen mini-batches help and where they don't, and why.
 
 ``crest/where`` changes one circumstance at a time: normalisation, learning rate, r / m, budget, redundancy of the data,
-and the half of training in which mini-batches are chosen. ``crest/gradients`` measures bias and variance of what is
-trained on (Figures 2.1, 9.1 and 9.3), ``crest/difficulty`` how hard it is (Figure 2.5).
+and the half of training in which mini-batches are chosen. ``crest/budgets`` is a long training on easy data, in which
+intervals grow and learned examples leave. ``crest/difficulty`` measures how hard the examples are that are trained on
+(Figure 2.5).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.papers.crest import DEPENDS, POOLED, POOLED_BATCH_NORM, SMOKE, budget_cell
+from holdfast.papers.crest import DEPENDS, POOLED, POOLED_BATCH_NORM, SMOKE, budget_cell, columns_of
 from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.results import Results
 
@@ -53,12 +54,8 @@ def _rows(circumstance: str) -> dict[str, Mapping[str, Any]]:
 
 def _where_cells(scale: Scale) -> tuple[Cell, ...]:
     if scale == "smoke":
-        options = {"batch_size": 32}
-        small: dict[str, dict[str, Any]] = {
-            "random": {"method": "erm"},
-            "crest": {"method": "crest", "options": options},
-        }
-        return tuple(budget_cell("digits", row, SMOKE | changes) for row, changes in small.items())
+        small = {"random": "erm", "crest": "crest"}
+        return tuple(budget_cell("digits", row, {**SMOKE, "method": method}) for row, method in small.items())
     return tuple(
         budget_cell(circumstance, row, {**settings, **changes}, None if circumstance in _ALL_SEEDS else 2)
         for circumstance, settings in _CIRCUMSTANCES.items()
@@ -70,6 +67,11 @@ def _gains(results: Results, circumstance: str, row: str) -> list[float]:
     """Points over Random, by seed."""
     ours, theirs = (results.values(f"{circumstance}/{name}", "accuracy") for name in (row, "random"))
     return [mine - other for mine, other in zip(ours, theirs, strict=True)]
+
+
+def _shared(gains: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Only the seeds that all have."""
+    return {name: values[: min(map(len, gains.values()))] for name, values in gains.items()}
 
 
 def _mean(gains: list[float]) -> float:
@@ -101,14 +103,14 @@ def _batch_norm_spoils_it(results: Results) -> Verdict:
 
 def _larger_subsets_help(results: Results) -> Verdict:
     """A mini-batch stands for r examples, at most."""
-    gains = {name: _gains(results, name, "every batch") for name in ("r = 2m", "group norm", "r = 8m")}
+    gains = _shared({name: _gains(results, name, "every batch") for name in ("r = 2m", "group norm", "r = 8m")})
     holds = _mean(gains["r = 2m"]) < _mean(gains["group norm"])
     return Verdict(holds, f"points over Random of every batch: {_said(gains)}")
 
 
 def _budget_shrinks_it(results: Results) -> Verdict:
     """Table 9.2: with twice the budget the gain is a quarter smaller."""
-    gains = {name: _gains(results, name, "every batch") for name in ("group norm", "more steps")}
+    gains = _shared({name: _gains(results, name, "every batch") for name in ("group norm", "more steps")})
     holds = _mean(gains["more steps"]) < _mean(gains["group norm"])
     return Verdict(holds, f"points over Random of every batch: {_said(gains)}")
 
@@ -132,82 +134,75 @@ WHERE = Experiment(
 )
 
 
-def _gradient_cells(scale: Scale) -> tuple[Cell, ...]:
-    if scale == "smoke":
-        settings = {**SMOKE, "budget": 0.1, "points": [10, 40], "subset": 128, "draws": 20}
-        return (Cell("digits", f"{_CELLS}:gradients_of_choices", settings),)
-    shared = {"budget": 0.1, "points": [50, 300, 700], "subset": 500, "draws": 60}
-    return (
-        Cell("group norm", f"{_CELLS}:gradients_of_choices", {**POOLED, **shared}),
-        Cell("batch norm", f"{_CELLS}:gradients_of_choices", {**POOLED_BATCH_NORM, **shared}),
-    )
+#: MNIST is learned in a few epochs of a hundred, so there is much to drop.
+_EASY: dict[str, Any] = {
+    **SMOKE,
+    "data": {"name": "mnist", "validation": 48_000},
+    "full_epochs": 100,
+    "batch_size": 128,
+}
+_BUDGETS = (0.05, 0.1, 0.2, 0.4)
 
 
-def _at_points(results: Results, name: str) -> dict[str, float]:
-    """A metric at every point of every cell."""
-    return {
-        f"{cell.name} at {metric.partition('/')[0]}": value.ours.mean
-        for cell in results.cells
-        for metric, value in cell.metrics.items()
-        if metric.partition("/")[2] == name
-    }
+def _budget_cells(scale: Scale) -> tuple[Cell, ...]:
+    settings = SMOKE if scale == "smoke" else _EASY
+    cells = list[Cell]()
+    for budget in _BUDGETS[-2:] if scale == "smoke" else _BUDGETS:
+        window = max(1, round(budget * settings["full_epochs"]))
+        rows: dict[str, dict[str, Any]] = {
+            "random": {"method": "erm"},
+            "crest": {"method": "crest", "options": {"window": window}},
+        }
+        cells += [
+            budget_cell(f"{budget:.0%}", row, {**settings, **changes, "budget": budget})
+            for row, changes in rows.items()
+        ]
+    return tuple(cells)
 
 
-def _compared(results: Results, left: str, right: str, most: float) -> Verdict:
-    numerators, denominators = _at_points(results, left), _at_points(results, right)
-    quotients = {place: numerators[place] / denominators[place] for place in numerators}
-    said = ", ".join(f"{value:.2f} ({place})" for place, value in quotients.items())
-    return Verdict(max(quotients.values()) <= most, f"{said} (at most {most:g})")
+def _budget_gains(results: Results) -> dict[str, float]:
+    return {budget: _mean(_gains(results, budget, "crest")) for budget in columns_of(results)}
 
 
-GRADIENTS = Experiment(
-    name="crest/gradients",
-    title="bias and variance of the gradients that are trained on",
-    source="CREST, Figures 2.1, 9.1 and 9.3",
-    cells=_gradient_cells,
+def _gap_closes(results: Results) -> Verdict:
+    """Table 9.2: the more steps there are, the less it matters what they are made on."""
+    gains = _budget_gains(results)
+    first, *_, last = gains.values()
+    return Verdict(first > last, "points over Random: " + ", ".join(f"{b} {g:+.2f}" for b, g in gains.items()))
+
+
+def _learned_leave(results: Results) -> Verdict:
+    """Of easy data, with time enough, at least three tenths."""
+    left = {budget: 100 * results.mean(f"{budget}/crest", "pool") for budget in columns_of(results)}
+    return Verdict(list(left.values())[-1] < 70, "percent left: " + ", ".join(f"{b} {p:.0f}" for b, p in left.items()))
+
+
+def _intervals_grow(results: Results) -> Verdict:
+    """T1 = h |H_0| / |H|, from 1 at the start."""
+    ends = {budget: results.mean(f"{budget}/crest", "interval") for budget in columns_of(results)}
+    said = ", ".join(f"{budget} {steps:.0f}" for budget, steps in ends.items())
+    return Verdict(list(ends.values())[-1] > 1, f"steps between checks in the end: {said}")
+
+
+BUDGETS = Experiment(
+    name="crest/budgets",
+    title="easy data and time enough: intervals, what is dropped, and what is gained",
+    source="CREST, Table 9.2 and Figure 2.5",
+    cells=_budget_cells,
     depends=DEPENDS,
     claims=(
-        Claim(
-            "Coresets have at most 0.65 of the variance of random mini-batches of their size",
-            lambda results: _compared(results, "crest variance", "random m variance", 0.65),
-            ("cpu",),
-        ),
-        Claim(
-            "Random mini-batches of the subset's size have less variance still",
-            lambda results: _compared(results, "random r variance", "crest variance", 1.0),
-            ("cpu",),
-        ),
-        Claim(
-            "Coresets have less bias than mini-batches of one big coreset",
-            lambda results: _compared(results, "crest bias", "craig bias", 1.0),
-            ("cpu",),
-        ),
-        Claim(
-            "Five coresets together are nearer to the gradient than one",
-            lambda results: _compared(results, "union error", "crest error", 1.0),
-        ),
-        Claim(
-            "Unit weights put a coreset 1.5 times as far from its subset",
-            lambda results: _compared(results, "epsilon greedy", "epsilon unit weights", 1 / 1.5),
-            ("cpu",),
-        ),
-        Claim(
-            "Weights of others put it 1.5 times as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon shuffled", 1 / 1.5),
-        ),
-        Claim(
-            "Random picks with the right weights put it 1.15 times as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon random picks", 1 / 1.15),
-        ),
+        Claim("The gain over Random shrinks as the budget grows", _gap_closes, ("cpu",)),
+        Claim("Less than 70 % of the examples are left with the largest budget", _learned_leave, ("cpu",)),
+        Claim("Intervals grow", _intervals_grow, ("cpu",)),
     ),
-    seeds=(0,),
+    columns={"accuracy": "accuracy", "updates": "updates", "interval": "last interval", "pool": "share left"},
+    digits=2,
     scales=("smoke", "cpu"),
-    digits=3,
 )
 
 
 def _difficulty_cells(scale: Scale) -> tuple[Cell, ...]:
-    small = {"batch_size": 32, "window": 1, "sightings": 1}
+    small = {"window": 1, "sightings": 1}
     rows = {"random": None, "crest": {}, "no dropping": {"drop_learned": False}}
     if scale == "smoke":
         methods = {row: None if options is None else {**small, **options} for row, options in rows.items()}
@@ -239,4 +234,4 @@ DIFFICULTY = Experiment(
     digits=3,
 )
 
-EXPERIMENTS = (WHERE, GRADIENTS, DIFFICULTY)
+EXPERIMENTS = (WHERE, BUDGETS, DIFFICULTY)

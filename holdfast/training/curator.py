@@ -396,6 +396,7 @@ class Curator:
             self.seed,
             validation=self.validation,
             learning_rate=None if optimizer is None else optimizer.param_groups[0]["lr"],
+            batch_size=self.batch_size,
             head=self._head,
         )
         plan = self.chain.update(context)

@@ -1,8 +1,8 @@
 """A policy updates the plan when it is due, from what the model makes of the examples.
 
 SPARE, PDE, CREST, EPIC, JTT and balancing are policies: a pure function that selects or weighs, and a thin class here
-that decides when to call it. Policies chain: ``Epic(every=5) >> Crest(batch_size=128)`` chooses mini-batches inside
-what EPIC left. Write one by deriving a dataclass from `Policy`; its fields are its options.
+that decides when to call it. Policies chain: ``Epic(every=5) >> Crest()`` chooses mini-batches inside what EPIC
+left. Write one by deriving a dataclass from `Policy`; its fields are its options.
 """
 
 from __future__ import annotations
@@ -86,6 +86,7 @@ class Context:
         requests: what policies ask of the training loop.
         validation: the validation set, where the loop gave it; its labels and groups are for tuning only.
         learning_rate: of the optimizer now, where the loop gave one.
+        batch_size: examples per mini-batch, of policies that don't make them up themselves.
         head: name of the model's head where it can't be found.
     """
 
@@ -99,6 +100,7 @@ class Context:
     requests: list[Request] = field(default_factory=list)
     validation: Examples | None = None
     learning_rate: float | None = None
+    batch_size: int = 32
     head: str | None = None
 
     @property

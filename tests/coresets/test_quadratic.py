@@ -14,7 +14,7 @@ def quadratic(seed=0, d=12):
 def test_it_is_exact_for_a_separable_quadratic():
     h, b, loss = quadratic()
     anchor = torch.randn(12, dtype=torch.float64)
-    model = QuadraticModel(smooth=False)
+    model = QuadraticModel(memory=None)
     model.begin(anchor, loss(anchor))
     model.add(b + h * anchor, h)
     for _ in range(100):
@@ -24,7 +24,7 @@ def test_it_is_exact_for_a_separable_quadratic():
 
 def test_without_curvature_it_is_off_by_the_second_order_term():
     h, b, loss = quadratic()
-    model = QuadraticModel(order=1, smooth=False)
+    model = QuadraticModel(order=1, memory=None)
     model.begin(torch.zeros(12, dtype=torch.float64), loss(torch.zeros(12, dtype=torch.float64)))
     model.add(b, torch.zeros(12, dtype=torch.float64))
     there = torch.randn(12, dtype=torch.float64)
@@ -33,7 +33,7 @@ def test_without_curvature_it_is_off_by_the_second_order_term():
 
 
 def test_a_region_averages_its_mini_batches():
-    model = QuadraticModel(smooth=False)
+    model = QuadraticModel(memory=None)
     model.begin(torch.zeros(2), 1.0)
     model.add(torch.tensor([1.0, 0.0]), torch.tensor([2.0, 0.0]))
     model.add(torch.tensor([3.0, 0.0]), torch.tensor([-4.0, 0.0]))
@@ -53,7 +53,7 @@ def test_averages_go_on_from_region_to_region():
 
 
 def test_the_error_is_relative_to_the_loss():
-    model = QuadraticModel(smooth=False)
+    model = QuadraticModel(memory=None)
     model.begin(torch.zeros(1), 2.0)
     model.add(torch.tensor([1.0]), torch.tensor([0.0]))
     assert model.error(torch.tensor([1.0]), 4.0) == pytest.approx(0.25)

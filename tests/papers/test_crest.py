@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from holdfast.papers import coreset_cells as cells
-from holdfast.papers import crest, crest_more
+from holdfast.papers import coreset_quality_cells as quality
+from holdfast.papers import crest, crest_more, crest_quality
 from holdfast.papers.catalog import find
 from holdfast.papers.fingerprint import Fingerprint
 from holdfast.papers.results import CellResult, Measured, Metric, Results
@@ -31,7 +32,7 @@ def rates(monkeypatch, given):
 
     monkeypatch.setattr(torch.optim.SGD, "step", step)
     splits = cells.load_splits(given, 0)
-    model = cells._model(given, splits, 0)
+    model = cells.model_of(given, splits, 0)
     cells.run_steps(model, splits, Uniform(), given, seed=0, last=cells.steps_of(given, len(splits.train)))
     return used
 
@@ -88,8 +89,8 @@ def test_difficulty_is_that_of_what_is_trained_on():
 
 
 def test_gradients_are_measured_at_points_of_a_training():
-    (cell,) = crest_more.GRADIENTS.cells_at("smoke")
-    found = cells.gradients_of_choices({**cell.settings, "draws": 10}, 0)
+    (cell,) = crest_quality.GRADIENTS.cells_at("smoke")
+    found = quality.gradients_of_choices({**cell.settings, "draws": 10}, 0)
     for point in (10, 40):
         assert found[f"{point}/random r variance"] < found[f"{point}/random m variance"]
         assert found[f"{point}/crest variance"] < found[f"{point}/random m variance"]

@@ -1,0 +1,175 @@
+"""How good CREST's choices are: the gradients of what is trained on, and how far the model of the loss can be trusted.
+
+``crest/gradients`` measures bias and variance (Figures 2.1, 9.1 and 9.3), and what picks and weights do for them.
+``crest/model`` measures by how much models of the loss are off, step by step from where they were made: with the
+curvature of Eq. 2.6 and without it, and with the curvature of single draws instead of its average over time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from holdfast.papers.crest import DEPENDS, POOLED, POOLED_BATCH_NORM, SMOKE
+from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.results import Results
+
+_CELLS = "holdfast.papers.coreset_quality_cells"
+
+
+def _gradient_cells(scale: Scale) -> tuple[Cell, ...]:
+    if scale == "smoke":
+        settings = {**SMOKE, "budget": 0.1, "points": [10, 40], "subset": 128, "draws": 20}
+        return (Cell("digits", f"{_CELLS}:gradients_of_choices", settings),)
+    shared = {"budget": 0.1, "points": [50, 300, 700], "subset": 500, "draws": 60}
+    return (
+        Cell("group norm", f"{_CELLS}:gradients_of_choices", {**POOLED, **shared}),
+        Cell("batch norm", f"{_CELLS}:gradients_of_choices", {**POOLED_BATCH_NORM, **shared}),
+    )
+
+
+def _at_points(results: Results, name: str) -> dict[str, float]:
+    """A metric at every point of every cell."""
+    return {
+        f"{cell.name} at {metric.partition('/')[0]}": value.ours.mean
+        for cell in results.cells
+        for metric, value in cell.metrics.items()
+        if metric.partition("/")[2] == name
+    }
+
+
+def _compared(results: Results, left: str, right: str, most: float) -> Verdict:
+    numerators, denominators = _at_points(results, left), _at_points(results, right)
+    quotients = {place: numerators[place] / denominators[place] for place in numerators}
+    said = ", ".join(f"{value:.2f} ({place})" for place, value in quotients.items())
+    return Verdict(max(quotients.values()) <= most, f"{said} (at most {most:g})")
+
+
+def _at_most(results: Results, name: str, most: float) -> Verdict:
+    found = _at_points(results, name)
+    said = ", ".join(f"{value:.2f} ({place})" for place, value in found.items())
+    return Verdict(max(found.values()) < most, f"{said} (below {most:g})")
+
+
+GRADIENTS = Experiment(
+    name="crest/gradients",
+    title="bias and variance of the gradients that are trained on",
+    source="CREST, Figures 2.1, 9.1 and 9.3",
+    cells=_gradient_cells,
+    depends=DEPENDS,
+    claims=(
+        Claim(
+            "Coresets have at most 0.65 of the variance of random mini-batches of their size",
+            lambda results: _compared(results, "crest variance", "random m variance", 0.65),
+            ("cpu",),
+        ),
+        Claim(
+            "Random mini-batches of the subset's size have less variance still",
+            lambda results: _compared(results, "random r variance", "crest variance", 1.0),
+            ("cpu",),
+        ),
+        Claim(
+            "Coresets have less bias than mini-batches of one big coreset",
+            lambda results: _compared(results, "crest bias", "craig bias", 1.0),
+            ("cpu",),
+        ),
+        Claim(
+            "A coreset's gradient is off by less than half of the whole gradient from its subset's",
+            lambda results: _at_most(results, "epsilon greedy", 0.5),
+            ("cpu",),
+        ),
+        Claim(
+            "Its bias is less than a fifth of the whole gradient",
+            lambda results: _at_most(results, "crest bias", 0.2),
+            ("cpu",),
+        ),
+        Claim(
+            "Five coresets together are nearer to the gradient than one",
+            lambda results: _compared(results, "union error", "crest error", 1.0),
+        ),
+        Claim(
+            "Unit weights put a coreset 1.5 times as far from its subset",
+            lambda results: _compared(results, "epsilon greedy", "epsilon unit weights", 1 / 1.5),
+            ("cpu",),
+        ),
+        Claim(
+            "Weights of others put it 1.5 times as far",
+            lambda results: _compared(results, "epsilon greedy", "epsilon shuffled", 1 / 1.5),
+        ),
+        Claim(
+            "Random picks with the right weights put it 1.15 times as far",
+            lambda results: _compared(results, "epsilon greedy", "epsilon random picks", 1 / 1.15),
+        ),
+        Claim(
+            "The most central examples with the right weights put it twice as far",
+            lambda results: _compared(results, "epsilon greedy", "epsilon central", 1 / 2),
+        ),
+    ),
+    seeds=(0,),
+    scales=("smoke", "cpu"),
+    digits=3,
+)
+
+
+#: Steps from the point of choice at which the models are compared with the loss.
+_AFTER: Mapping[Scale, Sequence[int]] = {"smoke": [1, 4], "cpu": [1, 2, 4, 8, 16, 24]}
+
+
+def _model_cells(scale: Scale) -> tuple[Cell, ...]:
+    shared = {"budget": 0.1, "subset": 500, "coresets": 5, "start": 100, "regions": 10, "after": _AFTER[scale]}
+    if scale == "smoke":
+        few = {**shared, "subset": 128, "coresets": 2, "start": 5, "regions": 2}
+        return (Cell("digits", f"{_CELLS}:models_of_the_loss", {**SMOKE, **few}),)
+    return (
+        Cell("group norm", f"{_CELLS}:models_of_the_loss", {**POOLED, **shared}),
+        Cell("batch norm", f"{_CELLS}:models_of_the_loss", {**POOLED_BATCH_NORM, **shared}),
+    )
+
+
+def _errors(results: Results, cell: str, model: str) -> list[float]:
+    return [results.mean(cell, f"{model} after {steps}") for steps in _AFTER[results.scale]]
+
+
+def _said(errors: list[float]) -> str:
+    return "/".join(f"{error:.3f}" for error in errors)
+
+
+def _good_at_first(results: Results) -> Verdict:
+    """A step away the loss is as predicted; then it is less and less so."""
+    errors = {cell.name: _errors(results, cell.name, "quadratic") for cell in results.cells}
+    holds = all(found[0] < 0.03 and found[-1] > found[0] for found in errors.values())
+    said = "; ".join(f"{name} {_said(found)}" for name, found in errors.items())
+    return Verdict(holds, f"{said} after {_AFTER[results.scale]} steps (below 0.03 after one)")
+
+
+def _better_than(results: Results, other: str) -> Verdict:
+    said, holds = [], True
+    for cell in results.cells:
+        ours, theirs = (_errors(results, cell.name, model) for model in ("quadratic", other))
+        holds &= all(mine < others for mine, others in zip(ours, theirs, strict=True))
+        said.append(f"{cell.name} {_said(ours)} against {_said(theirs)}")
+    return Verdict(holds, f"{'; '.join(said)} after {_AFTER[results.scale]} steps")
+
+
+MODEL = Experiment(
+    name="crest/model",
+    title="by how much of the loss its models are off",
+    source="CREST, Eq. 2.6 to 2.10",
+    cells=_model_cells,
+    depends=DEPENDS,
+    claims=(
+        Claim("The quadratic model is good after a step and gets worse", _good_at_first, ("cpu",)),
+        Claim(
+            "It is better than one without curvature", lambda results: _better_than(results, "first order"), ("cpu",)
+        ),
+        Claim("It is better with averages over time", lambda results: _better_than(results, "signed"), ("cpu",)),
+    ),
+    columns={
+        f"{model} after {steps}": f"{model}, {steps} steps"
+        for model in ("first order", "quadratic", "signed")
+        for steps in (1, 8, 24)
+    },
+    scales=("smoke", "cpu"),
+    digits=3,
+)
+
+EXPERIMENTS = (GRADIENTS, MODEL)
