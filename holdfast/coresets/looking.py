@@ -112,7 +112,7 @@ def look_at(
                 features.append(seen.cpu())
             else:
                 logits = call(model, inputs)
-            losses.append(F.cross_entropy(logits, labels, reduction="none").cpu())
+            losses.append(F.cross_entropy(logits, labels, reduction="none").float().cpu())
             if proxy is not None:
                 residuals.append((logits.softmax(1) - F.one_hot(labels, logits.shape[1])).cpu())
     losses_seen = torch.cat(losses)

@@ -25,11 +25,12 @@ from holdfast.training.policy import Uniform
 #: Picks and weights of a coreset, as they are chosen and spoiled.
 _KINDS = ("greedy", "unit weights", "shuffled", "random picks", "central")
 
-#: Ways to model the loss around a point: order, and what stays of the averages over time.
-_MODELS: Mapping[str, tuple[int, tuple[float, float] | None]] = {
-    "first order": (1, (0.9, 0.999)),
-    "quadratic": (2, (0.9, 0.999)),
-    "signed": (2, None),
+#: Ways to model the loss around a point: order, what stays of the averages over time, and probes per mini-batch.
+_MODELS: Mapping[str, tuple[int, tuple[float, float] | None, int]] = {
+    "first order": (1, (0.9, 0.999), 1),
+    "quadratic": (2, (0.9, 0.999), 1),
+    "signed": (2, None, 1),
+    "8 probes": (2, (0.9, 0.999), 8),
 }
 
 
@@ -97,12 +98,12 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
             order=order,
             memory=memory,
             curvature_of="all",
-            draws=1,
+            draws=draws,
             anchor="paired",
             checked=settings["coresets"],
             statistics="batch",
         )
-        for name, (order, memory) in _MODELS.items()
+        for name, (order, memory, draws) in _MODELS.items()
     }
     here, accounts = Setting(model, train), Accounts()
     off: dict[str, list[float]] = {f"{name} after {steps}": [] for name in models for steps in settings["after"]}

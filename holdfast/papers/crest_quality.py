@@ -2,7 +2,8 @@
 
 ``crest/gradients`` measures bias and variance (Figures 2.1, 9.1 and 9.3), and what picks and weights do for them.
 ``crest/model`` measures by how much models of the loss are off, step by step from where they were made: with the
-curvature of Eq. 2.6 and without it, and with the curvature of single draws instead of its average over time.
+curvature of Eq. 2.6 and without it, with the curvature of single draws instead of its average over time, and with
+eight random probes per mini-batch instead of one.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ MODEL = Experiment(
     ),
     columns={
         f"{model} after {steps}": f"{model}, {steps} steps"
-        for model in ("first order", "quadratic", "signed")
+        for model in ("first order", "quadratic", "signed", "8 probes")
         for steps in (1, 8, 24)
     },
     scales=("smoke", "cpu"),

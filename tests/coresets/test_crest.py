@@ -185,6 +185,39 @@ def test_without_curvature_it_is_chosen_more_often():
     assert counts[1] > counts[2]
 
 
+@pytest.mark.parametrize(("order", "choices"), [(2, 1), (1, None)])
+def test_on_a_separable_quadratic_loss_one_choice_lasts(monkeypatch, order, choices):
+    """All examples have the loss 1 + 1/2 sum_k a_k (w_k - c_k)^2, which the model of order 2 knows exactly."""
+    curvatures, centre = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64), torch.tensor([3.0, -1.0, 2.0])
+
+    def loss(logits, labels, reduction):
+        assert reduction == "none"
+        return 1 + (curvatures * (logits - centre).square()).sum(1) / 2
+
+    class Weights(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = torch.nn.Parameter(torch.zeros(CLASSES, dtype=torch.float64))
+
+        def forward(self, inputs):
+            return self.w.expand(len(inputs), CLASSES)
+
+    monkeypatch.setattr("holdfast.coresets.looking.F.cross_entropy", loss)
+    policy, model = small(order=order, tolerance=0.01, drop_learned=False), Weights()
+    optimizer = sgd(model, 0.005)
+    for batch in Curator(gaussians(), policy, batch_size=16).steps(500, model, optimizer):
+        optimizer.zero_grad()
+        (batch.weights * loss(model(batch.inputs), batch.labels, "none")).mean().backward()
+        optimizer.step()
+    assert float((model.w.detach() - centre).abs().max()) < 0.5, "it went all the way"
+    assert len(policy.accounts.checks) >= 1
+    if choices is None:
+        assert len(policy.accounts.selections) > 1
+    else:
+        assert len(policy.accounts.selections) == choices
+        assert max(check["error"] for check in policy.accounts.checks) < 1e-6
+
+
 def test_reshuffling_keeps_the_examples_and_mixes_the_mini_batches():
     kept, mixed = small(tolerance=1e9), small(tolerance=1e9, reshuffle=True)
     plans = [train(policy, 1)[0].plan for policy in (kept, mixed)]
@@ -298,6 +331,22 @@ def test_it_needs_a_model():
         Curator(gaussians(), small()).start()
 
 
+def test_mini_batches_are_as_large_as_the_run_says():
+    curator = Curator(gaussians(), Crest(subset=60), batch_size=24)
+    curator.start(net())
+    assert curator.plan.batches.shape[1] == 24
+    with pytest.raises(ConfigError, match="mini-batches of 24 from subsets of 20; give a subset of at least 24"):
+        Curator(gaussians(), Crest(subset=20), batch_size=24).start(net())
+
+
+def test_full_gradients_are_accounted_for():
+    cheap, full = (small(proxy=proxy, every_batch=True) for proxy in ("logit", "full"))
+    for policy in (cheap, full):
+        train(policy, 3)
+    assert (cheap.accounts.forward, cheap.accounts.backward) == (4 * 60, 0)
+    assert (full.accounts.forward, full.accounts.backward) == (2 * 4 * 60, 4 * 60)
+
+
 def test_a_small_set_is_its_own_subset():
     examples = Examples.of(torch.randn(30, 8), torch.arange(30) % CLASSES)
     policy = Crest(batch_size=10)
@@ -315,8 +364,17 @@ def test_a_small_set_is_its_own_subset():
         ({"subset": 4, "batch_size": 8}, "give a subset of at least 8"),
         ({"tolerance": 0}, "tolerance of crest is 0; give a positive number"),
         ({"interval": -1}, "interval of crest is -1"),
+        ({"interval": float("inf")}, "interval of crest is inf"),
         ({"proxy": "logits"}, "did you mean 'logit'"),
         ({"coresets": 0}, "coresets of crest is 0"),
+        ({"coresets": 5.0}, "coresets of crest is 5.0; give a whole number"),
+        ({"batch_size": True}, "batch_size of crest is True; give a whole number"),
+        ({"order": 3}, "order of crest is 3; known are 1, 2"),
+        ({"statistics": "runing"}, "did you mean 'running'"),
+        ({"anchor": "pair"}, "did you mean 'paired'"),
+        ({"curvature_of": "heads"}, "did you mean 'head'"),
+        ({"curvature_memory": 1.0}, "curvature_memory of crest is 1.0; give a number from 0, below 1"),
+        ({"proxy": "last_layer", "metric": "cosine"}, "no cosines of last-layer gradients"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, words):

@@ -153,3 +153,12 @@ def test_fractions_and_intervals_that_make_no_sense_are_refused(method):
         method(every=0)
     with pytest.raises(ConfigError, match="starts after -1 epochs"):
         method(start=-1)
+    with pytest.raises(ConfigError, match="give a whole number"):
+        method(every=1.5)
+
+
+def test_words_that_craig_does_not_know_are_refused():
+    with pytest.raises(ConfigError, match="proxy of craig is 'logits'; did you mean 'logit'"):
+        Craig(proxy="logits")
+    with pytest.raises(ConfigError, match="no cosines of last-layer gradients"):
+        Craig(proxy="last_layer", metric="cosine")

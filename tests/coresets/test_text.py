@@ -7,8 +7,9 @@ import torch
 
 from holdfast.coresets import Crest
 from holdfast.data import load
+from holdfast.errors import ConfigError
 from holdfast.models import build, find_head
-from holdfast.training import Run, Training, fit
+from holdfast.training import Curator, Run, Training, fit
 from tests.data.trees import write_pairs, write_tokenizer
 
 transformers = pytest.importorskip("transformers")
@@ -46,6 +47,13 @@ def root(tmp_path_factory):
     torch.manual_seed(0)
     transformers.RobertaForMaskedLM(transformers.RobertaConfig(**sizes)).save_pretrained(folder / "weights")
     return folder
+
+
+def test_full_gradients_of_texts_are_refused_by_a_sentence(root):
+    splits = load("snli", root, tokenizer=str(root / "tokenizer"))
+    model = build("roberta-base", splits.train.input_shape, 3, weights=root / "weights")
+    with pytest.raises(ConfigError, match="for texts take 'feature' or 'last_layer'"):
+        Curator(splits.train, Crest(proxy="full"), batch_size=8).start(model)
 
 
 def test_roberta_has_the_published_number_of_parameters():

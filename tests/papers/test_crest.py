@@ -76,8 +76,19 @@ def test_pooling_averages_pixels():
 
 
 def test_two_methods_can_share_a_training():
-    found = cells.train_on_budget(settings(method="erm", then="crest", then_options={"batch_size": 32}), 0)
+    found = cells.train_on_budget(settings(method="erm", then="crest", then_options={"every_batch": True}), 0)
     assert found["steps"] == 35
+    assert found["updates"] == 19, "once before each of the last 18 steps, and after the last"
+    assert found["updates 1"] == found["updates 2"] - 1 == 0, "the second half begins at step 17"
+    assert found["choosing"] > 0
+
+
+def test_models_of_the_loss_are_compared_step_by_step():
+    (cell,) = crest_quality.MODEL.cells_at("smoke")
+    found = quality.models_of_the_loss(cell.settings, 0)
+    models = ("first order", "quadratic", "signed", "8 probes")
+    assert set(found) == {f"{model} after {n}" for model in models for n in (1, 4)}
+    assert 0 < found["quadratic after 1"] < found["quadratic after 4"] < 0.1
 
 
 def test_difficulty_is_that_of_what_is_trained_on():

@@ -274,11 +274,14 @@ def test_nothing_is_compiled_after_the_first_call():
 
     facility_location(torch.rand(20, 20), 3)
     facility_location(torch.rand(20, 9).double(), 3)
-    loops = [greedy.greedy, greedy.lower, greedy.is_symmetric]
+    facility_location_in_parts(cloud(40), [torch.arange(20), torch.arange(20, 40)], [3, 4], metric="euclidean")
+    loops = [greedy.greedy, greedy.greedy_in_parts, greedy.lower, greedy.is_symmetric]
     before = [len(loop.signatures) for loop in loops]
     for n in (5, 50, 300):
         facility_location(torch.rand(n, n), 3, weights=torch.rand(n), least_gain=0.1)
         facility_location_on_points(cloud(n), 3, metric="euclidean")
+        parts = list(torch.arange(n).chunk(3))
+        facility_location_in_parts(cloud(n), parts, [1] * len(parts), metric="euclidean")
     assert [len(loop.signatures) for loop in loops] == before
 
 
