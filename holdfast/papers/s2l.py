@@ -58,15 +58,16 @@ _ROWS = (
 )
 
 
-def _world(scale: Scale) -> Mapping[str, Any]:
+def world_sizes(scale: Scale) -> Mapping[str, Any]:
+    """Of the world of facts: examples, steps of a training, and the budget of a subset."""
     sizes = {"examples": 6000, "steps": 900, "budget": 600}
     return sizes if scale == "cpu" else {"examples": 600, "steps": 60, "budget": 60}
 
 
 def _fact_cells(scale: Scale) -> tuple[Cell, ...]:
-    cells = [Cell(f"facts/{row}", _FACTS, {**_world(scale), "method": row}) for row in _ROWS]
+    cells = [Cell(f"facts/{row}", _FACTS, {**world_sizes(scale), "method": row}) for row in _ROWS]
     more = {"s2l, 32 clusters": {"k": 32}, "s2l, 64 clusters": {"k": 64}}
-    cells += [Cell(f"facts/{row}", _FACTS, {**_world(scale), "method": "s2l", **own}) for row, own in more.items()]
+    cells += [Cell(f"facts/{row}", _FACTS, {**world_sizes(scale), "method": "s2l", **own}) for row, own in more.items()]
     return tuple(cells)
 
 
@@ -149,7 +150,7 @@ FACTS = Experiment(
 
 
 def _cluster_cells(scale: Scale) -> tuple[Cell, ...]:
-    world = {key: value for key, value in _world(scale).items() if key != "budget"}
+    world = {key: value for key, value in world_sizes(scale).items() if key != "budget"}
     return (Cell("facts/clusters", _CLUSTERS, {**world, "k": [16, 64], "draws": 20}),)
 
 

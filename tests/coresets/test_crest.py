@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from holdfast.coresets import Crest
+from holdfast.coresets.mini_batches import mini_batch_coresets
 from holdfast.data import Examples
 from holdfast.errors import ConfigError
 from holdfast.training import Curator, Run, Training, fit
@@ -35,6 +36,26 @@ def small(**options):
 
 
 # ----------------------------------------------------------------------------------------- what is trained on
+
+
+def test_every_mini_batch_of_a_run_is_as_near_to_its_subset_as_its_medoids(monkeypatch):
+    """|mean of the subset - weighted mean of the mini-batch| is at most the mean distance to the nearest medoid."""
+    sides = []
+
+    def watched(proxies, labels, subsets, size, **options):
+        found = mini_batch_coresets(proxies, labels, subsets, size, **options)
+        for points, own, one in zip(proxies.chunk(subsets), labels.chunk(subsets), found, strict=True):
+            distances = torch.cdist(points, points[one.chosen])
+            distances[own[:, None] != own[one.chosen]] = torch.inf
+            off = (one.weights[:, None] * points[one.chosen]).mean(0) - points.mean(0)
+            sides.append((float(off.norm()), float(distances.min(1).values.mean())))
+        return found
+
+    monkeypatch.setattr("holdfast.coresets.crest.mini_batch_coresets", watched)
+    train(small(tolerance=1e-9), 40)
+    assert len(sides) > 50
+    assert all(off <= bound + 1e-6 for off, bound in sides)
+    assert max(off for off, _ in sides) > 0
 
 
 @pytest.mark.parametrize("by_class", [True, False])

@@ -11,6 +11,7 @@ from holdfast.finetuning import FineTuning
 from holdfast.finetuning.evaluation import extract_answer, same_answer
 from holdfast.papers import s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.catalog import find
+from holdfast.papers.s2l_coverage import coverage_of_subsets, sign_test
 from holdfast.papers.s2l_problems import KINDS, MIXTURE, make_problems
 from holdfast.papers.s2l_rows import begin, follow
 from holdfast.papers.s2l_world import ENTITIES, HEAD, SOURCES, TAIL, TOPICS, VOCABULARY, make_world
@@ -156,3 +157,16 @@ def test_the_documents_own_setting_on_small_things(
     assert set(found) == {"svamp", "mean"}
     assert 0 <= found["svamp"] <= 100
     assert (tmp_path / "s2l").exists() == (method == "s2l by source")
+
+
+def test_coverage_counts_what_a_subset_has() -> None:
+    found = coverage_of_subsets(TINY, 0)
+    assert found["full/facts"] > found["s2l/facts"] > 0
+    assert found["full/facts"] >= found["full/rare facts"] > found["random/rare facts"]
+    assert all(0 < found[f"{row}/evenness"] <= 1 for row in ("full", "random", "s2l", "s2l by source"))
+
+
+def test_the_sign_test_is_that_of_a_fair_coin() -> None:
+    assert sign_test(10, 10) == 1 / 1024
+    assert sign_test(0, 10) == 1
+    assert sign_test(9, 10) == 11 / 1024

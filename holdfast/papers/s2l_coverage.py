@@ -1,0 +1,105 @@
+"""What S2L's subsets cover (Figure 9.9), in the world of facts: choices alone, so many seeds can be afforded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import comb
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.finetuning.analysis import evenness
+from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.results import Results
+from holdfast.papers.s2l import DEPENDS, world_sizes
+from holdfast.papers.s2l_cells import course, world
+from holdfast.papers.s2l_rows import Beginning, choose
+from holdfast.papers.s2l_world import TAIL, TOPICS
+
+_ROWS = ("full", "random", "source-balanced random", "s2l", "s2l by source")
+
+
+def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Choose subsets and count what is in them; nothing is trained but the proxy.
+
+    Args:
+        settings: ``examples``, ``steps`` of the proxy and ``budget``.
+        seed: of everything.
+
+    Returns:
+        For each row ``ROW/facts`` and ``ROW/rare facts``, those of the rare half of the topics, that the subset has at
+        least once, and ``ROW/evenness`` of its topics.
+    """
+    n, train = settings["examples"], world(seed, settings["examples"]).train
+    found = dict[str, float]()
+    for row in _ROWS:
+        chosen = choose(
+            row,
+            settings["budget"],
+            sources=train.sources,
+            proxy=lambda: course("proxy", n, settings["steps"], seed).course.trajectories.losses,
+            target=_no_target,
+            k=TOPICS,
+            seed=seed,
+        )
+        found |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
+    return found
+
+
+def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:
+    rare = chosen[topics[chosen] >= TOPICS - TAIL]
+    return {
+        "facts": float(len(np.unique(facts[chosen]))),
+        "rare facts": float(len(np.unique(facts[rare]))),
+        "evenness": evenness(topics[chosen], TOPICS),
+    }
+
+
+def _no_target() -> Beginning:
+    raise AssertionError("these rows choose without a target")
+
+
+def _cells(scale: Scale) -> tuple[Cell, ...]:
+    return (Cell("facts/chosen", "holdfast.papers.s2l_coverage:coverage_of_subsets", world_sizes(scale)),)
+
+
+def sign_test(wins: int, of: int) -> float:
+    """The probability of so many wins or more if either side were as likely to win."""
+    return sum(comb(of, more) for more in range(wins, of + 1)) * 0.5**of
+
+
+def _more(results: Results, metric: str, other: str) -> Verdict:
+    """S2L against another row, seed by seed, at the 5 % level."""
+    ours, theirs = (results.values("facts/chosen", f"{row}/{metric}") for row in ("s2l", other))
+    wins, of = sum(a > b for a, b in zip(ours, theirs, strict=True)), len(ours)
+    means = (sum(ours) / of, sum(theirs) / of)
+    said = f"in {wins} of {of} seeds, p = {sign_test(wins, of):.4f}; on average {means[0]:.3g} and {means[1]:.3g}"
+    return Verdict(sign_test(wins, of) < 0.05, said)
+
+
+COVERAGE = Experiment(
+    name="s2l/coverage",
+    title="how many facts and topics a tenth covers",
+    source="S2L, Figure 9.9, in a small world",
+    cells=_cells,
+    depends=(*DEPENDS, "papers.s2l_cells"),
+    claims=(
+        Claim("S2L covers more facts than random", lambda results: _more(results, "facts", "random"), ("cpu",)),
+        Claim("S2L covers more rare facts", lambda results: _more(results, "rare facts", "random"), ("cpu",)),
+        Claim("Its topics are evener than all data's", lambda results: _more(results, "evenness", "full"), ("cpu",)),
+    ),
+    columns={
+        "s2l/facts": "facts, S2L",
+        "random/facts": "random",
+        "s2l/rare facts": "rare facts, S2L",
+        "random/rare facts": "random",
+        "s2l/evenness": "evenness, S2L",
+        "full/evenness": "all",
+    },
+    seeds=tuple(range(10)),
+    scales=("smoke", "cpu"),
+    digits=2,
+)
+
+EXPERIMENTS = (COVERAGE,)
