@@ -11,6 +11,9 @@ greedy that computes every gain from its definition.
   would take 10 GB, they are computed again when they are needed.
 - Memory is the growth of the resident size while choosing 50 of 25,000, 50,000 and 100,000 points, each in a process
   of its own; linear growth doubles with n.
+- ``training set`` is what a choice by residuals costs as the training set grows: CREST's (128 of each of five random
+  subsets of 512) up to 200,000 examples of ten classes, which should not care, and CRAIG's (a tenth of each class) up
+  to 50,000, which should grow faster than the set.
 - First call: a process that has compiled nothing yet, against its second call, which must not compile.
 
 Needs both: ``pip install apricot-select submodlib-py``. Run: ``python benchmarks/selection.py``. Writes
@@ -30,12 +33,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.papers.benchmarks import Ratio, peak_memory, write_benchmark
+from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
+from holdfast.papers.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
 from holdfast.primitives.facility_location import (
     facility_location,
+    facility_location_in_parts,
     facility_location_on_points,
     naive_facility_location,
     stochastic_facility_location,
@@ -132,6 +138,43 @@ def on_points(n: int) -> list[Ratio]:
     return [Ratio(f"{n:,} on points: objective of stochastic / exact", share, 0.99, "exact greedy", None, "higher")]
 
 
+def of_training_set(n: int, *, craig: bool) -> tuple[float, float]:
+    """Seconds that a choice of CREST and, where it is asked for, of CRAIG takes from so many examples."""
+    stream = torch.Generator().manual_seed(0)
+    labels = torch.randint(10, (n,), generator=stream)
+    residuals = (2 * torch.randn(n, 10, generator=stream)).softmax(1) - F.one_hot(labels, 10)
+
+    def choose() -> None:
+        subsets = [draw_subset(torch.arange(n), labels, 512, by_class=True, stream=stream) for _ in range(5)]
+        drawn = torch.cat(subsets)
+        mini_batch_coresets(residuals[drawn], labels[drawn], 5, 128)
+
+    mini_batches, subset = cpu_seconds(choose, 20), 0.0
+    if craig:
+        classes = [(labels == label).nonzero().flatten() for label in range(10)]
+        subset = cpu_seconds(
+            lambda: facility_location_in_parts(residuals, classes, [len(part) // 10 for part in classes])
+        )
+    print(f"training set of {n:,}: CREST {1e3 * mini_batches:.1f} ms" + (f", CRAIG {subset:.2f} s" if craig else ""))
+    return mini_batches, subset
+
+
+def of_training_sets() -> list[Ratio]:
+    """How a choice gets dearer as the training set grows."""
+    few, middle, many = (of_training_set(n, craig=n <= 50_000) for n in (10_000, 50_000, 200_000))
+    return [
+        Ratio("training set of 200,000 / of 10,000: CREST's choice", many[0] / few[0], 2.0, "itself"),
+        Ratio(
+            "training set of 50,000 / of 10,000: CRAIG's choice",
+            middle[1] / few[1],
+            5.0,
+            "linear growth",
+            None,
+            "higher",
+        ),
+    ]
+
+
 def measured_alone(task: str, n: int) -> dict[str, float]:
     """What a fresh process says about a task."""
     command = [sys.executable, __file__, "--alone", task, "--points", str(n)]
@@ -181,6 +224,7 @@ def main() -> None:
             return
         for n in (*SIZES, 50_000):
             ratios += on_points(n)
+        ratios += of_training_sets()
         grown = {n: measured_alone("memory", n) for n in MEMORY_SIZES}
         for n, found in grown.items():
             print(f"{n:,}: {found['grown']:.0f} MiB, {found['seconds']:.1f} s")
