@@ -51,6 +51,15 @@ def _at_most(results: Results, name: str, most: float) -> Verdict:
     return Verdict(max(found.values()) < most, f"{said} (below {most:g})")
 
 
+#: What the table shows of all that is measured, relative to the whole gradient.
+_SHOWN = {
+    "random m variance": "variance: random m",
+    "crest variance": "coreset",
+    "random r variance": "random r",
+    "crest bias": "bias of coreset",
+    "epsilon greedy": "off its subset",
+}
+
 GRADIENTS = Experiment(
     name="crest/gradients",
     title="bias and variance of the gradients that are trained on",
@@ -105,6 +114,9 @@ GRADIENTS = Experiment(
             lambda results: _compared(results, "epsilon greedy", "epsilon central", 1 / 2),
         ),
     ),
+    columns={
+        f"{point}/{metric}": f"{heading}, step {point}" for metric, heading in _SHOWN.items() for point in (300, 700)
+    },
     seeds=(0,),
     scales=("smoke", "cpu"),
     digits=3,
