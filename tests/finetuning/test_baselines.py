@@ -2,7 +2,6 @@
 
 from itertools import combinations
 from math import e
-
 from pathlib import Path
 
 import numpy as np
