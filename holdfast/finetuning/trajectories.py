@@ -284,8 +284,8 @@ def _seconds(points: Iterable[Path]) -> Seconds | None:
     """The sum over points; None where one doesn't say."""
     import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while
 
-    notes = [(pq.read_schema(path).metadata or {}).get(_SECONDS) for path in points]
-    if None in notes:
+    notes = [pq.read_schema(path).metadata or {} for path in points]
+    if any(_SECONDS not in note for note in notes):
         return None
-    taken = [Seconds(**json.loads(note)) for note in notes]
+    taken = [Seconds(**json.loads(note[_SECONDS])) for note in notes]
     return Seconds(sum(one.training for one in taken), sum(one.recording for one in taken))
