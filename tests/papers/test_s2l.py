@@ -1,6 +1,7 @@
 """The experiments of S2L: the world of facts, the problems, and what every row trains on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from holdfast.finetuning.evaluation import extract_answer, same_answer
 from holdfast.finetuning.scores import ResponseScores
 from holdfast.papers import s2l, s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.catalog import find
+from holdfast.papers.fingerprint import Fingerprint
+from holdfast.papers.results import CellResult, Judgement, Measured, Metric, Results, judge
 from holdfast.papers.s2l_problems import KINDS, MIXTURE, Problems, make_problems
 from holdfast.papers.s2l_rows import Course, begin, choose, follow
 from holdfast.papers.s2l_world import ENTITIES, HEAD, SOURCES, TAIL, TOPICS, VOCABULARY, make_world
@@ -172,6 +175,46 @@ def test_clusters_are_looked_at_from_all_sides() -> None:
     assert {"shuffled", "within", "spearman", "early/same cluster", "end/same topic", "error/equal"} <= set(found)
     assert 0 < found["within"] < 1
     assert found["trajectories 8/purity"] >= found["shuffled"]
+
+
+def verdict(experiment: str, claim: str, **cells: dict[str, list[float]]) -> Judgement:
+    """A claim's verdict on some metrics of some cells, over five seeds."""
+    found = tuple(
+        CellResult(f"facts/{name}", {metric: Metric(Measured.of(v)) for metric, v in metrics.items()}, 0.0, {})
+        for name, metrics in cells.items()
+    )
+    declared = find(experiment)
+    only = replace(declared, claims=tuple(one for one in declared.claims if one.name == claim))
+    results = Results(experiment, "cpu", None, "", (0, 1, 2, 3, 4), found, (), Fingerprint("", {}), {})
+    (judged,) = judge(only, results).claims
+    return judged
+
+
+def test_a_better_mean_by_one_seed_is_no_better_row() -> None:
+    claim, last = "Whole curves are better than the last loss", {"macro": [37.0] * 5}
+    tied = verdict("s2l/facts", claim, **{"s2l": {"macro": [45.0, 37.2, 37.1, 36.0, 36.0]}, "last loss": last})
+    assert tied.holds is False
+    assert "3 of 5 seeds; curves 38.3, last loss 37.0" in tied.evidence
+    better = verdict("s2l/facts", claim, **{"s2l": {"macro": [37.1, 37.2, 37.3, 37.4, 36.9]}, "last loss": last})
+    assert better.holds is True
+
+
+def test_gradient_errors_are_compared_seed_by_seed() -> None:
+    claim = "Clusters with shares by size estimate the gradient better than random"
+    errors = {"error/proportional": [1.0] * 5, "error/equal": [3.0] * 5, "error/random": [9.0, 1.1, 0.9, 0.9, 1.1]}
+    found = verdict("s2l/clusters", claim, clusters=errors)
+    assert found.holds is False
+    assert "smaller in 3 of 5 seeds" in found.evidence
+
+
+def test_curves_may_beat_the_last_loss_and_not_hidden_states() -> None:
+    purity = {
+        f"{kind} {k}/purity": [share] * 5
+        for k in (16, 64)
+        for kind, share in (("trajectories", 0.8), ("last loss", 0.7), ("hidden states", 0.9))
+    }
+    assert verdict("s2l/clusters", "Curves make purer clusters than the last loss", clusters=purity).holds is True
+    assert verdict("s2l/clusters", "Curves make purer clusters than hidden states", clusters=purity).holds is False
 
 
 @pytest.mark.parametrize("kind", KINDS)
