@@ -65,7 +65,7 @@ def choosing(n: int, repetitions: int) -> list[Ratio]:
         f"choosing {budget:,} of {n:,}: {statistics.median(ours):.1f} s; facility location, one source: {theirs:.1f} s"
     )
     ratios = [theirs / taken for taken in ours]
-    name = "all of S2L's choice / facility location on one source of 14"
+    name = "time of facility location on one source of 14 / all of S2L's choice"
     return [Ratio.over(name, ratios, 20.0, "facility location", "higher")]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
@@ -147,6 +148,7 @@ def _results(chosen: S2lSelection, data: Instructions, trajectories: Trajectorie
         "clusters": len(chosen.clusters.centres),
         "undefined": int(trajectories.undefined.sum()),
         "sources": _counts(chosen, data),
+        "seconds": None if trajectories.seconds is None else asdict(trajectories.seconds),
     }
 
 
@@ -167,6 +169,11 @@ def _recorded(path: Path, data: Instructions) -> Trajectories:
         raise DataError(
             f"{path} has the losses of {len(found):,} examples and {data.name} has {len(data):,}; give the "
             "trajectories of this data"
+        )
+    if found.key.get("data", data.fingerprint) != data.fingerprint:
+        raise DataError(
+            f"{path} has the losses of as many examples as {data.name} has, but of others; give the trajectories of "
+            "this data, or leave out --trajectories to record them"
         )
     return found
 

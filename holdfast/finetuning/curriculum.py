@@ -20,7 +20,8 @@ class ConfidenceCurriculum:
     """Feeds a training in rounds, in each the examples that the model is surest of among those it hasn't seen.
 
     Every round scores the pool and takes its share of the budget; its examples are fed by falling confidence, over and
-    over until the next round. Give it to `fine_tune` as its ``feed``, for a new training each.
+    over until the next round. Give it to `fine_tune` as its ``feed``, for a new training each. What it has fed is in
+    memory only, so such a training keeps no checkpoint.
 
     Attributes:
         tokens: the pool.
@@ -50,8 +51,8 @@ class ConfidenceCurriculum:
 
     def __call__(self, model: nn.Module, step: int) -> Ints:
         """The examples of a step."""
-        per_round = math.ceil(self.steps / self.rounds)
-        number, place = divmod(step, per_round)
+        number = step * self.rounds // self.steps
+        place = step - math.ceil(number * self.steps / self.rounds)
         if place == 0:
             share = (self.budget * (number + 1)) // self.rounds - len(self.chosen)
             confidence = response_scores(model, self.tokens).confidence

@@ -122,15 +122,21 @@ def fine_tune(
         settings: how.
         recorder: records losses along the way.
         feed: decides which examples a step sees; by default every epoch is a random permutation.
-        checkpoint: where the state is kept; what is there is continued.
+        checkpoint: where the state is kept; what is there is continued. Not with `feed`, whose state isn't kept.
         save_every: steps between two checkpoints; by default those of the recorder's points, or an epoch's.
         processes: those that share the work; all must start from the same weights.
         progress: told after each step and each forward pass of the recorder.
 
     Raises:
+        ConfigError: if there is both a feed and a checkpoint.
         DataError: if no example has a response token, or the loss is no number any more.
         CheckpointError: if the checkpoint belongs to something else.
     """
+    if feed is not None and checkpoint is not None:
+        raise ConfigError(
+            "a training with a feed can't be continued from a checkpoint, because what was fed isn't kept there; leave "
+            "out the checkpoint or the feed"
+        )
     usable = np.flatnonzero(~tokens.undefined)
     if len(usable) == 0:
         raise DataError("no example has a response token left to learn; raise max_length")

@@ -5,6 +5,7 @@ Code that comes with a model is never run, and weights are read from safetensors
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,15 @@ class LanguageModel:
     def parameters(self) -> int:
         """How many numbers are learned."""
         return sum(part.numel() for part in self.model.parameters() if part.requires_grad)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of all weights as they are now, so that what a model gave is never mistaken for another's."""
+        seen = hashlib.blake2b(digest_size=16)
+        for name, part in sorted(self.model.state_dict().items()):
+            seen.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
+            seen.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return seen.hexdigest()
 
 
 def load_language_model(name: str) -> LanguageModel:

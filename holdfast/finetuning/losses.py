@@ -49,10 +49,6 @@ class Scores:
     confidence: Tensor
     certainty: Tensor
 
-    def mean_loss(self) -> Tensor:
-        """Mean loss of a response token; 0 where there is none."""
-        return self.loss / self.tokens.clamp(min=1)
-
 
 def response_logits(model: nn.Module, batch: TokenBatch) -> tuple[Tensor, Tensor]:
     """Logits where response tokens are predicted, and those tokens.

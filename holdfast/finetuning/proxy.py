@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 
 from holdfast.data.instructions import Instructions
 from holdfast.errors import ConfigError
+from holdfast.finetuning.analysis import selection_cost
 from holdfast.finetuning.fine_tuning import FineTuning, Progress, fine_tune
 from holdfast.finetuning.language_models import LanguageModel
 from holdfast.finetuning.processes import ALONE, Processes
@@ -40,7 +42,8 @@ def record_trajectories(
     Args:
         data: prompts and responses.
         proxy: the small model, which is trained in place, and its tokenizer.
-        folder: where points and the last checkpoint are kept; a killed run continues with what is there.
+        folder: where points and the last checkpoint are kept; a killed run continues with what is there, given the
+            model with its initial weights again.
         settings: of the fine-tuning.
         template: what is put around prompts, see `Template.named`.
         max_length: examples are cut to so many tokens.
@@ -50,7 +53,7 @@ def record_trajectories(
         progress: told how far it is.
 
     Returns:
-        The trajectories; example ids are positions in `data`.
+        The trajectories; example ids are positions in `data`. They know how long training and recording took.
 
     Raises:
         ConfigError: if the training is too short for a point, or the folder belongs to another run.
@@ -66,10 +69,16 @@ def record_trajectories(
             f"losses are to be recorded every {every} steps and the training has {total}; record more often, or train "
             "longer"
         )
-    key = {"data": data.fingerprint, "template": template, "max_length": max_length, "every": every, **asdict(settings)}
-    recorder = TrajectoryRecorder(
-        folder / "points", tokens, every=every, key={**key, "trained": trained}, processes=processes
-    )
+    key = {
+        "data": data.fingerprint,
+        "model": proxy.fingerprint,
+        "template": template,
+        "max_length": max_length,
+        "every": every,
+        **asdict(settings),
+        "trained": trained,
+    }
+    recorder = TrajectoryRecorder(folder / "points", tokens, every=every, key=key, processes=processes)
     fine_tune(
         proxy.model,
         seen,
@@ -79,7 +88,18 @@ def record_trajectories(
         processes=processes,
         progress=progress,
     )
-    return recorder.trajectories()
+    return _compared(recorder.trajectories(), len(seen), settings.batch_size)
+
+
+def _compared(found: Trajectories, trained: int, batch_size: int) -> Trajectories:
+    """The same trajectories, whose recording is beside what the cost model says."""
+    if found.seconds is None:
+        return found
+    epochs, rest = divmod(found.steps[-1], math.ceil(trained / batch_size))
+    passes = (epochs * trained + rest * batch_size) / len(found)
+    cost = selection_cost(1, 1, epochs=1, points=len(found.steps), trained=passes)
+    by_model = found.seconds.training * cost.recording / cost.training
+    return replace(found, seconds=replace(found.seconds, recording_by_model=by_model))
 
 
 def _trained_on(tokens: TokenPairs, count: int | None, seed: int) -> TokenPairs:

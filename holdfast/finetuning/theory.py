@@ -50,8 +50,8 @@ def target_distance(proxy: float, transfer: float) -> float:
 def directional_bound(distance: float, curvature: float, radius: float) -> float:
     r"""2 epsilon' + 2 C D^2, a bound on \\|(g_i - g_j).(d1 - d2)\\| for any two points of the path.
 
-    This is what the proof of Theorem 3.3.1 gives. The theorem states it for the norm of g_i - g_j, which fails where
-    that difference is orthogonal to the path. With equal curvatures, 2 epsilon' suffices.
+    This is what the proof of Theorem 3.3.1 gives; `norm_bound` is what the theorem states. With equal curvatures,
+    2 epsilon' suffices.
 
     Args:
         distance: epsilon', of the target trajectories.
@@ -59,6 +59,20 @@ def directional_bound(distance: float, curvature: float, radius: float) -> float
         radius: D, of the path.
     """
     return 2 * distance + 2 * curvature * radius**2
+
+
+def norm_bound(distance: float, curvature: float, radius: float, shortest: float) -> float:
+    """(2 epsilon' + 2 C D^2) / d_min, which Theorem 3.3.1 states as a bound on the norm of g_i - g_j.
+
+    It is none: a difference at a right angle to the path never shows in the losses, so it can be of any length.
+
+    Args:
+        distance: epsilon', of the target trajectories.
+        curvature: C, the largest norm of a curvature.
+        radius: D, of the path.
+        shortest: d_min, the least distance of two points of the path.
+    """
+    return directional_bound(distance, curvature, radius) / shortest
 
 
 def subset_gradient(gradients: Floats, picks: Ints, labels: Ints, per_cluster: int) -> Floats:

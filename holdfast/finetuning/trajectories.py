@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,24 @@ from holdfast.finetuning.processes import ALONE, Processes
 from holdfast.finetuning.tokens import Ints, TokenPairs
 from holdfast.training.state import write_atomically
 
-_KEY = b"holdfast"
+_KEY, _SECONDS = b"holdfast", b"holdfast.seconds"
 _GLANCE = 32  # examples by which a loaded model is recognised
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """How long it took to get trajectories, up to their last point, without what a killed run had to repeat.
+
+    Attributes:
+        training: the steps between the points.
+        recording: the points.
+        recording_by_model: what the points should have taken, given the training, where it is known: a forward pass
+            costs a third of a training step on the same tokens.
+    """
+
+    training: float
+    recording: float
+    recording_by_model: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,21 +54,24 @@ class Trajectories:
         losses: float32 of shape (n, T).
         steps: optimizer steps of the points, increasing, of length T.
         undefined: examples without a loss, because nothing of their response is left; bool of shape (n,).
+        key: which data, model and settings they belong to, as far as it is known; ``data`` is the fingerprint of the
+            prompts and responses.
+        seconds: how long they took; not kept in files, which are the same for equal runs.
     """
 
     ids: Ints
     losses: Floats
     steps: tuple[int, ...]
     undefined: NDArray[np.bool_]
+    key: Mapping[str, Any] = field(default_factory=dict)
+    seconds: Seconds | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def at(self, points: Sequence[int]) -> Trajectories:
         """Only some of the points, by their places."""
-        return Trajectories(
-            self.ids, self.losses[:, list(points)], tuple(self.steps[place] for place in points), self.undefined
-        )
+        return replace(self, losses=self.losses[:, list(points)], steps=tuple(self.steps[place] for place in points))
 
     def thinned(self, count: int) -> Trajectories:
         """`count` points at equal strides, the last one kept.
@@ -81,10 +101,10 @@ class Trajectories:
             raise ConfigError(f"{count} points were asked for and there are {len(self.steps)}")
 
     def save(self, path: Path) -> None:
-        """Write one parquet file: ``id``, ``undefined`` and a column ``loss_STEP`` per point."""
+        """Write one parquet file: ``id``, ``undefined`` and a column ``loss_STEP`` per point, and the key."""
         columns: dict[str, Any] = {"id": self.ids, "undefined": self.undefined}
         columns |= {f"loss_{step}": self.losses[:, place] for place, step in enumerate(self.steps)}
-        write_atomically(path, _parquet(columns, {}))
+        write_atomically(path, _parquet(columns, {_KEY: self.key}))
 
     @classmethod
     def load(cls, path: Path) -> Trajectories:
@@ -93,13 +113,13 @@ class Trajectories:
         Raises:
             DataError: if the file isn't there, can't be read, or holds no trajectories.
         """
-        columns, _ = _read(path)
+        columns, key = _read(path)
         steps = sorted(int(name.removeprefix("loss_")) for name in columns if name.startswith("loss_"))
         if "id" not in columns or not steps:
             raise DataError(f"{path} holds no trajectories; they have columns id and loss_STEP")
         losses = np.stack([columns[f"loss_{step}"] for step in steps], 1).astype(np.float32)
         undefined = columns.get("undefined", ~np.isfinite(losses).all(1))
-        return cls(columns["id"].astype(np.int64), losses, tuple(steps), undefined.astype(bool))
+        return cls(columns["id"].astype(np.int64), losses, tuple(steps), undefined.astype(bool), key)
 
 
 class TrajectoryRecorder:
@@ -141,6 +161,7 @@ class TrajectoryRecorder:
         self._ids = np.arange(len(tokens)) if ids is None else ids
         self._key = {**(key or {}), "examples": len(tokens), "reduction": reduction}
         self._reduction, self._processes, self._most_tokens = reduction, processes, most_tokens
+        self._since = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
         for step, path in self.points().items():
             found = _read(path)[1]
@@ -172,7 +193,10 @@ class TrajectoryRecorder:
         """
         due = self.due(step)
         self._processes.wait()  # all have looked before one writes
+        began = time.perf_counter()
         if not due:
+            if step % self.every == 0:
+                self._since = began
             return False
         losses = trajectory_point(
             model,
@@ -187,8 +211,11 @@ class TrajectoryRecorder:
                 f"after step {step} some losses are not finite, so the proxy has diverged; lower its learning rate"
             )
         if self._processes.is_main:
-            write_atomically(self._path(step), _parquet({"id": self._ids, "loss": losses}, self._key))
+            taken = Seconds(began - self._since, time.perf_counter() - began)
+            notes = {_KEY: self._key, _SECONDS: asdict(taken)}
+            write_atomically(self._path(step), _parquet({"id": self._ids, "loss": losses}, notes))
         self._processes.wait()
+        self._since = time.perf_counter()
         return True
 
     def check(self, model: nn.Module, step: int) -> None:
@@ -223,18 +250,21 @@ class TrajectoryRecorder:
         if not points:
             raise CheckpointError(f"no losses are recorded in {self.folder} yet; train for at least {self.every} steps")
         losses = np.stack([_read(points[step])[0]["loss"] for step in sorted(points)], 1)
-        return Trajectories(self._ids, losses, tuple(sorted(points)), self.tokens.undefined)
+        return Trajectories(
+            self._ids, losses, tuple(sorted(points)), self.tokens.undefined, self._key, _seconds(points.values())
+        )
 
     def _path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.parquet"
 
 
-def _parquet(columns: Mapping[str, Any], key: Mapping[str, Any]) -> bytes:
+def _parquet(columns: Mapping[str, Any], notes: Mapping[bytes, Any]) -> bytes:
     import pyarrow as pa  # noqa: PLC0415 - takes a while
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     buffer = io.BytesIO()
-    pq.write_table(pa.table(dict(columns)).replace_schema_metadata({_KEY: json.dumps(key)}), buffer)
+    written = {name: json.dumps(note) for name, note in notes.items()}
+    pq.write_table(pa.table(dict(columns)).replace_schema_metadata(written), buffer)
     return buffer.getvalue()
 
 
@@ -248,3 +278,14 @@ def _read(path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         raise DataError(f"{path} can't be read as parquet ({str(error).partition(chr(10))[0]})") from error
     key = json.loads((table.schema.metadata or {}).get(_KEY, b"{}"))
     return {name: table.column(name).to_numpy() for name in table.column_names}, key
+
+
+def _seconds(points: Iterable[Path]) -> Seconds | None:
+    """The sum over points; None where one doesn't say."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while
+
+    notes = [pq.read_schema(path).metadata or {} for path in points]
+    if any(_SECONDS not in note for note in notes):
+        return None
+    taken = [Seconds(**json.loads(note[_SECONDS])) for note in notes]
+    return Seconds(sum(one.training for one in taken), sum(one.recording for one in taken))

@@ -2,7 +2,7 @@
 
 ::
 
-    recorder = TrajectoryRecorder(Path("points"), tokens, every=500)
+    recorder = TrajectoryRecorder(Path("points"), tokens, every=500, key={"data": data.fingerprint})
     trainer = Trainer(model, args, train_dataset=tokens, data_collator=tokens.collate,
                       callbacks=[trajectory_callback(recorder)])
     trainer.train()

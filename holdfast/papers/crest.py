@@ -259,6 +259,7 @@ _ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "no smoothing": {"method": "crest", "options": {**_TUNED, "smooth": False}},
     "no dropping": {"method": "crest", "options": {**_TUNED, "drop_learned": False}},
     "reshuffled": {"method": "crest", "options": {**_TUNED, "reshuffle": True}},
+    "8 probes": {"method": "crest", "options": {**_TUNED, "draws": 8, "modelled": 1}},
     "tolerance 0.02": {"method": "crest", "options": {**_TUNED, "tolerance": 0.02}},
     "crest": {"method": "crest", "options": _TUNED},
     "every batch": {"method": "crest", "options": {"every_batch": True}},

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from holdfast.finetuning import ConfidenceCurriculum, FineTuning, cluster_trajectories, fine_tune, quotas
 from holdfast.finetuning.analysis import evenness, homogeneity, rank_correlation, within_share
+from holdfast.finetuning.baselines import proportional
 from holdfast.finetuning.language_models import gpt_neox
 from holdfast.finetuning.losses import example_losses
 from holdfast.papers.s2l_rows import Course, choose, follow
@@ -35,7 +36,7 @@ world = lru_cache(maxsize=_KEPT)(make_world)
 
 
 def _model(kind: str, seed: int) -> nn.Module:
-    """The proxy of 24,000 weights or the target of 175,000."""
+    """The proxy of 25,344 weights or the target of 179,008, embeddings included."""
     layers, width = {"proxy": (2, 24), "target": (3, 64)}[kind]
     return gpt_neox(VOCABULARY, layers=layers, width=width, heads=4, longest=LONGEST, seed=seed)
 
@@ -120,7 +121,8 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             settings["method"],
             settings["budget"],
             sources=data.train.sources,
-            proxy=lambda: course("proxy", n, steps, seed).course.trajectories.losses,
+            undefined=data.train.tokens.undefined,
+            proxy=lambda: course("proxy", n, steps, seed).course.trajectories,
             target=lambda: course("target", n, steps, seed).course,
             k=settings.get("k", TOPICS),
             seed=seed,
@@ -193,24 +195,34 @@ def _cosines(gradients: Floats, labels: Ints, topics: Ints, time: str) -> dict[s
 
 
 def _errors(gradients: Floats, labels: Ints, draws: int, seed: int) -> dict[str, float]:
-    """Error of a tenth's weighed gradient sum relative to that of all, for three ways to draw it."""
+    """Error of a tenth's weighed gradient sum relative to that of all, for three ways to draw as many examples.
+
+    A pick stands for its cluster's size over the cluster's picks. Clusters too small for a pick are left out, and the
+    others' weights are raised alike, so that all picks together stand for all examples.
+    """
     total, sizes = gradients.sum(0), np.bincount(labels)
     budget, draw = len(labels) // 10, numpy_stream(seed, "subset gradients")
     clusters = [np.flatnonzero(labels == cluster) for cluster in range(len(sizes))]
-    exact = sizes * (budget / len(labels))
-    shares = {"proportional": np.maximum(1, np.rint(exact)).astype(np.int64), "equal": quotas(sizes, budget)}
+    shares = {"proportional": proportional(sizes, budget), "equal": quotas(sizes, budget)}
     errors: dict[str, list[float]] = {"random": [], "proportional": [], "equal": []}
     for _ in range(draws):
         picks = draw.choice(len(labels), budget, replace=False)
         errors["random"].append(_error(gradients[picks].sum(0) * (len(labels) / budget), total))
         for way, counts in shares.items():
-            estimate = np.zeros_like(total)
-            for members, count in zip(clusters, np.minimum(counts, sizes), strict=True):
-                if count:
-                    taken = draw.choice(members, count, replace=False)
-                    estimate += gradients[taken].sum(0) * (len(members) / count)
-            errors[way].append(_error(estimate, total))
+            picks = np.concatenate(
+                [draw.choice(members, count, replace=False) for members, count in zip(clusters, counts, strict=True)]
+            )
+            errors[way].append(_error(_estimate(gradients, labels, picks), total))
     return {f"error/{way}": float(np.mean(values)) for way, values in errors.items()}
+
+
+def _estimate(gradients: Floats, labels: Ints, picks: Ints) -> Floats:
+    """The gradient sum of all by that of picks, see `_errors`."""
+    sizes, counts = np.bincount(labels), np.bincount(labels[picks], minlength=labels.max() + 1)
+    covered = sizes[counts > 0].sum()
+    weights = (sizes / np.maximum(1, counts))[labels[picks]] * (len(labels) / covered)
+    found: Floats = weights.astype(np.float32) @ gradients[picks]
+    return found
 
 
 def _error(estimate: Floats, total: Floats) -> float:

@@ -12,17 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from holdfast.data import data_root
 from holdfast.data.instructions import Instructions, read_instructions
 from holdfast.data.math_problems import final_answer, load_math_problems
-from holdfast.finetuning import FineTuning, Processes, Template, fine_tune, load_language_model, tokenize
+from holdfast.finetuning import (
+    FineTuning,
+    Processes,
+    Template,
+    Trajectories,
+    fine_tune,
+    load_language_model,
+    tokenize,
+)
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.proxy import record_trajectories
 from holdfast.papers.s2l_rows import Course, choose, follow
-
-Floats = NDArray[np.float32]
 
 
 @lru_cache(maxsize=1)
@@ -35,14 +40,14 @@ def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) 
     return FineTuning(steps=steps, seed=seed, **own)
 
 
-def _curves(settings: Mapping[str, Any], seed: int) -> Floats:
+def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
     """The proxy's trajectories, recorded once for all cells of a seed."""
     data, proxy = _data(settings["data"]), load_language_model(settings["proxy"])
     proxy.model.to(Processes().device())
     place = data_root(None) / "s2l" / f"{Path(settings['proxy']).name}-{data.fingerprint}-s{seed}"
     return record_trajectories(
         data, proxy, place, _settings(settings, seed), max_length=settings["max_length"], every=settings["every"]
-    ).losses
+    )
 
 
 @lru_cache(maxsize=1)
@@ -77,13 +82,14 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
             settings["method"],
             settings["budget"] or len(data),
             sources=data.sources,
+            undefined=tokens.undefined,
             proxy=lambda: _curves(settings, seed),
             target=lambda: _course(settings["data"], settings["target"], settings["max_length"], training),
             k=settings["k"],
             smallest=3,
             seed=seed,
         )
-        steps = training.steps_for(len(data))
+        steps = training.steps_for(int((~tokens.undefined).sum()))
         fine_tune(language.model, tokens.part(chosen), _settings(settings, seed, steps))
     found = dict[str, float]()
     for name in settings["tests"]:

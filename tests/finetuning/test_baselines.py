@@ -2,6 +2,7 @@
 
 from itertools import combinations
 from math import e
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -108,6 +109,29 @@ def test_a_curriculum_feeds_the_surest_first_and_keeps_its_budget() -> None:
     fine_tune(found.model, tokens, settings, feed=feed)
     assert len(feed.chosen) == len(set(feed.chosen)) == 12
     assert feed.chosen[:4] == np.argsort(-confidence, kind="stable")[:4].tolist()
+
+
+@pytest.mark.parametrize(("steps", "firsts"), [(4, [0, 2, 3]), (3, [0, 1, 2]), (8, [0, 3, 6]), (9, [0, 3, 6])])
+def test_every_round_of_a_curriculum_has_its_steps(steps: int, firsts: list[int]) -> None:
+    data = instructions()
+    found = language(data)
+    feed = ConfidenceCurriculum(tokens_of(data, found), budget=12, steps=steps, batch_size=2)
+    chosen = list[int]()
+    for step in range(steps):
+        assert len(feed(found.model, step)) == 2
+        chosen.append(len(feed.chosen))
+    assert [chosen.index(count) for count in (4, 8, 12)] == firsts
+    assert len(set(feed.chosen)) == 12
+
+
+def test_a_training_with_a_curriculum_keeps_no_checkpoint(tmp_path: Path) -> None:
+    """Its rounds are in memory only: continued in the middle of one, it had nothing to feed."""
+    data = instructions()
+    found = language(data)
+    tokens = tokens_of(data, found)
+    feed = ConfidenceCurriculum(tokens, budget=12, steps=9, batch_size=4)
+    with pytest.raises(ConfigError, match="what was fed isn't kept"):
+        fine_tune(found.model, tokens, FineTuning(steps=9, batch_size=4), feed=feed, checkpoint=tmp_path / "last")
 
 
 def test_a_curriculum_needs_room_for_its_rounds() -> None:

@@ -38,7 +38,7 @@ def test_in_a_batch_as_alone_as_by_hand() -> None:
     torch.testing.assert_close(together, torch.tensor(expected), rtol=0, atol=1e-5)
 
 
-def test_padding_and_the_labels_of_prompts_change_nothing() -> None:
+def test_padding_changes_nothing() -> None:
     found = language(DATA)
     tokens = tokens_of(DATA, found)
     batch = tokens.batch([3, 8])
@@ -53,6 +53,38 @@ def test_padding_and_the_labels_of_prompts_change_nothing() -> None:
     torch.testing.assert_close(plain, padded, rtol=0, atol=1e-5)
     counted = (batch.labels != -100).sum(1)
     torch.testing.assert_close(summed, plain * counted)
+
+
+def test_what_is_predicted_of_prompts_changes_nothing() -> None:
+    """A1, in a batch of prompts of several lengths: whatever a model says of prompt tokens, losses are the same."""
+    found = language(DATA)
+    tokens = tokens_of(DATA, found)
+    places = [3, 4, 8]
+    assert len(set(tokens.prompt_lengths[places])) == 3
+    batch = tokens.batch(places)
+
+    class Confused(nn.Module):
+        def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, use_cache: bool) -> object:
+            out = found.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
+            for row, prompt in enumerate(tokens.prompt_lengths[places]):
+                out.logits[row, : prompt - 1] = torch.randn_like(out.logits[row, : prompt - 1])
+            return out
+
+    with torch.no_grad():
+        torch.testing.assert_close(example_losses(Confused(), batch), example_losses(found.model, batch))
+
+
+def test_the_prompt_of_one_example_is_nothing_to_another() -> None:
+    found = language(DATA)
+    tokens = tokens_of(DATA, found)
+    batch = tokens.batch([3, 8])
+    other = batch.input_ids.clone()
+    other[0, : tokens.prompt_lengths[3]] += 1
+    with torch.no_grad():
+        before = example_losses(found.model, batch)
+        after = example_losses(found.model, TokenBatch(other, batch.attention_mask, batch.labels))
+    assert before[1] == after[1]
+    assert before[0] != after[0]
 
 
 def test_models_that_compute_all_logits_give_the_same() -> None:

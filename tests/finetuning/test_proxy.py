@@ -2,9 +2,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, s2l_select, with_lora
+from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, with_lora
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 
@@ -32,11 +33,32 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
         record_trajectories(DATA, language(DATA), tmp_path, FineTuning(epochs=3, batch_size=8, learning_rate=2e-2))
 
 
-def test_the_target_has_no_say_in_the_choice(tmp_path: Path) -> None:
-    """A10: only the proxy's curves, the sources and the seed decide."""
-    curves = record_trajectories(DATA, language(DATA), tmp_path, QUICK)
-    choices = [s2l_select(curves.losses, 8, k=4, sources=DATA.sources, seed=1).positions for _ in range(2)]
-    assert np.array_equal(*choices)
+def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    """Of the same shape: the second would get the curves of the first."""
+    first = record_trajectories(DATA, language(DATA), tmp_path, QUICK)
+    with pytest.raises(ConfigError, match="another model"):
+        record_trajectories(DATA, language(DATA, seed=1), tmp_path, QUICK)
+    again = record_trajectories(DATA, language(DATA), tmp_path, QUICK)
+    assert np.array_equal(first.losses, again.losses)
+    assert again.key["data"] == DATA.fingerprint
+
+
+def test_the_fingerprint_of_a_model_is_that_of_its_weights() -> None:
+    found = language(DATA)
+    before = found.fingerprint
+    assert before == language(DATA).fingerprint != language(DATA, seed=1).fingerprint
+    with torch.no_grad():
+        next(iter(found.model.parameters()))[0, 0] += 1e-3
+    assert found.fingerprint != before
+    assert len(LanguageModel(found.model.bfloat16(), found.tokenizer).fingerprint) == len(before)
+
+
+def test_recording_is_beside_what_the_cost_model_says(tmp_path: Path) -> None:
+    """A18: three epochs of steps cost 18, nine points 2 each."""
+    seconds = record_trajectories(DATA, language(DATA), tmp_path, QUICK).seconds
+    assert seconds is not None
+    assert min(seconds.training, seconds.recording) > 0
+    assert seconds.recording_by_model == pytest.approx(seconds.training)
 
 
 def test_a_saved_model_is_loaded_from_its_folder(tmp_path: Path) -> None:
@@ -49,8 +71,6 @@ def test_a_saved_model_is_loaded_from_its_folder(tmp_path: Path) -> None:
 
 
 def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
-    import torch
-
     given = language(DATA)
     given.model.save_pretrained(tmp_path)  # type: ignore[operator]
     given.tokenizer.save_pretrained(tmp_path)
@@ -82,8 +102,6 @@ def test_lora_learns_only_its_adapters(tmp_path: Path) -> None:
 
 def test_the_pythia_of_the_document_has_its_parameters() -> None:
     """The architecture at Pythia-70M's size: 70,426,624 weights in all."""
-    import torch
-
     from holdfast.finetuning.language_models import gpt_neox
 
     with torch.device("meta"):

@@ -14,7 +14,7 @@ DATA = instructions()
 def trajectories(points: int = 12) -> Trajectories:
     losses = np.arange(3 * points, dtype=np.float32).reshape(3, points)
     steps = tuple(range(500, 500 * (points + 1), 500))
-    return Trajectories(np.array([7, 3, 5]), losses, steps, np.array([False, True, False]))
+    return Trajectories(np.array([7, 3, 5]), losses, steps, np.array([False, True, False]), {"data": "ab12"})
 
 
 def test_files_are_keyed_by_id(tmp_path: Path) -> None:
@@ -29,6 +29,8 @@ def test_files_are_keyed_by_id(tmp_path: Path) -> None:
     assert again.steps == given.steps
     assert np.array_equal(again.losses, given.losses)
     assert np.array_equal(again.undefined, given.undefined)
+    assert again.key == {"data": "ab12"}
+    assert again.at([0, 2]).key == {"data": "ab12"}
 
 
 def test_points_are_in_the_order_of_their_steps_whatever_the_order_of_columns(tmp_path: Path) -> None:
@@ -40,6 +42,7 @@ def test_points_are_in_the_order_of_their_steps_whatever_the_order_of_columns(tm
     assert found.steps == (500, 1000)
     assert found.losses.tolist() == [[1.0, 2.0]]
     assert found.undefined.tolist() == [False]
+    assert found.key == {}
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,30 @@ def test_points_of_another_run_are_refused(tmp_path: Path) -> None:
     again = TrajectoryRecorder(tmp_path, tokens, every=1, key={"proxy": "a", "data": "x"})
     assert not again.record(found.model, 1)
     assert again.trajectories().steps == (1,)
+
+
+def test_training_and_recording_are_timed_over_interruptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A18: a point takes 5 here and the training before it 2; what is trained again does not count."""
+    now = [0.0]
+    monkeypatch.setattr("holdfast.finetuning.trajectories.time.perf_counter", lambda: now[0])
+    found = language(DATA)
+    tokens = tokens_of(DATA, found)
+
+    def train(recorder: TrajectoryRecorder, steps: range) -> None:
+        for step in steps:
+            now[0] += 1
+            recorder.record(found.model, step, slow)
+
+    def slow(done: int, of: int) -> None:
+        now[0] += 5 if done == of else 0
+
+    train(TrajectoryRecorder(tmp_path, tokens, every=2), range(1, 4))
+    now[0] += 1000
+    recorder = TrajectoryRecorder(tmp_path, tokens, every=2)
+    train(recorder, range(1, 6))
+    seconds = recorder.trajectories().seconds
+    assert seconds is not None
+    assert (seconds.training, seconds.recording) == (4, 10)
 
 
 def test_nothing_recorded_yet(tmp_path: Path) -> None:

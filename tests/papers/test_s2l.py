@@ -1,19 +1,23 @@
 """The experiments of S2L: the world of facts, the problems, and what every row trains on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from holdfast.errors import MissingDependencyError
-from holdfast.finetuning import FineTuning
+from holdfast.finetuning import FineTuning, Trajectories
 from holdfast.finetuning.evaluation import extract_answer, same_answer
-from holdfast.papers import s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
+from holdfast.finetuning.scores import ResponseScores
+from holdfast.papers import s2l, s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.catalog import find
+from holdfast.papers.fingerprint import Fingerprint
+from holdfast.papers.results import CellResult, Judgement, Measured, Metric, Results, judge
 from holdfast.papers.s2l_coverage import coverage_of_subsets, sign_test
-from holdfast.papers.s2l_problems import KINDS, MIXTURE, make_problems
-from holdfast.papers.s2l_rows import begin, follow
+from holdfast.papers.s2l_problems import KINDS, MIXTURE, Problems, make_problems
+from holdfast.papers.s2l_rows import Course, begin, choose, follow
 from holdfast.papers.s2l_world import ENTITIES, HEAD, SOURCES, TAIL, TOPICS, VOCABULARY, make_world
 from holdfast.primitives.threads import torch_threads
 from tests.finetuning.small import instructions, language
@@ -79,11 +83,139 @@ def test_rows_train_on_their_budget(row: str) -> None:
     assert 16 * found["macro"] >= HEAD * found["head"] + TAIL * found["tail"]
 
 
+def known(n: int, seed: int) -> Course:
+    """What a model might know of n examples; the first eight, which have no loss, would be everybody's choice."""
+    draw = np.random.default_rng(seed)
+
+    def scores(low: float) -> ResponseScores:
+        parts = draw.uniform(1, 2, (3, n)).astype(np.float32)
+        parts[:, :8] = low
+        return ResponseScores(*parts)
+
+    layers = ("first", "last")
+    states = {(time, layer): draw.standard_normal((n, 3)).astype(np.float32) for time in TIMES for layer in layers}
+    undefined = np.arange(n) < 8
+    curves = Trajectories(np.arange(n), draw.uniform(0, 2, (n, 4)).astype(np.float32), (1, 2, 3, 4), undefined)
+    return Course(scores(9), scores(0), states, scores(0), curves)
+
+
+TIMES = ("early", "end")
+ROWS = [row for row in s2l._ROWS if row != "curriculum"]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_no_row_chooses_an_example_without_a_response(row: str) -> None:
+    sources, course = np.arange(60) % 3, known(60, 0)
+    for undefined in (np.arange(60) < 8, np.isin(np.arange(60), [0, 20, 40])):
+        found = choose(
+            row,
+            40,
+            sources=sources,
+            undefined=undefined,
+            proxy=lambda: course.trajectories,
+            target=lambda: course,
+            k=4,
+        )
+        assert len(found) == (int((~undefined).sum()) if row == "full" else 40)
+        assert not undefined[found].any()
+        if row in ("s2l", "s2l by source", "last loss"):
+            assert not course.trajectories.undefined[found].any()
+
+
+@pytest.mark.parametrize("row", ["s2l", "s2l by source", "last loss", "least confidence"])
+def test_the_target_has_no_say_in_the_choice_of_s2l(row: str) -> None:
+    """A10: the same proxy, another target; those that ask the target choose otherwise."""
+    tokens, settings = make_world(0, 60).train.tokens, FineTuning(steps=6, batch_size=10, learning_rate=1e-2)
+    proxy = follow(s2l_cells._model("proxy", 0), tokens, settings)
+    choices = []
+    for seed in (0, 1):
+        target = follow(s2l_cells._model("target", seed), tokens, settings)
+        sources, undefined = np.arange(60) % 3, tokens.undefined
+        choices.append(
+            choose(
+                row,
+                20,
+                sources=sources,
+                undefined=undefined,
+                proxy=lambda: proxy.trajectories,
+                target=lambda target=target: target,
+                k=4,
+            ).tolist()
+        )
+    assert (choices[0] == choices[1]) == (row != "least confidence")
+
+
+def test_ways_to_draw_a_gradient_draw_as_many() -> None:
+    """A15: of 30 clusters, some too small for a pick of their own; rounding each share up would draw more."""
+    draw = np.random.default_rng(0)
+    labels = draw.permutation(np.repeat(np.arange(30), [40] * 4 + [6] * 4 + [1] * 22))
+    gradients, drawn = draw.standard_normal((len(labels), 3)).astype(np.float32), list[int]()
+    original = s2l_cells._estimate
+
+    def watched(gradients: np.ndarray, labels: np.ndarray, picks: np.ndarray) -> np.ndarray:
+        drawn.append(len(set(picks.tolist())))
+        return original(gradients, labels, picks)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(s2l_cells, "_estimate", watched)
+        s2l_cells._errors(gradients, labels, 3, 0)
+    assert drawn == [len(labels) // 10] * 6
+
+
+def test_picks_stand_for_all_examples_also_of_clusters_without_a_pick() -> None:
+    labels = np.array([0] * 6 + [1] * 3 + [2])
+    same = np.ones((10, 2), np.float32)
+    assert s2l_cells._estimate(same, labels, np.array([0, 1, 6])) == pytest.approx(10)
+    by_cluster = np.array([[1.0], [10.0], [100.0]], np.float32)[labels]
+    whole = s2l_cells._estimate(by_cluster, labels, np.array([0, 1, 6, 9]))
+    assert whole == pytest.approx(6 * 1 + 3 * 10 + 1 * 100)
+
+
 def test_clusters_are_looked_at_from_all_sides() -> None:
     found = s2l_cells.clusters_of_world({"examples": 400, "steps": 24, "k": [4, 8], "draws": 2}, 0)
     assert {"shuffled", "within", "spearman", "early/same cluster", "end/same topic", "error/equal"} <= set(found)
     assert 0 < found["within"] < 1
     assert found["trajectories 8/purity"] >= found["shuffled"]
+
+
+def verdict(experiment: str, claim: str, **cells: dict[str, list[float]]) -> Judgement:
+    """A claim's verdict on some metrics of some cells, over five seeds."""
+    found = tuple(
+        CellResult(f"facts/{name}", {metric: Metric(Measured.of(v)) for metric, v in metrics.items()}, 0.0, {})
+        for name, metrics in cells.items()
+    )
+    declared = find(experiment)
+    only = replace(declared, claims=tuple(one for one in declared.claims if one.name == claim))
+    results = Results(experiment, "cpu", None, "", (0, 1, 2, 3, 4), found, (), Fingerprint("", {}), {})
+    (judged,) = judge(only, results).claims
+    return judged
+
+
+def test_a_better_mean_by_one_seed_is_no_better_row() -> None:
+    claim, last = "Whole curves are better than the last loss", {"macro": [37.0] * 5}
+    tied = verdict("s2l/facts", claim, **{"s2l": {"macro": [45.0, 37.2, 37.1, 36.0, 36.0]}, "last loss": last})
+    assert tied.holds is False
+    assert "3 of 5 seeds; curves 38.3, last loss 37.0" in tied.evidence
+    better = verdict("s2l/facts", claim, **{"s2l": {"macro": [37.1, 37.2, 37.3, 37.4, 36.9]}, "last loss": last})
+    assert better.holds is True
+
+
+def test_gradient_errors_are_compared_seed_by_seed() -> None:
+    claim = "Clusters with shares by size estimate the gradient better than random"
+    errors = {"error/proportional": [1.0] * 5, "error/equal": [3.0] * 5, "error/random": [9.0, 1.1, 0.9, 0.9, 1.1]}
+    found = verdict("s2l/clusters", claim, clusters=errors)
+    assert found.holds is False
+    assert "smaller in 3 of 5 seeds" in found.evidence
+
+
+def test_curves_may_beat_the_last_loss_and_not_hidden_states() -> None:
+    purity = {
+        f"{kind} {k}/purity": [share] * 5
+        for k in (16, 64)
+        for kind, share in (("trajectories", 0.8), ("last loss", 0.7), ("hidden states", 0.9))
+    }
+    assert verdict("s2l/clusters", "Curves make purer clusters than the last loss", clusters=purity).holds is True
+    assert verdict("s2l/clusters", "Curves make purer clusters than hidden states", clusters=purity).holds is False
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,6 +256,33 @@ def test_problems_are_learned_and_judged_by_source(
     own = [found[f"loss {source}"] for source in MIXTURE]
     assert found["loss"] == pytest.approx(np.mean(own))
     assert 0 <= found["accuracy"] <= 100
+
+
+def test_trainings_on_everything_are_shared_by_rows_and_by_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained = list[str]()
+
+    def train_as(name: str) -> object:
+        return lambda *_: trained.append(name)
+
+    data = Problems(instructions(), instructions())
+    s2l_problem_cells._trained.cache_clear()
+    monkeypatch.setattr(s2l_problem_cells, "_problems", lambda *_: data)
+    for name in ("begin", "follow"):
+        monkeypatch.setattr(s2l_problem_cells, name, train_as(name))
+    settings = dict(find("s2l/problems").cells_at("smoke")[1].settings)
+    for row in ({"method": "s2l"}, {"budget": 0.5}, {"clusters": 3}, {"same": "epochs"}, {"answers": False}):
+        s2l_problem_cells._course("target", {**settings, **row}, 0)
+    assert trained == ["follow"]
+    s2l_problem_cells._course("target", {**settings, "reference": "early"}, 0)
+    assert trained == ["follow", "begin"]
+    for other in ({"epochs": 7}, {"max_length": 180}, {"batch_size": 3}, {"target_rate": 1.0}, {"share": 0.5}):
+        s2l_problem_cells._course("target", {**settings, **other}, 0)
+    s2l_problem_cells._course("target", settings, 1)
+    assert len(trained) == 8
+    for seed in range(50):
+        s2l_problem_cells._course("proxy", settings, seed)
+    assert s2l_problem_cells._trained.cache_info().currsize <= 6
+    s2l_problem_cells._trained.cache_clear()
 
 
 def test_without_the_package_of_weights_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
