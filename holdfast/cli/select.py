@@ -156,7 +156,7 @@ def _created(asked: S2l, processes: Processes) -> Run:
         raise ConfigError("several processes must agree on where to write; give --out DIR")
     place = asked.out or free_place("selections", f"{Path(asked.data).stem}-s2l-s{asked.seed}")
     if processes.is_main:
-        Run.create(place, asked.stored())
+        Run.create(place, asked.stored(), folders=())
     processes.wait()
     return Run.open(place)
 

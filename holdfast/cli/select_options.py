@@ -103,6 +103,23 @@ class S2l:
         return dict(plain_values({name: value for name, value in asdict(self).items() if name in kept}))
 
 
+def is_selection(run: Run) -> bool:
+    """Whether a run directory is that of a selection."""
+    return {"budget", "clusters", "by_source"} <= run.config.keys()
+
+
+def refuse_selection(run: Run) -> None:
+    """Refuse a selection where a trained model is to be looked at.
+
+    Raises:
+        ConfigError: if the directory is a selection's.
+    """
+    if is_selection(run):
+        raise ConfigError(
+            f"{run.path} is a selection of data and has no model to score; its page is {run.path / 'report.html'}"
+        )
+
+
 def parse_s2l(arguments: Sequence[str]) -> S2l:
     """Options of `select s2l` from the command line and the configuration file it names.
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from holdfast.cli import select
+from holdfast.cli import report, runs, select
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, DataError, HoldfastError
 from holdfast.finetuning import fine_tuning
@@ -153,6 +153,27 @@ def test_only_some_are_trained_on_and_all_are_recorded() -> None:
     table = pq.read_table(out / "trajectories.parquet")
     assert table.num_rows == 96
     assert np.isfinite(table.column(2).to_numpy()).all()
+
+
+def test_selections_are_listed_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("--budget", "25%")
+    Run.create(Path("begun"), Run.open(out).config, folders=())
+    assert not {"checkpoints", "plans"} & {place.name for place in out.iterdir()}
+    capsys.readouterr()
+    assert main(["runs", "list", "."]) == 0
+    begun, finished = sorted(line for line in capsys.readouterr().out.splitlines() if "s2l" in line)
+    assert "interrupted" in begun
+    assert "24 of 96 chosen" in finished
+
+
+def test_a_selection_has_nothing_to_compare_or_to_report_again() -> None:
+    run("--budget", "25%")
+    with pytest.raises(ConfigError, match="out is a selection of data"):
+        runs.main(["compare", "out", "out"])
+    with pytest.raises(ConfigError, match=r"its page is out/report\.html"):
+        report.main(["out"])
+    with pytest.raises(ConfigError, match="`holdfast runs list selections` shows those there are"):
+        select.main(["s2l", "--resume", "selections/nothing"])
 
 
 def test_alone_it_lists_the_ways(capsys: pytest.CaptureFixture[str]) -> None:
