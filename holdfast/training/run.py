@@ -69,8 +69,7 @@ class Run:
         Raises:
             ConfigError: if there is a run at `path` or it can't be written to.
         """
-        if (path / "config.yaml").exists():
-            raise ConfigError(f"there is a run at {path} already; continue it with --resume, or choose another --out")
+        cls.check_free(path)
         try:
             for folder in (path, *(path / name for name in folders)):
                 folder.mkdir(parents=True, exist_ok=True)
@@ -82,6 +81,16 @@ class Run:
         run._write("environment.json", json.dumps({**machine(), **_occasion()}, indent=2))
         run._write("config.yaml", yaml.safe_dump(plain_values(config), sort_keys=False))
         return run
+
+    @staticmethod
+    def check_free(path: Path) -> None:
+        """Refuse a place that holds a run, for those who work before they create one.
+
+        Raises:
+            ConfigError: if there is a run at `path`.
+        """
+        if (path / "config.yaml").exists():
+            raise ConfigError(f"there is a run at {path} already; continue it with --resume, or choose another --out")
 
     @classmethod
     def open(cls, path: Path) -> Run:
