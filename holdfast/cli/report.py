@@ -12,6 +12,7 @@ from rich.console import Console
 from holdfast.cli.fit import task_of
 from holdfast.cli.fit_clip import clip_splits
 from holdfast.cli.options import parse
+from holdfast.cli.select_options import refuse_selection
 from holdfast.data import Splits, data_root
 from holdfast.errors import HoldfastError
 from holdfast.federated.run_files import is_federation
@@ -28,6 +29,7 @@ def report(run: tyro.conf.Positional[Path], open_: bool = False, data_root: Path
         data_root: where data sets live, for the sheet of examples; without the data the page says so.
     """
     found = Run.open(run)
+    refuse_selection(found)
     page = write_report(found, None if is_federation(found) else _splits(found, data_root))
     Console().print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     if open_:

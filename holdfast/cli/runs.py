@@ -8,30 +8,33 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from holdfast.cli.select_options import is_selection, refuse_selection
 from holdfast.errors import ConfigError
 from holdfast.federated.run_files import is_federation
 from holdfast.report.compare import comparison, comparison_table
 from holdfast.report.federation import write_comparison
 from holdfast.report.federation_compare import federation_table
 from holdfast.report.federation_record import FederationRecord
-from holdfast.report.markup import counted
+from holdfast.report.markup import counted, number
 from holdfast.training import Run
 
 
 def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
-    """List the runs below a folder, newest first.
+    """List the runs and selections below a folder, newest first.
 
     Args:
         folder: where to look.
     """
     runs = [Run.open(file.parent) for file in folder.rglob("config.yaml")]
     if not runs:
-        raise ConfigError(f"there are no runs below {folder}; `holdfast fit` and `holdfast federate` make some")
+        raise ConfigError(
+            f"there are no runs below {folder}; `holdfast fit`, `holdfast federate` and `holdfast select` make some"
+        )
     table = Table(box=None, header_style="bold")
     for column in ("run", "started", "status", "data", "method", "worst", "done"):
         table.add_column(column, overflow="fold" if column == "run" else "ellipsis")
     for run in sorted(runs, key=lambda run: str(run.environment["started"]), reverse=True):
-        told = _federation(run) if is_federation(run) else _fit(run)
+        told = _federation(run) if is_federation(run) else _selection(run) if is_selection(run) else _fit(run)
         table.add_row(str(run.path), run.environment["started"], run.status, str(run.config.get("data", "")), *told)
     Console().print(table)
 
@@ -46,6 +49,8 @@ def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = No
     if len(runs) < 2:
         raise ConfigError("give two or more run directories to compare")
     found = [Run.open(path) for path in runs]
+    for run in found:
+        refuse_selection(run)
     federated = [is_federation(run) for run in found]
     if not any(federated):
         if page is not None:
@@ -67,6 +72,13 @@ def _fit(run: Run) -> tuple[str, str, str]:
     worst = f"{100 * run.results['test']['worst_accuracy']:.1f}% group" if run.results else ""
     done = sum(record["event"] == "epoch" for record in run.metrics())
     return str(run.config.get("method", "")), worst, counted(done, "epoch")
+
+
+def _selection(run: Run) -> tuple[str, str, str]:
+    """Method, nothing, how many were chosen; a selection has no groups to do badly on."""
+    results = run.results
+    done = f"{number(results['chosen'])} of {number(results['examples'])} chosen" if results else ""
+    return "s2l", "", done
 
 
 def _federation(run: Run) -> tuple[str, str, str]:

@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import tyro
 import yaml
+from numpy.typing import NDArray
 from rich import box
 from rich.console import Console
 from rich.markup import escape
@@ -36,7 +38,7 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.fine_tuning import Progress
 from holdfast.finetuning.proxy import record_trajectories
-from holdfast.report.markup import number, percent
+from holdfast.report.markup import counted, number, percent
 from holdfast.report.selection import write_selection
 from holdfast.training.run import Run, machine
 from holdfast.training.state import write_atomically
@@ -58,15 +60,27 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
     columns = Columns(asked.prompt_column, asked.response_column, asked.source_column)
     data = read_instructions(asked.data, columns, split=asked.split)
     budget = resolve_budget(asked.budget, len(data))
-    recorded = _recorded(asked.trajectories, data) if asked.trajectories else None
-    proxy = None if recorded else _proxy(asked, data, processes)
-    run = Run.open(asked.resume) if asked.resume else _created(asked, processes)
-    if processes.is_main:
-        run.lock()
+    run = Run(asked.resume or _free(asked, processes))
+
+    def begin(undefined: NDArray[np.bool_]) -> None:
+        lost = _check_enough(asked, budget, undefined)
+        if processes.is_main:
+            if asked.resume is None:
+                Run.create(run.path, asked.located().stored(), folders=())
+            run.lock()
+        processes.wait()
+        if lost:
+            console.print(f"{lost} and can't be chosen.", highlight=False, soft_wrap=True)
+
     try:
-        trajectories = recorded or _record(asked, data, proxy, folder=run.path, processes=processes, console=console)
+        if asked.trajectories is not None:
+            trajectories = _recorded(asked.trajectories, data)
+            begin(trajectories.undefined)
+        else:
+            trajectories = _record(asked, data, begin, folder=run.path, processes=processes, console=console)
     except KeyboardInterrupt:
-        console.print(f"stopped; continue with: [bold]{PROGRAM} --resume {shlex.quote(str(run.path))}[/]")
+        if (run.path / "config.yaml").exists():
+            console.print(f"stopped; continue with: [bold]{PROGRAM} --resume {shlex.quote(str(run.path))}[/]")
         raise
     if not processes.is_main:
         return
@@ -152,15 +166,27 @@ def _results(chosen: S2lSelection, data: Instructions, trajectories: Trajectorie
     }
 
 
-def _created(asked: S2l, processes: Processes) -> Run:
-    """A new directory, made by the main process."""
+def _free(asked: S2l, processes: Processes) -> Path:
+    """Where a new directory may be made."""
     if processes.count > 1 and asked.out is None:
         raise ConfigError("several processes must agree on where to write; give --out DIR")
     place = asked.out or free_place("selections", f"{Path(asked.data).stem}-s2l-s{asked.seed}")
     if processes.is_main:
-        Run.create(place, asked.stored())
-    processes.wait()
-    return Run.open(place)
+        Run.check_free(place)
+    return place
+
+
+def _check_enough(asked: S2l, budget: int, undefined: NDArray[np.bool_]) -> str | None:
+    """Refuse a budget that those with a loss can't fill; a clause that says how many have none, if any."""
+    lost, usable = int(undefined.sum()), int((~undefined).sum())
+    if not lost:
+        return None
+    said = f"{number(lost)} of {counted(len(undefined), 'example')} {'has' if lost == 1 else 'have'} no "
+    said += f"loss in {asked.trajectories}" if asked.trajectories else f"response within {asked.max_length} tokens"
+    if budget > usable:
+        remedy = "" if asked.trajectories else ", or raise --max-length"
+        raise ConfigError(f"the budget is {number(budget)} and {said}; choose at most {number(usable)}{remedy}")
+    return said
 
 
 def _recorded(path: Path, data: Instructions) -> Trajectories:
@@ -179,27 +205,31 @@ def _recorded(path: Path, data: Instructions) -> Trajectories:
 
 
 def _proxy(asked: S2l, data: Instructions, processes: Processes) -> LanguageModel:
+    device = processes.device(asked.device)
     if asked.proxy == SCRATCH:
         texts = [said for turns in data.prompts for _, said in turns]
         found = small_language_model([*texts, *data.responses], longest=asked.max_length, seed=asked.seed)
     else:
         found = load_language_model(asked.proxy)
-    found.model.to(processes.device(asked.device))
+    found.model.to(device)
     return found
 
 
 def _record(
     asked: S2l,
     data: Instructions,
-    proxy: LanguageModel | None,
+    begin: Callable[[NDArray[np.bool_]], None],
     *,
     folder: Path,
     processes: Processes,
     console: Console,
 ) -> Trajectories:
-    assert proxy is not None
-    rate = asked.learning_rate or (_RATE_FROM_SCRATCH if asked.proxy == SCRATCH else FineTuning.learning_rate)
+    usual = _RATE_FROM_SCRATCH if asked.proxy == SCRATCH else FineTuning.learning_rate
+    rate = usual if asked.learning_rate is None else asked.learning_rate
     settings = FineTuning(asked.epochs, None, asked.batch_size, rate, seed=asked.seed)
+    some = asked.proxy_examples
+    trained = None if some is None else resolve_budget(some, len(data), "--proxy-examples")
+    proxy = _proxy(asked, data, processes)
     with _bars(console) as progress:
         found = record_trajectories(
             data,
@@ -209,9 +239,10 @@ def _record(
             template=asked.template,
             max_length=asked.max_length,
             every=asked.every,
-            trained=None if asked.proxy_examples is None else resolve_budget(asked.proxy_examples, len(data)),
+            trained=trained,
             processes=processes,
             progress=progress,
+            ready=begin,
         )
     if processes.is_main:
         found.save(folder / "trajectories.parquet")
@@ -230,11 +261,11 @@ def _bars(console: Console) -> Iterator[Callable[[Progress], None]]:
         TextColumn("left"),
         console=console,
     )
-    tasks = {doing: bar.add_task(title, total=None, said="") for doing, title in _DOING.items()}
+    tasks = {doing: bar.add_task(title, total=None, said="", visible=False) for doing, title in _DOING.items()}
 
     def progress(told: Progress) -> None:
         said = "" if told.loss is None else f"loss {told.loss:.3f}"
-        bar.update(tasks[told.doing], completed=told.done, total=told.total, said=said)
+        bar.update(tasks[told.doing], completed=told.done, total=told.total, said=said, visible=True)
 
     with bar:
         yield progress
@@ -250,7 +281,7 @@ def _page(
     typed: Sequence[str],
 ) -> None:
     kept = asked.trajectories or folder / "trajectories.parquet"
-    again = ["--data", asked.data, "--trajectories", str(kept), "--clusters", str(asked.clusters), "--budget", "10%"]
+    again = asked.again(kept, "10%")
     proxy = "a small GPT-NeoX trained from scratch" if asked.proxy == SCRATCH else asked.proxy
     by = f"the losses in {asked.trajectories.name}" if asked.trajectories else f"the loss curves of {proxy}"
     write_selection(

@@ -17,6 +17,10 @@ from holdfast.training.run import Run, plain_values
 PROGRAM = "holdfast select s2l"
 #: The proxy that is made on the spot.
 SCRATCH = "scratch"
+#: Options that say how the proxy is trained, and nothing where its curves are there already.
+_OF_PROXY = ("proxy", "template", "max_length", "epochs", "batch_size", "learning_rate", "every", "proxy_examples")
+#: What numbers must be at least.
+_LEAST = {"clusters": 1, "smallest": 0, "max_length": 2, "epochs": 1, "batch_size": 1, "every": 1}
 _PREAMBLE = """Choose fine-tuning data for a language model by the loss curves of a small one (S2L).
 
 Fine-tunes a small proxy once, records its loss on every example along the way, clusters the curves within each source,
@@ -102,6 +106,43 @@ class S2l:
         kept = configurable(S2l)
         return dict(plain_values({name: value for name, value in asdict(self).items() if name in kept}))
 
+    def located(self) -> S2l:
+        """The same with whole paths, which mean the same from any folder; names on the hub stay."""
+        return replace(
+            self,
+            data=_whole(self.data) if self.data else "",
+            proxy=self.proxy if self.proxy == SCRATCH else _whole(self.proxy),
+            trajectories=self.trajectories and Path(_whole(str(self.trajectories))),
+        )
+
+    def changed(self) -> dict[str, Any]:
+        """The stored options that aren't the default."""
+        defaults = {field.name: field.default for field in fields(S2l)}
+        return {name: value for name, value in self.stored().items() if value != defaults[name]}
+
+    def again(self, trajectories: Path, budget: str) -> list[str]:
+        """The words that choose another number by curves that are recorded, all else as it was."""
+        left_out = (*_OF_PROXY, "device", "data", "trajectories", "budget")
+        kept = {name.replace("_", "-"): value for name, value in self.changed().items() if name not in left_out}
+        return as_arguments({"data": self.data, "trajectories": trajectories, **kept, "budget": budget})
+
+
+def is_selection(run: Run) -> bool:
+    """Whether a run directory is that of a selection."""
+    return {"budget", "clusters", "by_source"} <= run.config.keys()
+
+
+def refuse_selection(run: Run) -> None:
+    """Refuse a selection where a trained model is to be looked at.
+
+    Raises:
+        ConfigError: if the directory is a selection's.
+    """
+    if is_selection(run):
+        raise ConfigError(
+            f"{run.path} is a selection of data and has no model to score; its page is {run.path / 'report.html'}"
+        )
+
 
 def parse_s2l(arguments: Sequence[str]) -> S2l:
     """Options of `select s2l` from the command line and the configuration file it names.
@@ -119,15 +160,34 @@ def parse_s2l(arguments: Sequence[str]) -> S2l:
             )
         stored = parse_s2l(["--config", str(Run.open(asked.resume).path / "config.yaml")])
         again = tyro.cli(S2l, args=[*as_arguments(stored.stored()), *arguments], prog=PROGRAM)
-        refuse_changes(stored.stored(), again.stored())
+        refuse_changes(stored.located().stored(), again.located().stored())
         return replace(stored, resume=asked.resume)
     if not asked.data and not asked.print_config:
         raise ConfigError("there is nothing to choose from; give --data FILE, or the name of a data set on the hub")
     if asked.trajectories is not None:
-        own = ("proxy", "template", "max_length", "epochs", "batch_size", "learning_rate", "every", "proxy_examples")
-        defaults = {field.name: field.default for field in fields(S2l)}
-        given = [name for name in own if getattr(asked, name) != defaults[name]]
+        given = [name for name in _OF_PROXY if name in asked.changed()]
         if given:
-            names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            names = " and ".join(_option(name) for name in given)
             raise ConfigError(f"--trajectories are recorded already, so {names} would change nothing; leave that out")
+    _check_numbers(asked)
     return asked
+
+
+def _check_numbers(asked: S2l) -> None:
+    """Refuse at once what would fail, or mean something else, once a proxy is trained."""
+    for name, least in _LEAST.items():
+        value = getattr(asked, name)
+        if value is not None and value < least:
+            raise ConfigError(f"{_option(name)} is {value}; give at least {least}")
+    if asked.learning_rate is not None and not asked.learning_rate > 0:
+        raise ConfigError(f"--learning-rate is {asked.learning_rate}; give a number above 0, or leave it out")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _whole(name: str) -> str:
+    """The path from the root where there is such a file; a link keeps its own name, whose ending says what it is."""
+    path = Path(name)
+    return str(path.parent.resolve() / path.name) if path.exists() else name

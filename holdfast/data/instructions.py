@@ -114,24 +114,27 @@ class Instructions:
         """Prompts and responses out of rows.
 
         Args:
-            rows: mappings, or JSON texts of such.
+            rows: mappings, or lines of a JSON lines file; blank lines are passed over, and counted in messages.
             columns: which columns hold what.
             name: of the data, for messages.
 
         Raises:
             DataError: if there are no rows, it isn't clear which columns hold what, or a row lacks something.
         """
-        if len(rows) == 0:
+        numbers = [number for number, row in enumerate(rows, 1) if not isinstance(row, str) or row.strip()]
+        rows = [rows[number - 1] for number in numbers]
+        if not rows:
             raise DataError(f"{name} has no rows; give at least one prompt with its response")
-        mappings = [_parsed(row, name, number) for number, row in enumerate(rows)]
+        places = [f"{'line' if isinstance(rows[0], str) else 'row'} {number} of {name}" for number in numbers]
+        mappings = [_parsed(row, place) for row, place in zip(rows, places, strict=True)]
         reader = _reader(mappings[0], columns, name)
         prompts, responses, sources = list[tuple[Turn, ...]](), list[str](), list[str]()
-        for number, row in enumerate(mappings):
+        for row, place in zip(mappings, places, strict=True):
             try:
                 prompt, response = reader.pair(row)
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(
-                    f"row {number + 1} of {name} has no prompt with a response "
+                    f"{place} has no prompt with a response "
                     f"({str(error) or type(error).__name__}); mend it or leave it out"
                 ) from error
             prompts.append(prompt)
@@ -164,7 +167,7 @@ def read_instructions(where: str | Path, columns: Columns = USUAL_COLUMNS, *, sp
 def _rows_of_file(path: Path) -> Sequence[Row | str]:
     try:
         if path.suffix == ".jsonl":
-            return [line for line in path.read_text("utf-8").split("\n") if line.strip()]
+            return path.read_text("utf-8").split("\n")
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while
 
@@ -259,14 +262,14 @@ def _said(value: Any) -> str:
     return str(value)
 
 
-def _parsed(row: Row | str, name: str, number: int) -> Row:
+def _parsed(row: Row | str, place: str) -> Row:
     if isinstance(row, str):
         try:
             row = json.loads(row)
         except ValueError as error:
-            raise DataError(f"line {number + 1} of {name} is no JSON ({error}); mend it or leave it out") from error
+            raise DataError(f"{place} is no JSON ({error}); mend it or leave it out") from error
     if not isinstance(row, Mapping):
-        raise DataError(f"row {number + 1} of {name} has no columns; give a mapping of names to values")
+        raise DataError(f"{place} has no columns; give a mapping of names to values")
     return row
 
 

@@ -65,12 +65,13 @@ def balanced(labels: Ints, budget: int, *, seed: int, smallest: int = 1) -> Ints
     return np.sort(np.concatenate([order[:0], *taken]))
 
 
-def resolve_budget(budget: int | str, examples: int) -> int:
+def resolve_budget(budget: int | str, examples: int, name: str = "the budget") -> int:
     """A number of examples, from a number or a percentage.
 
     Args:
         budget: such as ``5000``, ``"5000"`` or ``"50%"``.
         examples: how many there are.
+        name: what the number is called, for messages.
 
     Raises:
         ConfigError: if it is neither, or not from 1 to all of them.
@@ -84,7 +85,7 @@ def resolve_budget(budget: int | str, examples: int) -> int:
     count = round(number / 100 * examples) if share and math.isfinite(number) else number
     if not 1 <= count <= examples or count != int(count):
         raise ConfigError(
-            f"the budget is {budget!r} and there are {examples:,} examples; give a number from 1 to {examples}, or a "
+            f"{name} is {budget!r} and there are {examples:,} examples; give a number from 1 to {examples}, or a "
             "percentage such as 50%"
         )
     return int(count)

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.data.instructions import Instructions
 from holdfast.errors import ConfigError
@@ -36,6 +37,7 @@ def record_trajectories(
     trained: int | None = None,
     processes: Processes = ALONE,
     progress: Callable[[Progress], None] | None = None,
+    ready: Callable[[NDArray[np.bool_]], None] | None = None,
 ) -> Trajectories:
     """Fine-tune a small model and record its loss on every example along the way.
 
@@ -51,6 +53,8 @@ def record_trajectories(
         trained: train on so many random examples only; the losses of all are recorded.
         processes: those that share the work.
         progress: told how far it is.
+        ready: told which examples have no response token left, once all that was asked for makes sense and before
+            anything is written; what it raises ends the run.
 
     Returns:
         The trajectories; example ids are positions in `data`. They know how long training and recording took.
@@ -63,12 +67,14 @@ def record_trajectories(
     tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
     seen = _trained_on(tokens, trained, settings.seed)
     total = settings.steps_for(len(seen))
-    every = every or max(1, min(MOST_STEPS, total // POINTS))
+    every = every if every is not None else max(1, min(MOST_STEPS, total // POINTS))
     if every > total:
         raise ConfigError(
             f"losses are to be recorded every {every} steps and the training has {total}; record more often, or train "
             "longer"
         )
+    if ready is not None:
+        ready(tokens.undefined)
     key = {
         "data": data.fingerprint,
         "model": proxy.fingerprint,

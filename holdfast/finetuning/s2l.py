@@ -166,6 +166,11 @@ def s2l_select(
         [10, 10]
     """
     included = np.ones(len(losses), np.bool_) if undefined is None else ~undefined
+    if included.shape != (len(losses),):
+        raise DataError(
+            f"undefined has shape {included.shape} and losses {losses.shape}; give (n,) and (n, T), a flag for each "
+            "example"
+        )
     if not 1 <= budget <= int(included.sum()):
         raise ConfigError(f"the budget is {budget}, and there are {int(included.sum())} examples that have a loss")
     clusters = cluster_trajectories(

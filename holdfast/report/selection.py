@@ -28,6 +28,7 @@ _MOST_CLUSTERS = 300  # with texts; a page of thousands would open slowly
 _TEXTS = 3
 _LETTERS = 220
 _CURVES = 80
+_SOURCES = 6  # by name, of a cluster
 
 Ints = NDArray[np.int64]
 
@@ -60,7 +61,7 @@ def write_selection(
     parts = [
         _headline(chosen, data, trajectories, about),
         section("How the losses run", _curves(chosen, trajectories), id_="curves"),
-        section("Sources", _sources(chosen, data), id_="sources") if len(data.source_names) > 1 else None,
+        section("Sources", _sources(chosen, data), id_="sources") if _several(data) else None,
         section("Clusters", *_clusters(chosen, data, trajectories), id_="clusters"),
         section("This selection", facts_table(facts), *lines, id_="facts"),
     ]
@@ -74,9 +75,10 @@ def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     sizes, taken = chosen.clusters.sizes, chosen.taken
     whole = int((taken == sizes).sum())
     left_out = int(trajectories.undefined.sum())
+    side = "within" if _within_sources(chosen, data) else "across"
     findings = [
         f"{counted(len(sizes), 'cluster')} of examples whose losses run alike"
-        + (f", within {counted(len(data.source_names), 'source')}." if len(data.source_names) > 1 else "."),
+        + (f", {side} {counted(len(data.source_names), 'source')}." if _several(data) else "."),
         f"{counted(whole, 'cluster')} {'is' if whole == 1 else 'are'} taken whole; of the largest, with "
         f"{number(int(sizes.max()))} examples, {number(int(taken[sizes.argmax()]))} are taken.",
         f"{counted(left_out, 'example')} had no room for a response and can't be chosen." if left_out else None,
@@ -149,12 +151,13 @@ def _sources(chosen: S2lSelection, data: Instructions) -> Html:
     counts = np.bincount(data.sources, minlength=len(data.source_names))
     taken = np.bincount(data.sources[chosen.positions], minlength=len(data.source_names))
     lifts = [float(part) for part in (taken / len(chosen.positions)) / (counts / len(data))]
+    clusters = np.bincount(chosen.clusters.sources, minlength=len(counts)) if _within_sources(chosen, data) else None
     rows = [
         tag(
             "tr",
             tag("th", row_name(name, None), scope="row", data_value=name),
             _cell(number(int(counts[place])), counts[place]),
-            _cell(number(int((chosen.clusters.sources == place).sum())), (chosen.clusters.sources == place).sum()),
+            None if clusters is None else _cell(number(int(clusters[place])), clusters[place]),
             _cell(number(int(taken[place])), taken[place]),
             _cell(percent(counts[place] / len(data)), counts[place]),
             _cell(percent(taken[place] / len(chosen.positions)), taken[place]),
@@ -162,7 +165,8 @@ def _sources(chosen: S2lSelection, data: Instructions) -> Html:
         )
         for place, name in enumerate(data.source_names)
     ]
-    columns = ("source", "examples", "clusters", "chosen", "of the data", "of the choice", "weight")
+    own = () if clusters is None else ("clusters",)
+    columns = ("source", "examples", *own, "chosen", "of the data", "of the choice", "weight")
     return sortable("Sources", "What was chosen of each source", columns, rows, rising=None, class_="groups")
 
 
@@ -174,6 +178,7 @@ def _clusters(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     picked = np.zeros(len(data), np.bool_)
     picked[chosen.positions] = True
     members = _members(clusters.labels, len(sizes))
+    within = _within_sources(chosen, data)
     cards = [
         _card(
             int(place),
@@ -182,6 +187,7 @@ def _clusters(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
             typical=members[place][np.argsort(_distances(trajectories, members[place], clusters.centres[place]))],
             picked=picked,
             weight=float(weight[place]),
+            within=within,
         )
         for place in order[:_MOST_CLUSTERS]
     ]
@@ -202,11 +208,19 @@ def _clusters(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
 
 
 def _card(
-    place: int, chosen: S2lSelection, data: Instructions, *, typical: Ints, picked: NDArray[np.bool_], weight: float
+    place: int,
+    chosen: S2lSelection,
+    data: Instructions,
+    *,
+    typical: Ints,
+    picked: NDArray[np.bool_],
+    weight: float,
+    within: bool,
 ) -> Html:
-    clusters = chosen.clusters
+    clusters, several = chosen.clusters, _several(data)
     name = data.source_names[clusters.sources[place]]
-    title = f"Cluster {place + 1}" + (f" of {name}" if len(data.source_names) > 1 else "")
+    title = f"Cluster {place + 1}" + (f" of {name}" if several and within else "")
+    mixed = note(_mix(data.sources[typical], data.source_names)) if several and not within else None
     said = f"{number(int(chosen.taken[place]))} of {number(len(typical))} chosen, {times(weight)} as frequent as before"
     texts = [
         tag(
@@ -221,9 +235,30 @@ def _card(
     return tag(
         "article",
         tag("div", tag("h3", title, " ", tag("small", said)), curve, class_="cluster-head"),
+        mixed,
         tag("ul", *texts, class_="texts"),
         class_="cluster",
     )
+
+
+def _several(data: Instructions) -> bool:
+    return len(data.source_names) > 1
+
+
+def _within_sources(chosen: S2lSelection, data: Instructions) -> bool:
+    """Whether each cluster is a part of one source; clusters of all the data at once name no source of their own."""
+    grouped = chosen.clusters.labels >= 0
+    return np.array_equal(chosen.clusters.sources[chosen.clusters.labels[grouped]], data.sources[grouped])
+
+
+def _mix(sources: Ints, names: Sequence[str]) -> str:
+    """How many examples of a cluster are of which source, the most frequent first."""
+    counts = np.bincount(sources, minlength=len(names))
+    order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
+    said = [f"{number(int(counts[place]))} of {names[place]}" for place in order[:_SOURCES]]
+    rest = order[_SOURCES:]
+    more = [f"{number(int(counts[rest].sum()))} of {counted(len(rest), 'other source')}"] if len(rest) else []
+    return "Sources: " + ", ".join([*said, *more])
 
 
 def _distances(trajectories: Trajectories, members: Ints, centre: NDArray[np.float32]) -> NDArray[np.float32]:

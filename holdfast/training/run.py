@@ -22,9 +22,10 @@ import io
 import json
 import os
 import platform
+import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -57,20 +58,20 @@ class Run:
         self._lock: IO[str] | None = None
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any]) -> Run:
+    def create(cls, path: Path, config: Mapping[str, Any], *, folders: Sequence[str] = ("checkpoints", "plans")) -> Run:
         """Make the directory and write down what was asked for.
 
         Args:
             path: where; must not hold a run already.
             config: everything that determines the run, plain values.
+            folders: made below it, for what it will write.
 
         Raises:
             ConfigError: if there is a run at `path` or it can't be written to.
         """
-        if (path / "config.yaml").exists():
-            raise ConfigError(f"there is a run at {path} already; continue it with --resume, or choose another --out")
+        cls.check_free(path)
         try:
-            for folder in (path, path / "checkpoints", path / "plans"):
+            for folder in (path, *(path / name for name in folders)):
                 folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(
@@ -81,11 +82,24 @@ class Run:
         run._write("config.yaml", yaml.safe_dump(plain_values(config), sort_keys=False))
         return run
 
+    @staticmethod
+    def check_free(path: Path) -> None:
+        """Refuse a place that holds a run, for those who work before they create one.
+
+        Raises:
+            ConfigError: if there is a run at `path`.
+        """
+        if (path / "config.yaml").exists():
+            raise ConfigError(f"there is a run at {path} already; continue it with --resume, or choose another --out")
+
     @classmethod
     def open(cls, path: Path) -> Run:
         """The run at `path`."""
         if not (path / "config.yaml").exists():
-            raise ConfigError(f"there is no run at {path} (no config.yaml); `holdfast runs list` shows those there are")
+            beside = shlex.quote(str(path.parent))
+            raise ConfigError(
+                f"there is no run at {path} (no config.yaml); `holdfast runs list {beside}` shows those there are"
+            )
         return cls(path)
 
     # ---------------------------------------------------------------------------------------------- reading

@@ -1,4 +1,5 @@
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -6,12 +7,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from holdfast.cli import select
+from holdfast.cli import report, runs, select
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, DataError, HoldfastError
 from holdfast.finetuning import fine_tuning
 from holdfast.training import Run
 from tests.finetuning.small import instructions
+from tests.report.reading import read_page
 
 QUICK = ["--proxy", "scratch", "--clusters", "4", "--batch-size", "16", "--epochs", "2", "--max-length", "48"]
 
@@ -128,12 +130,87 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", "--trajectories", "t.parquet"], "t.parquet can't be read"),
         (["--data", "train.jsonl", "--trajectories", "t.parquet", "--epochs", "9"], "--epochs would change nothing"),
         (["--data", "train.jsonl", *QUICK, "--every", "99"], "every 99 steps and the training has 12"),
-        (["--data", "train.jsonl", *QUICK, "--proxy-examples", "0"], "the budget is '0'"),
+        (["--data", "train.jsonl", *QUICK, "--proxy-examples", "500"], "--proxy-examples is '500' and there are 96"),
+        (["--data", "train.jsonl", *QUICK, "--learning-rate", "0"], r"--learning-rate is 0\.0; give a number above 0"),
+        (["--data", "train.jsonl", *QUICK, "--every", "0"], "--every is 0; give at least 1"),
+        (["--data", "train.jsonl", *QUICK, "--clusters", "0"], "--clusters is 0; give at least 1"),
+        (["--data", "train.jsonl", *QUICK, "--smallest", "-3"], "--smallest is -3; give at least 0"),
+        (["--data", "train.jsonl", *QUICK, "--epochs", "0"], "--epochs is 0; give at least 1"),
+        (["--data", "train.jsonl", *QUICK, "--max-length", "1"], "--max-length is 1; give at least 2"),
+        (
+            ["--data", "train.jsonl", *QUICK, "--max-length", "5"],
+            "all prompts .* are longer than 5 tokens",
+        ),
+        (["--data", "train.jsonl", *QUICK, "--template", "nothing"], "there is no template 'nothing'"),
+        (["--data", "train.jsonl", *QUICK, "--device", "banana"], "no computing on the device 'banana'"),
     ],
 )
-def test_mistakes_are_said_in_a_sentence(words: list[str], message: str) -> None:
+def test_mistakes_are_said_in_a_sentence_before_anything_is_written(words: list[str], message: str) -> None:
     with pytest.raises(HoldfastError, match=message):
-        select.main(["s2l", *words])
+        select.main(["s2l", *words, "--out", "out"])
+    assert [place.name for place in Path().iterdir()] == ["train.jsonl"]
+
+
+def half_too_long(data: Path) -> None:
+    rows = [json.loads(line) for line in data.read_text().splitlines()]
+    for row in rows[::2]:
+        row["instruction"] += " word" * 80
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_budget_that_too_few_can_fill_is_refused_before_the_training(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half_too_long(data)
+    message = "budget is 60 and 48 of 96 examples have no response within 48 tokens; choose at most 48, or raise"
+    with pytest.raises(ConfigError, match=message):
+        run("--budget", "60")
+    assert not Path("out").exists()
+    out = run("--budget", "48")
+    assert "48 of 96 examples have no response within 48 tokens and can't be chosen." in capsys.readouterr().out
+    recorded = ["--trajectories", str(out / "trajectories.parquet")]
+    with pytest.raises(ConfigError, match=r"have no loss in out/trajectories\.parquet; choose at most 48$"):
+        select.main(["s2l", "--data", "train.jsonl", *recorded, "--budget", "49", "--out", "more"])
+    assert not Path("more").exists()
+    select.main(["s2l", "--data", "train.jsonl", *recorded, "--budget", "9", "--out", "less"])
+    assert "48 of 96 examples have no loss in out/trajectories.parquet and can't" in capsys.readouterr().out
+
+
+def test_the_command_on_the_page_chooses_as_the_selection_did(data: Path) -> None:
+    data.write_text(data.read_text().replace('"source"', '"kind of task"'))
+    asked = ["--source-column", "kind of task", "--no-by-source", "--seed", "3", "--smallest", "9"]
+    out = run(*asked, "--start", "k-means++", "--budget", "25%")
+    section = read_page((out / "report.html").read_text()).one("section", id="facts")
+    words = shlex.split(section.one("pre").text)
+    assert words[:3] == ["holdfast", "select", "s2l"]
+    select.main([*words[2:], "--budget", "25%", "--out", "again"])
+    for file in ("subset.jsonl", "clusters.parquet"):
+        assert Path("again", file).read_bytes() == (out / file).read_bytes()
+
+
+def test_a_selection_goes_on_from_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = run("--budget", "25%")
+    subset = (out / "subset.jsonl").read_text()
+    (out / "results.json").unlink()
+    (out / "subset.jsonl").unlink()
+    with pytest.raises(ConfigError, match="data would change"):
+        select.main(["s2l", "--resume", "out", "--data", "other.jsonl"])
+    Path("elsewhere").mkdir()
+    monkeypatch.chdir("elsewhere")
+    select.main(["s2l", "--resume", "../out", "--data", "../train.jsonl"])
+    assert Path("../out/subset.jsonl").read_text() == subset
+
+
+def test_what_was_stopped_before_it_began_can_not_be_continued(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(select, "record_trajectories", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run("--budget", "25%")
+    assert "--resume" not in capsys.readouterr().out
 
 
 def test_trajectories_of_other_data_are_refused() -> None:
@@ -163,6 +240,27 @@ def test_only_some_are_trained_on_and_all_are_recorded() -> None:
     table = pq.read_table(out / "trajectories.parquet")
     assert table.num_rows == 96
     assert np.isfinite(table.column(2).to_numpy()).all()
+
+
+def test_selections_are_listed_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("--budget", "25%")
+    Run.create(Path("begun"), Run.open(out).config, folders=())
+    assert not {"checkpoints", "plans"} & {place.name for place in out.iterdir()}
+    capsys.readouterr()
+    assert main(["runs", "list", "."]) == 0
+    begun, finished = sorted(line for line in capsys.readouterr().out.splitlines() if "s2l" in line)
+    assert "interrupted" in begun
+    assert "24 of 96 chosen" in finished
+
+
+def test_a_selection_has_nothing_to_compare_or_to_report_again() -> None:
+    run("--budget", "25%")
+    with pytest.raises(ConfigError, match="out is a selection of data"):
+        runs.main(["compare", "out", "out"])
+    with pytest.raises(ConfigError, match=r"its page is out/report\.html"):
+        report.main(["out"])
+    with pytest.raises(ConfigError, match="`holdfast runs list selections` shows those there are"):
+        select.main(["s2l", "--resume", "selections/nothing"])
 
 
 def test_alone_it_lists_the_ways(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,9 @@ def test_columns_by_name() -> None:
         ([{"messages": [{"role": "user", "content": "a"}]}], Columns(), "not the assistant's"),
         ([{"messages": [{"role": "robot", "content": "a"}]}], Columns(), "robot"),
         (["{"], Columns(), "line 1 of data is no JSON"),
-        (["3"], Columns(), "row 1 of data has no columns"),
+        (["3"], Columns(), "line 1 of data has no columns"),
+        ([3], Columns(), "row 1 of data has no columns"),
+        (["", " "], Columns(), "no rows"),
     ],
 )
 def test_what_can_not_be_read(rows: list, columns: Columns, message: str) -> None:
@@ -95,6 +97,16 @@ def test_files_that_are_not_there_or_not_whole(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     with pytest.raises(DataError, match=r"no \.jsonl, \.json or \.parquet"):
         read_instructions(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize(("broken", "message"), [("{", "is no JSON"), ('{"prompt": "a"}', "has no prompt with")])
+def test_a_line_is_counted_as_an_editor_counts_it(tmp_path: Path, broken: str, message: str) -> None:
+    good, file = '{"prompt": "a", "response": "b"}', tmp_path / "a.jsonl"
+    file.write_text("\n".join([good, "", "  ", good, broken]))
+    with pytest.raises(DataError, match=f"line 5 of {file} {message}"):
+        read_instructions(file)
+    file.write_text("\n".join([good, "", "  ", good, ""]))
+    assert read_instructions(file).rows == [good, good]
 
 
 def test_a_folder_goes_through_datasets(tmp_path: Path) -> None:

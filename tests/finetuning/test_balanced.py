@@ -97,3 +97,8 @@ def test_budgets(budget: int | str, count: int | None) -> None:
             resolve_budget(budget, 200)
     else:
         assert resolve_budget(budget, 200) == count
+
+
+def test_a_budget_goes_by_its_name() -> None:
+    with pytest.raises(ConfigError, match="--some is '201' and there are 200 examples"):
+        resolve_budget("201", 200, "--some")

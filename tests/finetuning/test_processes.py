@@ -1,4 +1,4 @@
-"""Two processes under accelerate record what one does."""
+"""Two processes under accelerate record what one does, on devices that there are."""
 
 import os
 import socket
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from holdfast.finetuning import FineTuning, Trajectories
+from holdfast.errors import ConfigError
+from holdfast.finetuning import FineTuning, Processes, Trajectories
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, weights_of
-
-pytest.importorskip("accelerate")
 
 SETTINGS = FineTuning(epochs=2, batch_size=10, learning_rate=1e-2, most_tokens=60)
 SCRIPT = """
@@ -32,7 +32,15 @@ np.save(Path(sys.argv[1]) / f"weights-{processes.index}.npy", weights_of(proxy.m
 """
 
 
+@pytest.mark.parametrize("asked", ["banana", "meta", *([] if torch.cuda.is_available() else ["cuda"])])
+def test_a_device_that_is_not_here_is_refused(asked: str) -> None:
+    with pytest.raises(ConfigError, match=f"no computing on the device '{asked}' here .* give cpu"):
+        Processes().device(asked)
+    assert Processes().device("cpu") == torch.device("cpu")
+
+
 def test_two_processes_record_what_one_does(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
     data = instructions()
     proxy = language(data)
     alone = record_trajectories(data, proxy, tmp_path / "one", SETTINGS, template="plain", every=2)

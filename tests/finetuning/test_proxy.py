@@ -3,6 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, with_lora
@@ -25,6 +26,24 @@ def test_on_a_part_losses_of_all_are_recorded(tmp_path: Path) -> None:
     assert found.losses.shape[0] == 24
     with pytest.raises(ConfigError, match="25 examples and there are 24"):
         record_trajectories(DATA, language(DATA), tmp_path / "more", QUICK, trained=25)
+
+
+def test_losses_are_not_recorded_every_0_steps(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="every 0 steps; give at least 1"):
+        record_trajectories(DATA, language(DATA), tmp_path, QUICK, every=0)
+
+
+def test_who_is_told_that_it_begins_can_refuse(tmp_path: Path) -> None:
+    told = list[int]()
+
+    def ready(undefined: NDArray[np.bool_]) -> None:
+        told.append(int(undefined.sum()))
+        raise DataError("too few")
+
+    with pytest.raises(DataError, match="too few"):
+        record_trajectories(DATA, language(DATA), tmp_path, QUICK, template="plain", max_length=14, ready=ready)
+    assert 0 < told[0] < 24
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -71,5 +71,7 @@ def test_what_makes_no_sense() -> None:
         cluster_trajectories(LOSSES, sources=np.array([0, 1]))
     with pytest.raises(DataError, match="nothing to cluster"):
         cluster_trajectories(LOSSES, included=np.zeros(3000, bool))
+    with pytest.raises(DataError, match=r"undefined has shape \(2,\) and losses \(3000,"):
+        s2l_select(LOSSES, 400, undefined=np.zeros(2, bool))
     with pytest.raises(ConfigError, match="budget is 0"):
         s2l_select(LOSSES, 0)

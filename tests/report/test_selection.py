@@ -1,0 +1,71 @@
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.data.instructions import Instructions
+from holdfast.finetuning import Trajectories, s2l_select
+from holdfast.report.selection import write_selection
+from tests.report.reading import Element, read_page
+
+COUNTS = {"names": 8, "sums": 24, "words": 16}
+DATA = Instructions.of(
+    [
+        {"prompt": f"{source} {i}", "response": str(i), "source": source}
+        for source, n in COUNTS.items()
+        for i in range(n)
+    ]
+)
+#: Two kinds of curves, one of an example in four, in every source.
+RARE = np.arange(48) % 4 == 0
+CURVES = np.where(RARE[:, None], [3.0, 2.8], [2.0, 0.5]).astype(np.float32)
+
+
+def page_of(folder: Path, *, by_source: bool, data: Instructions = DATA) -> Element:
+    sources = data.sources if by_source else None
+    chosen = s2l_select(CURVES, 16, k=2, sources=sources, start="k-means++")
+    losses = Trajectories(np.arange(48), CURVES, (1, 2), np.zeros(48, bool))
+    return read_page(write_selection(folder / "a.html", chosen, data, losses, about="so", facts={}).read_text())
+
+
+def heads(page: Element) -> list[str]:
+    return [cell.text for cell in page.one("section", id_="sources").all("th", scope="col")]
+
+
+def test_clusters_within_sources_bear_their_names(tmp_path: Path) -> None:
+    page = page_of(tmp_path, by_source=True)
+    cards = page.all("article")
+    assert {card.one("h3").text.split()[3] for card in cards} == set(COUNTS)
+    for card in cards:
+        source = card.one("h3").text.split()[3]
+        assert all(text.text.startswith(source) for text in card.all("li"))
+        assert not card.all("p", class_="note")
+    assert "clusters" in heads(page)
+    assert "6 clusters of examples whose losses run alike, within 3 sources." in page.text
+
+
+def test_clusters_of_all_sources_say_how_many_are_of_each(tmp_path: Path) -> None:
+    page = page_of(tmp_path, by_source=False)
+    rare, frequent = page.all("article")
+    assert rare.one("h3").text.startswith("Cluster 2 8 of 12 chosen")
+    assert rare.one("p", class_="note").text == "Sources: 6 of sums, 4 of words, 2 of names"
+    assert frequent.one("h3").text.startswith("Cluster 1 8 of 36 chosen")
+    assert frequent.one("p", class_="note").text == "Sources: 18 of sums, 12 of words, 6 of names"
+    assert heads(page) == ["source", "examples", "chosen", "of the data", "of the choice", "weight"]
+    rows = page.one("section", id_="sources").one("tbody").all("tr")
+    assert [len(row.all("td")) for row in rows] == [5, 5, 5]
+    assert "2 clusters of examples whose losses run alike, across 3 sources." in page.text
+
+
+def test_of_many_sources_the_rest_is_summed_up(tmp_path: Path) -> None:
+    many = Instructions.of([{"prompt": "a", "response": "b", "source": f"s{i // 4 % 9}"} for i in range(48)])
+    rare, _ = page_of(tmp_path, by_source=False, data=many).all("article")
+    said = "Sources: 2 of s0, 2 of s1, 2 of s2, 1 of s3, 1 of s4, 1 of s5, 3 of 3 other sources"
+    assert rare.one("p", class_="note").text == said
+
+
+def test_one_source_is_not_spoken_of(tmp_path: Path) -> None:
+    alone = Instructions.of([{"prompt": "a", "response": str(i)} for i in range(48)])
+    page = page_of(tmp_path, by_source=False, data=alone)
+    assert not page.all("section", id_="sources")
+    assert "source" not in page.one("section", id_="clusters").text.lower()
+    assert "whose losses run alike." in page.text
