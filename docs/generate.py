@@ -75,8 +75,8 @@ def _table(page: Path, name: str, docs: Path, results: Path) -> str:
     link = Path(os.path.relpath(_page(docs, name), page.parent)).as_posix()
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return (
-        f"\n{declared.source}, at scale `{scale}`: ours over {len(measured.seeds)} seeds"
-        f"{', beside the printed numbers' if 'printed' in heading else ''}. "
+        f"\n{declared.source}, at scale `{scale}`: ours over {render.seeds_said(measured)}"
+        f"{', beside the printed numbers' if 'printed' in heading else ''}.{render.fewer_seeds(measured)} "
         f"[Claims and how to repeat it]({link}).\n\n{body}\n\n"
     )
 

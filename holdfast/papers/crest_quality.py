@@ -177,7 +177,7 @@ MODEL = Experiment(
         Claim("It is better with averages over time", lambda results: _better_than(results, "signed"), ("cpu",)),
     ),
     columns={
-        f"{model} after {steps}": f"{model}, {steps} steps"
+        f"{model} after {steps}": f"{model} after {steps}"
         for model in ("first order", "quadratic", "signed", "8 probes")
         for steps in (1, 8, 24)
     },

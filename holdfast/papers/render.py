@@ -100,12 +100,22 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
     return "\n\n".join(parts) + "\n"
 
 
+def seeds_said(results: Results) -> str:
+    """How many seeds there are."""
+    return _counted(len(results.seeds), "seed")
+
+
+def fewer_seeds(results: Results) -> str:
+    """A sentence where some cells have not all of them."""
+    fewer = sorted({len(cell.seeds) for cell in results.cells if cell.seeds is not None})
+    if not fewer:
+        return ""
+    counted = " or ".join(map(str, [*fewer[:-1], _counted(fewer[-1], "seed")]))
+    return f" Some cells have the first {counted} only" + (", so no ±." if fewer == [1] else ".")
+
+
 def _more(experiment: Experiment, results: Results) -> str:
-    said = ""
-    if fewer := {len(cell.seeds) for cell in results.cells if cell.seeds is not None}:
-        said += f" Some cells have the first {_counted(max(fewer), 'seed')} only" + (
-            ", so no ±." if fewer == {1} else "."
-        )
+    said = fewer_seeds(results)
     if experiment.grid is not None:
         said += f" An entry is {experiment.grid.says}" + ("; printed ones in brackets." if experiment.printed else ".")
     return said
