@@ -153,6 +153,8 @@ def _budget_cells(scale: Scale) -> tuple[Cell, ...]:
             "random": {"method": "erm"},
             "crest": {"method": "crest", "options": {"window": window}},
         }
+        if budget == _BUDGETS[-1]:
+            rows["no dropping"] = {"method": "crest", "options": {"drop_learned": False}}
         cells += [
             budget_cell(f"{budget:.0%}", row, {**settings, **changes, "budget": budget})
             for row, changes in rows.items()
