@@ -301,7 +301,7 @@ def _dropping_costs_nothing(results: Results) -> Verdict:
     loss = results.mean(f"{column}/no dropping", "accuracy") - results.mean(f"{column}/crest", "accuracy")
     dropped = 100 - 100 * results.mean(f"{column}/crest", "pool")
     return Verdict(
-        loss <= 0.3 and dropped > 0, f"{dropped:.1f} % are dropped, which costs {loss:.2f} points (at most 0.3)"
+        loss <= 0.3 and dropped > 0, f"{dropped:.2f} % are dropped, which costs {loss:.2f} points (at most 0.3)"
     )
 
 
