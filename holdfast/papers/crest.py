@@ -121,15 +121,10 @@ def _options(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping
     A ResNet that has not taken a step is certain of the same class for every image, because its batch norm has seen
     none. All gradients of a class are alike then, CRAIG's first medoid stands for 95 % of it, and training on that one
     collapses (10.1 % on CIFAR-10); so those that choose from all start with an epoch on a random subset.
-
-    CREST drops what was learned for a tenth of the training, as with the 200 epochs of the document. Its window can't
-    be shorter than a tenth of an epoch: on CIFAR-10, where the budget is half an epoch, nothing is dropped.
     """
     options = dict(changes.get("options", {}))
     if changes["method"] in _CHOOSE_FROM_ALL:
         options["start"] = 1
-    if changes["method"] == "crest" and not options.get("every_batch") and 10 <= settings["full_epochs"] < 200:
-        options["window"] = settings["full_epochs"] // 10
     if changes["method"] == "glister":
         options["step"] = settings["learning_rate"] / settings["batch_size"]
     return {**changes, "options": options} if options else changes
@@ -273,10 +268,19 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
         "cpu": ("pooled", POOLED),
         "paper": ("cifar10-200", {**_CIFAR, "full_epochs": 200}),
     }[scale]
+    rows = {row: _options(settings, changes) for row, changes in _ABLATIONS.items()}
     return tuple(
-        budget_cell(column, row, {**settings, **_options(settings, changes)}, _seeds(row))
-        for row, changes in _ABLATIONS.items()
+        budget_cell(column, row, {**settings, **_dropping(settings, changes)}, _seeds(row))
+        for row, changes in rows.items()
     )
+
+
+def _dropping(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """CREST's window as a tenth of the training, as with the 200 epochs of the document; its default outlasts these."""
+    options = changes.get("options", {})
+    if changes["method"] != "crest" or options.get("every_batch") or settings["full_epochs"] >= 200:
+        return changes
+    return {**changes, "options": {**options, "window": settings["full_epochs"] // 10}}
 
 
 def _parts_save_updates(results: Results) -> Verdict:
