@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flwr.app import Message, RecordDict
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.arrays import RejectedError
@@ -24,6 +25,8 @@ _log = logging.getLogger("holdfast.federated.flower")
 #: Seconds between questions for replies, at first and at most; between looks for nodes; that replies may be late.
 _SHORTEST, _LONGEST, _LOOK, _MARGIN = 0.1, 1.0, 1.0, 60.0
 _MOST_CLIENTS, _MOST_EXAMPLES = 10**6, 2**40
+#: How often messages are sent that the SuperLink has not taken whole.
+_SENDINGS = 5
 _DIMENSIONS, _LETTERS = 8, 300
 
 #: Takes the clients that were asked and the content of the reply. Returns what it makes of each client that answered
@@ -221,12 +224,33 @@ class Exchange:
             Message(order.pack(), dst_node_id=node, message_type="train", ttl=ttl, group_id=str(order.number + 1))
             for node, order in orders.items()
         ]
-        if messages:
-            self._pause = _SHORTEST
-        names = self.grid.push_messages(messages) if messages else []
-        for name, (node, order) in zip(names, orders.items(), strict=False):
+        if not messages:
+            return
+        self._pause = _SHORTEST
+        for name, (node, order) in zip(self._push(messages), orders.items(), strict=False):
             if name:
                 self._sent[name] = _Sent(node, tuple(order.clients))
+
+    def _push(self, messages: Sequence[Message]) -> list[str]:
+        """Hand messages to the SuperLink and return their names.
+
+        One that is killed in the middle has stored parts that it never confirmed, and refuses them when they come
+        again. The same messages pushed again are completed under their names; new ones in their place would leave
+        nodes waiting for the rest of the old ones.
+
+        Raises:
+            FederationError: if it takes none of several times.
+        """
+        for _ in range(_SENDINGS):
+            try:
+                return list(self.grid.push_messages(messages))
+            except ObjectPushError as error:
+                _log.warning("the SuperLink has not taken messages whole (%s); they are sent again", str(error)[:100])
+                self._wait()
+        raise FederationError(
+            f"the SuperLink refused parts of messages {_SENDINGS} times; its log says why. The state is saved: continue "
+            "with --resume"
+        )
 
     def _wait(self) -> None:
         """Wait, longer from time to time, so that long rounds don't keep the SuperLink busy with questions."""

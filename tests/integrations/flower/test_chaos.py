@@ -1,4 +1,4 @@
-"""Nodes are killed and started again in every round, the SuperLink once, the server once; nothing is lost."""
+"""Nodes are killed and started again in every round, the SuperLink once, the server once, answers; nothing is lost."""
 
 import io
 import random
@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from flwr.supercore.runtime import RuntimeHttpClient
 from rich.console import Console
 
 from holdfast.cli.federate import finish
@@ -23,11 +24,32 @@ class ServerLostError(Exception):
     """Stands for the end of the server's process."""
 
 
+class LostAnswer:
+    """Loses an answer of the SuperLink that it took a part of a message, once, so that the part is pushed again.
+
+    That is what happens when it is killed between storing the part and saying so.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.due, self.lost = False, 0
+        push = RuntimeHttpClient.PushObject
+
+        def losing(client, request):
+            answer = push(client, request)
+            if not self.due:
+                return answer
+            self.due = False
+            self.lost += answer.stored
+            return push(client, request)
+
+        monkeypatch.setattr(RuntimeHttpClient, "PushObject", losing)
+
+
 class Chaos:
     """A listener that kills a quarter of the clients in every round, at a random moment of it."""
 
-    def __init__(self, deployment: Deployment, server_dies_after: int) -> None:
-        self.deployment, self.server_dies_after = deployment, server_dies_after
+    def __init__(self, deployment: Deployment, answers: LostAnswer, server_dies_after: int) -> None:
+        self.deployment, self.answers, self.server_dies_after = deployment, answers, server_dies_after
         self.draws = random.Random(7)
         self.thread: threading.Thread | None = None
         self.kept: dict[Path, str] = {}
@@ -40,6 +62,7 @@ class Chaos:
         self.nothing_is_lost()
         if event.kind == "step" and event.epoch == self.server_dies_after:
             raise ServerLostError
+        self.answers.due = event.kind == "step" and event.epoch == 2
         if event.epoch < ROUNDS:
             node, wait = self.draws.randrange(NODES), self.draws.random()
             self.thread = threading.Thread(target=self.strike, args=(node, wait, event.epoch == 4))
@@ -68,17 +91,18 @@ class Chaos:
         self.kept = now
 
 
-def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path):
+def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path, monkeypatch, caplog):
     options = options_of(
         *("--nodes", str(NODES), "--digits-clients.clients", str(CLIENTS), "--cohort", str(CLIENTS)),
         *("--rounds", str(ROUNDS), "--local-steps", str(STEPS), "--personalize", "ditto", "--ditto.lambda", "0.5"),
         *("--timeout", "45"),
     )
     run = new_run(tmp_path / "run", options)
+    answers = LostAnswer(monkeypatch)
     with Deployment(tmp_path / "deployment", [APPS], lasting=True) as deployment:
         for node in range(NODES):
             deployment.start_node(node, {"share": f"{node}/{NODES}"})
-        chaos = Chaos(deployment, server_dies_after=7)
+        chaos = Chaos(deployment, answers, server_dies_after=7)
         with pytest.raises(ServerLostError):
             on_flower(deployment, options, run, listeners=[chaos])
         chaos.server_dies_after = 0
@@ -87,6 +111,8 @@ def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path):
         chaos.nothing_is_lost()
 
         assert chaos.kills >= ROUNDS
+        assert answers.lost == 1
+        assert "they are sent again" in caplog.text
         assert outcome.history[-1]["round"] == ROUNDS
         assert outcome.reports["ditto-0.5"].counted.sum() == CLIENTS
         missed = [fault for fault in outcome.faults if fault["kind"] != "returned"]

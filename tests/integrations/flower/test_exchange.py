@@ -8,6 +8,7 @@ import pytest
 import torch
 from flwr.app import Message, RecordDict
 from flwr.app.error import Error
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.task_identity import TaskIdentity
 
 from holdfast.errors import FederationError
@@ -156,6 +157,38 @@ def test_a_node_that_comes_back_under_another_name_is_asked_again_in_the_same_ro
     assert sorted(ask(exchange, [0, 1])) == [0, 1]
     assert grid.nodes[9].trained == [1]
     assert [(fault.kind, fault.clients) for fault in exchange.faults] == [("returned", (1,))]
+
+
+class LosingGrid(Grid):
+    """A Grid whose SuperLink is killed in the middle of the pushes of those numbers, from 0."""
+
+    def __init__(self, *lost: int, **nodes: Peer) -> None:
+        super().__init__(**nodes)
+        self.lost, self.pushed = set(lost), []
+
+    def push_messages(self, messages):
+        self.pushed.append(list(messages))
+        if len(self.pushed) - 1 in self.lost:
+            raise ObjectPushError("an object", 1, "a session")
+        return super().push_messages(messages)
+
+
+def test_messages_that_the_superlink_has_not_taken_whole_are_sent_again_and_no_others():
+    peer = Peer("a", [0, 1])
+    grid = LosingGrid(0, 2, 3, n7=peer)
+    exchange = gathered(grid)
+
+    assert sorted(ask(exchange, [0, 1])) == [0, 1]
+    census, again, order, second, third = grid.pushed
+    assert census[0] is again[0]
+    assert order[0] is second[0] is third[0]
+    assert peer.trained == [0, 1]
+    assert exchange.faults == []
+
+
+def test_a_superlink_that_never_takes_messages_whole_ends_the_federation_in_a_sentence():
+    with pytest.raises(FederationError, match="refused parts of messages 5 times; its log says why"):
+        gathered(LosingGrid(*range(5), n7=Peer("a", [0])))
 
 
 def test_no_other_node_can_claim_a_client():
