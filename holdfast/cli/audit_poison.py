@@ -105,7 +105,7 @@ def poison(asked: Poison, subject: Subject, typed: Sequence[str]) -> None:
     out = asked.out or free_place("audits", f"{subject.name}-poison-s{settings.seed}")
     start = asked.start if asked.start is not None else max(1, settings.epochs // 4)
     epic = Epic(fraction=asked.fraction, start=start, every=asked.every, proxy=asked.proxy, pool=asked.pool)
-    epic.expect(settings.epochs)
+    epic.expect(settings.outlook)
     with whole_folder(out) as folder, torch_threads(settings.threads or None):
         splits = subject.data.load(subject.data_root)
         train = splits.train

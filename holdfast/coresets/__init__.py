@@ -1,6 +1,6 @@
 """Training on a fraction of the data."""
 
-from holdfast.coresets.batch_norm import weighted_batch_norm
+from holdfast.coresets.batch_norm import frozen_batch_norm, weighted_batch_norm
 from holdfast.coresets.craig import Craig
 from holdfast.coresets.crest import Crest
 from holdfast.coresets.glister import Glister
@@ -18,6 +18,7 @@ __all__ = [
     "GradMatch",
     "Grand",
     "el2n",
+    "frozen_batch_norm",
     "grand",
     "weighted_batch_norm",
 ]

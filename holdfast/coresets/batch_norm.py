@@ -1,8 +1,9 @@
-"""Batch norm that weighs: a mini-batch that stands for a larger one is to be normalised by the larger one's statistics.
+"""Batch norm for coresets: a mini-batch that stands for a larger one is to be normalised by that one's statistics.
 
 A coreset is deliberately unlike the data: rare examples are in it once and common ones are in it once with a large
 weight. Plain batch norm takes the mean and variance of such a mini-batch as they are; with the weights of the coreset
-they are near those of the subset it stands for.
+they are near those of the subset it stands for. The other way out is to go by running statistics once they have
+settled, and to leave them as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from holdfast.training.objective import CrossEntropy, Forward, Objective
+from holdfast.data.examples import Examples
+from holdfast.training.clock import Clock
+from holdfast.training.objective import CrossEntropy, Forward, NewOptimizer, Objective
 
 
 @contextmanager
@@ -40,6 +43,23 @@ def weighted_batch_norm(model: nn.Module, weights: Tensor) -> Iterator[None]:
     finally:
         for norm in norms:
             del norm.forward
+
+
+@contextmanager
+def frozen_batch_norm(model: nn.Module) -> Iterator[None]:
+    """Inside the block, batch norm goes by its running statistics and doesn't change them.
+
+    Args:
+        model: the model.
+    """
+    norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
+    for norm in norms:
+        norm.eval()
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.train()
 
 
 def _normalised(norm: _BatchNorm, inputs: Tensor, weights: Tensor) -> Tensor:
@@ -71,3 +91,33 @@ class WeightedStatistics(Objective):
         """mean(weight x loss) over the batch."""
         with weighted_batch_norm(forward.model, forward.batch.weights):
             return CrossEntropy()(forward)
+
+
+class FrozenStatistics(Objective):
+    """The weighted cross-entropy, with batch statistics that stay as they are after a warm-up.
+
+    Args:
+        warmup: for how long they are learned, in tenths of the training set.
+    """
+
+    def __init__(self, warmup: int) -> None:
+        self._warmup = warmup
+        self._n = 0
+
+    def prepare(
+        self, examples: Examples, model: nn.Module | None = None, new_optimizer: NewOptimizer | None = None
+    ) -> None:
+        """Learn how large the training set is."""
+        self._n = len(examples)
+
+    def __call__(self, forward: Forward) -> Tensor:
+        """mean(weight x loss) over the batch."""
+        if not settled(forward.clock, len(forward.batch.positions), self._n, self._warmup):
+            return CrossEntropy()(forward)
+        with frozen_batch_norm(forward.model):
+            return CrossEntropy()(forward)
+
+
+def settled(clock: Clock, batch_size: int, n: int, warmup: int) -> bool:
+    """Whether training has gone through `warmup` tenths of the `n` examples, in mini-batches of `batch_size`."""
+    return 10 * clock.stage_step * batch_size >= warmup * n

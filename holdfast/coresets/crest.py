@@ -10,7 +10,7 @@ tenth of the usual ones. It costs forward passes over the subsets, and at a choi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,18 +18,19 @@ import torch
 from torch import Tensor
 
 from holdfast.coresets.accounting import Accounts
-from holdfast.coresets.batch_norm import WeightedStatistics
+from holdfast.coresets.batch_norm import FrozenStatistics, WeightedStatistics, settled
 from holdfast.coresets.learned import LossWatch
-from holdfast.coresets.looking import Look, Proxy, Statistics, check_metric, look_at
-from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
+from holdfast.coresets.looking import Look, Proxy, check_metric, look_at
+from holdfast.coresets.mini_batches import Pool, mini_batch_coresets
 from holdfast.coresets.region import Anchor, CurvatureOf, Region, Setting
+from holdfast.coresets.views import KeptViews
 from holdfast.errors import ConfigError
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.objective import Objective
 from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Policy
+from holdfast.training.policy import Context, Outlook, Policy
 
 _PASS = 0.1  # of the training set: the unit of the window, and how many coresets there are at most
 _FEWEST_LEFT = 0.2  # of the training set: what dropping leaves at least
@@ -69,7 +70,12 @@ class Crest(Policy):
         checked: on how many of the random subsets the loss is checked.
         statistics: what batch norm goes by when choosing and checking: those of the `batch`, or `running` ones. With
             `weighted` it weighs the examples of a mini-batch as the loss does, in the training of `fit` too; a loop of
-            your own does that by `weighted_batch_norm` around its forward pass.
+            your own does that by `weighted_batch_norm` around its forward pass. With `frozen` the running ones stay as
+            they are after a warm-up and are what training goes by (in a loop of your own, by `frozen_batch_norm`).
+        warmup: for how long `frozen` statistics are learned, in tenths of the training set. Freeze them when the
+            learning rate has fallen: before, training can diverge.
+        cached_view: augment once per choice, choose by these views and train on them, as the published code does. By
+            default choices are made on clean images and training augments anew at every step.
         every_batch: choose a mini-batch before every step, without any model of the loss: the best that choices can do.
             It costs a forward pass over a subset per step, which for small networks is less than the model does.
         reshuffle: cut the mini-batches anew out of all that were chosen (ablation): none stands for a subset then.
@@ -99,7 +105,9 @@ class Crest(Policy):
     anchor: Anchor = "paired"
     modelled: int = 5
     checked: int = 2
-    statistics: Statistics = "batch"
+    statistics: Literal["batch", "weighted", "running", "frozen"] = "batch"
+    warmup: int = 20
+    cached_view: bool = False
     every_batch: bool = False
     reshuffle: bool = False
 
@@ -115,6 +123,7 @@ class Crest(Policy):
             ("draws", 1),
             ("modelled", 1),
             ("checked", 1),
+            ("warmup", 0),
         ):
             if (value := getattr(self, option)) is not None and not value >= least:
                 raise ConfigError(f"{option} of crest is {value}; give at least {least}")
@@ -126,27 +135,35 @@ class Crest(Policy):
             if not 0 <= getattr(self, option) < 1:
                 raise ConfigError(f"{option} of crest is {getattr(self, option)}; give a number from 0, below 1")
         check_metric(self.name, self.proxy, self.metric)
+        if self.batch_size is not None:
+            self._check_subset(self.batch_size)
         self._size = self.batch_size or 1  # the run's, once it is known
-        self._check_subset()
         self._plan: Plan | None
         self._region: Region
         self._first_curvature: float | None
+        self._views: KeptViews | None
         self._forget()
+
+    def expect(self, outlook: Outlook) -> None:
+        """There must be something to choose from, and a view to keep where it is to be kept."""
+        self._check(self.batch_size or outlook.batch_size, augments=outlook.augments)
 
     def due(self, clock: Clock) -> bool:
         """At the start, and whenever the interval since the last check is over."""
         return clock.starts_stage or clock.stage_step >= self._next_check
 
     def objective(self) -> Objective | None:
-        """The cross-entropy; with batch statistics that are weighted where that is asked for."""
+        """The cross-entropy; with batch statistics that are weighted or frozen where that is asked for."""
+        if self.statistics == "frozen":
+            return FrozenStatistics(self.warmup)
         return WeightedStatistics() if self.statistics == "weighted" else None
 
     def update(self, context: Context) -> Plan:
         """The mini-batches to train on: those there are, or new ones where the loss is no longer as predicted."""
-        here, step, n = _here(context), context.clock.stage_step, len(context.examples)
         self._size = self.batch_size or context.batch_size
+        here, step, n = self._here(context), context.clock.stage_step, len(context.examples)
         if context.clock.starts_stage:
-            self._check_subset()
+            self._check(self._size, augments=context.augment is not None)
             self._forget()
             self._watch = LossWatch(n)
             self._window_ends = self._window_steps(n)
@@ -174,6 +191,7 @@ class Crest(Policy):
             "plan": {} if self._plan is None else self._plan.tensors(),
             "region": self._region.state_dict(),
             "watch": self._watch.state_dict(),
+            "views": None if self._views is None else [self._views.positions, self._views.views],
             "first_curvature": self._first_curvature,
             "steps": self._steps,
             "count": self._count,
@@ -187,6 +205,7 @@ class Crest(Policy):
         self._plan = Plan(**state["plan"]) if state["plan"] else None
         self._region.load_state_dict(state["region"])
         self._watch.load_state_dict(state["watch"])
+        self._views = None if state["views"] is None else KeptViews(*state["views"])
         self._first_curvature = state["first_curvature"]
         self._steps, self._count = state["steps"], state["count"]
         self._next_check, self._window_ends = state["next_check"], state["window_ends"]
@@ -203,27 +222,51 @@ class Crest(Policy):
             draws=self.draws,
             anchor=self.anchor,
             checked=self.checked,
-            statistics=self.statistics,
         )
         self._watch = LossWatch(0)
+        self._views = None
         self._first_curvature = None
         self._steps, self._count = 1, self.coresets
         self._next_check = self._window_ends = 0
 
-    def _check_subset(self) -> None:
-        if self.subset is not None and self.subset < self._size:
+    def _check_subset(self, size: int) -> None:
+        if self.subset is not None and self.subset < size:
             raise ConfigError(
-                f"crest chooses mini-batches of {self._size} from subsets of {self.subset}; give a subset of at least "
-                f"{self._size}"
+                f"crest chooses mini-batches of {size} from subsets of {self.subset}; give a subset of at least {size}"
             )
 
+    def _check(self, size: int, *, augments: bool) -> None:
+        self._check_subset(size)
+        if self.cached_view and not augments:
+            raise ConfigError(
+                "crest is to keep an augmented view and nothing is augmented; augment, or leave cached_view out"
+            )
+
+    def _here(self, context: Context) -> Setting:
+        if context.model is None:
+            raise ConfigError(
+                f"{context.policy} looks at the model and was given none; pass it: curator.epochs(n, model, optimizer)"
+            )
+        statistics = self.statistics
+        if statistics == "frozen":
+            warm = settled(context.clock, self._size, len(context.examples), self.warmup)
+            statistics = "running" if warm else "batch"
+        return Setting(context.model, context.examples, context.head, statistics)
+
     def _is_off(self, here: Setting, context: Context) -> bool:
+        if self._views is not None:
+            here = _seen_as(here, self._views)
         return self._region.error(here, context.clock.step, self.accounts) > self.tolerance
 
     def _choose(self, here: Setting, context: Context) -> Plan:
         """A mini-batch from each of P random subsets, and the model of the loss here."""
         pool, labels = self._pool(context), context.examples.labels
-        subsets, looks = self._draw(here, context, pool)
+        subsets = self._draw(context, pool)
+        views = None
+        if self.cached_view and context.augment is not None:
+            views = KeptViews.of(here.examples, torch.cat(subsets), context.augment, context.stream("view"))
+            here = _seen_as(here, views)
+        looks = self._look(here, subsets)
         with self.accounts.timed("choose"):
             found = mini_batch_coresets(
                 _joined([seen.proxies for seen in looks]),
@@ -242,30 +285,38 @@ class Crest(Policy):
             self._region.begin(here, batches[some], weights[some], looks=looks, probes=probes, accounts=self.accounts)
             self._look_ahead(len(labels))
             record["interval"] = self._steps
+            self._views = None if views is None else views.subset(torch.cat(self._region.reference))
         self.accounts.selections.append(record)
         if self.reshuffle:
             order = torch.randperm(batches.numel(), generator=context.stream("reshuffle"))
             batches, weights = (cut.flatten()[order].reshape(cut.shape) for cut in (batches, weights))
-        return Plan(batches=batches, batch_weight=weights)
+        return Plan(
+            batches=batches, batch_weight=weights, batch_inputs=None if views is None else views.gather(batches)
+        )
 
-    def _draw(self, here: Setting, context: Context, pool: Tensor) -> tuple[list[Tensor], list[Look]]:
-        labels, size = here.examples.labels, min(self._subset_size(len(here.examples)), len(pool))
+    def _draw(self, context: Context, pool: Tensor) -> list[Tensor]:
+        labels, size = context.examples.labels, min(self._subset_size(len(context.examples)), len(pool))
         with self.accounts.timed("look"):
-            subsets = [
-                draw_subset(pool, labels, size, by_class=self.by_class, stream=context.stream("subset", number))
+            drawn = Pool(pool, labels, by_class=self.by_class)
+            return [
+                drawn.draw(size, context.stream("subset", number))
                 for number in range(1 if self.every_batch else self._count)
             ]
+
+    def _look(self, here: Setting, subsets: list[Tensor]) -> list[Look]:
+        with self.accounts.timed("look"):
             looks = [
-                look_at(here.model, here.examples, one, proxy=self.proxy, statistics=self.statistics, head=here.head)
+                look_at(here.model, here.examples, one, proxy=self.proxy, statistics=here.statistics, head=here.head)
                 for one in subsets
             ]
-        self.accounts.forward += size * len(subsets)
+        examples = sum(len(subset) for subset in subsets)
+        self.accounts.forward += examples
         if self.proxy == "full":
-            self.accounts.forward += size * len(subsets)
-            self.accounts.backward += size * len(subsets)
+            self.accounts.forward += examples
+            self.accounts.backward += examples
         for seen in looks:
             self._watch.record(seen.positions, seen.losses)
-        return subsets, looks
+        return looks
 
     def _look_ahead(self, n: int) -> None:
         """T1 = h |H_0| / |H|: the flatter the loss, the longer its model holds, and the more mini-batches it takes."""
@@ -304,9 +355,5 @@ def _joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastL
     return torch.cat([part for part in proxies if isinstance(part, Tensor)])
 
 
-def _here(context: Context) -> Setting:
-    if context.model is None:
-        raise ConfigError(
-            f"{context.policy} looks at the model and was given none; pass it: curator.epochs(n, model, optimizer)"
-        )
-    return Setting(context.model, context.examples, context.head)
+def _seen_as(here: Setting, views: KeptViews) -> Setting:
+    return replace(here, examples=replace(here.examples, inputs=views))

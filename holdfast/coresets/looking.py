@@ -21,7 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.coresets.batch_norm import weighted_batch_norm
 from holdfast.data.examples import Examples
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.heads import features_and_logits, find_head
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.similarity import LastLayerGradients, Metric
@@ -100,6 +100,9 @@ def look_at(
 
     Returns:
         The look, on the CPU.
+
+    Raises:
+        HoldfastError: if a loss is not finite.
     """
     device = device_of(model)
     losses, residuals, features = list[Tensor](), list[Tensor](), list[Tensor]()
@@ -116,6 +119,8 @@ def look_at(
             if proxy is not None:
                 residuals.append((logits.softmax(1) - F.one_hot(labels, logits.shape[1])).cpu())
     losses_seen = torch.cat(losses)
+    if not bool(torch.isfinite(losses_seen).all()):
+        raise HoldfastError("the loss of some examples is not finite: training has diverged; lower the learning rate")
     if proxy is None:
         return Look(positions, losses_seen)
     found = torch.cat(residuals)

@@ -32,32 +32,37 @@ class MiniBatch:
     weights: Tensor
 
 
-def draw_subset(pool: Tensor, labels: Tensor, size: int, *, by_class: bool, stream: torch.Generator) -> Tensor:
-    """Draw examples from a pool without replacement.
+class Pool:
+    """Examples that random subsets are drawn from, split by class once for all draws.
 
     Args:
-        pool: positions to draw from, int64.
+        positions: of the examples, int64.
         labels: class of each example of the whole set.
-        size: how many.
-        by_class: from each class in proportion, instead of from all alike.
-        stream: where the draws come from.
-
-    Returns:
-        Positions, int64 of shape (size,).
+        by_class: draw from each class in proportion, instead of from all alike.
     """
-    if not by_class:
-        return pool[torch.randperm(len(pool), generator=stream)[:size]]
-    present = labels[pool]
-    counts = torch.bincount(present)
-    shares = share_out(size, counts.numpy().astype(np.float64))
-    return torch.cat(
-        [
-            members[torch.randperm(len(members), generator=stream)[: int(share)]]
-            for label, share in enumerate(shares)
-            if share
-            for members in [pool[present == label]]
-        ]
-    )
+
+    def __init__(self, positions: Tensor, labels: Tensor, *, by_class: bool) -> None:
+        self._strata = [positions]
+        if by_class:
+            present = labels[positions]
+            grouped = positions[present.argsort(stable=True)]
+            self._strata = list(torch.split(grouped, torch.bincount(present).tolist()))
+
+    def draw(self, size: int, stream: torch.Generator) -> Tensor:
+        """Positions of a random subset without repetition, int64 of shape (size,).
+
+        Args:
+            size: how many, at most all.
+            stream: where the draws come from.
+        """
+        shares = share_out(size, np.array([len(stratum) for stratum in self._strata], dtype=np.float64))
+        return torch.cat(
+            [
+                stratum[torch.randperm(len(stratum), generator=stream)[: int(share)]]
+                for stratum, share in zip(self._strata, shares, strict=True)
+                if share
+            ]
+        )
 
 
 def quotas(counts: Tensor, total: int) -> list[int]:

@@ -27,11 +27,13 @@ class Setting:
         model: the model, as it is now.
         examples: the training set.
         head: name of the model's last linear layer where it can't be found.
+        statistics: what batch norm goes by.
     """
 
     model: nn.Module
     examples: Examples
     head: str | None = None
+    statistics: Statistics = "batch"
 
 
 class Region:
@@ -44,7 +46,9 @@ class Region:
         draws: random probes per mini-batch.
         anchor: the loss at the point of choice: of the subsets that are checked later, or of the mini-batches.
         checked: how many subsets the loss is checked on.
-        statistics: what batch norm goes by.
+
+    Attributes:
+        reference: positions of these subsets.
     """
 
     def __init__(
@@ -56,16 +60,14 @@ class Region:
         draws: int,
         anchor: Anchor,
         checked: int,
-        statistics: Statistics,
     ) -> None:
         self._order = order
         self._curvature_of = curvature_of
         self._draws = draws
         self._anchor = anchor
         self._checked = checked
-        self._statistics = statistics
         self._model = QuadraticModel(order=order, memory=memory)
-        self._reference: list[Tensor] = []
+        self.reference: list[Tensor] = []
 
     @property
     def curvature_norm(self) -> float:
@@ -92,12 +94,12 @@ class Region:
             probes: a random stream per mini-batch.
             accounts: where the work is written down.
         """
-        self._reference = [seen.positions for seen in looks[: self._checked]]
+        self.reference = [seen.positions for seen in looks[: self._checked]]
         parameters = self._parameters(here)
         losses, slopes = list[float](), list[tuple[Tensor, Tensor]]()
         with accounts.timed("model"):
             for positions, weight, stream in zip(batches, weights, probes, strict=True):
-                loss = weighted_loss(here.model, here.examples, positions, weight, self._statistics)
+                loss = weighted_loss(here.model, here.examples, positions, weight, here.statistics)
                 losses.append(float(loss.detach()))
                 if self._order == 1:
                     gradient = gradient_of(loss, parameters)
@@ -115,22 +117,22 @@ class Region:
         """rho: by how much of the loss its model is off at the weights as they are, on the same examples."""
         with accounts.timed("check"):
             looks = [
-                look_at(here.model, here.examples, subset, statistics=self._statistics) for subset in self._reference
+                look_at(here.model, here.examples, subset, statistics=here.statistics) for subset in self.reference
             ]
             loss = _mean_loss(looks)
             error = self._model.error(flat(self._parameters(here)), loss)
-        accounts.forward += sum(len(subset) for subset in self._reference)
+        accounts.forward += sum(len(subset) for subset in self.reference)
         accounts.checks.append({"step": step, "loss": loss, "error": error})
         return error
 
     def state_dict(self) -> dict[str, Any]:
         """The model and the subsets it is checked on."""
-        return {"model": self._model.state_dict(), "reference": self._reference}
+        return {"model": self._model.state_dict(), "reference": self.reference}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
         self._model.load_state_dict(state["model"])
-        self._reference = state["reference"]
+        self.reference = state["reference"]
 
     def _parameters(self, here: Setting) -> list[nn.Parameter]:
         part = here.model if self._curvature_of == "all" else find_head(here.model, here.head)[1]

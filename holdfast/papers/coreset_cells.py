@@ -160,11 +160,12 @@ def run_steps(
         validation=splits.validation,
     )
     objective, trained = as_method(policy).objective, list[Tensor]()
+    objective.prepare(splits.train)
     model.train()
     for step, batch in enumerate(curator.steps(last - first, model, optimizer), first):
         for group in optimizer.param_groups:
             group["lr"] = settings["learning_rate"] * rate_factor(step / schedule, 1 / schedule)
-        loss = objective(Forward(model, batch, weighted=curator.weighted))
+        loss = objective(Forward(model, batch, weighted=curator.weighted, clock=curator.clock))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

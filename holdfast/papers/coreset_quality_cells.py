@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.diagnostics import gradient, gradient_quality
 from holdfast.coresets.looking import Look, look_at
-from holdfast.coresets.mini_batches import draw_subset, mini_batch_coresets
+from holdfast.coresets.mini_batches import Pool, mini_batch_coresets
 from holdfast.coresets.region import Region, Setting
 from holdfast.data import Examples
 from holdfast.methods import build_method
@@ -101,7 +101,6 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
             draws=draws,
             anchor="paired",
             checked=settings["coresets"],
-            statistics="batch",
         )
         for name, (order, memory, draws) in _MODELS.items()
     }
@@ -132,12 +131,13 @@ def _gradients(
     model: nn.Module, train: Examples, settings: Mapping[str, Any], stream: torch.Generator
 ) -> tuple[dict[str, list[Tensor]], dict[str, list[float]]]:
     """Gradients of mini-batches of each kind, and how far coresets, as chosen and spoiled, are from their subsets."""
-    m, r, everything = settings["batch_size"], settings["subset"], torch.arange(len(train))
+    m, r = settings["batch_size"], settings["subset"]
+    everything = Pool(torch.arange(len(train)), train.labels, by_class=False)
     chosen, weights = _craig_subset(model, train)
     kinds: dict[str, list[Tensor]] = {kind: [] for kind in ("random m", "random r", "crest", "craig", "union")}
     spoiled: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     for _ in range(settings["draws"]):
-        subset = draw_subset(everything, train.labels, r, by_class=False, stream=stream)
+        subset = everything.draw(r, stream)
         seen = look_at(model, train, subset, proxy="logit", statistics="running")
         assert isinstance(seen.proxies, Tensor)
         (best,) = mini_batch_coresets(seen.proxies, train.labels[subset], 1, m, by_class=False)
@@ -145,7 +145,7 @@ def _gradients(
         crest = gradient(model, train, subset[best.chosen], best.weights)
         kinds["random r"].append(own)
         kinds["crest"].append(crest)
-        kinds["random m"].append(gradient(model, train, everything[torch.randperm(len(train), generator=stream)[:m]]))
+        kinds["random m"].append(gradient(model, train, everything.draw(m, stream)))
         part = torch.randperm(len(chosen), generator=stream)[:m]
         kinds["craig"].append(gradient(model, train, chosen[part], weights[part] / weights[part].mean()))
         random = torch.randperm(r, generator=stream)[:m]
@@ -180,11 +180,9 @@ def _craig_subset(model: nn.Module, train: Examples) -> tuple[Tensor, Tensor]:
 
 def _coresets(here: Setting, settings: Mapping[str, Any], stream: torch.Generator) -> tuple[Tensor, Tensor, list[Look]]:
     """Mini-batches, their weights, and looks at the random subsets that they stand for."""
-    everything, labels = torch.arange(len(here.examples)), here.examples.labels
-    subsets = [
-        draw_subset(everything, labels, settings["subset"], by_class=True, stream=stream)
-        for _ in range(settings["coresets"])
-    ]
+    labels = here.examples.labels
+    everything = Pool(torch.arange(len(labels)), labels, by_class=True)
+    subsets = [everything.draw(settings["subset"], stream) for _ in range(settings["coresets"])]
     looks = [look_at(here.model, here.examples, one, proxy="logit") for one in subsets]
     proxies = torch.cat([seen.proxies for seen in looks if isinstance(seen.proxies, Tensor)])
     found = mini_batch_coresets(

@@ -36,7 +36,7 @@ _HALVES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def _rows(circumstance: str) -> dict[str, Mapping[str, Any]]:
+def _rows(circumstance: str, settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     options = {"interval": 4, **({"subset": _SUBSETS[circumstance]} if circumstance in _SUBSETS else {})}
     rows: dict[str, Mapping[str, Any]] = {
         "random": {"method": "erm"},
@@ -47,8 +47,14 @@ def _rows(circumstance: str) -> dict[str, Mapping[str, Any]]:
         weighted = {"interval": 4, "statistics": "weighted"}
         rows["crest, weighted"] = {"method": "crest", "options": weighted}
         rows["every batch, weighted"] = {"method": "crest", "options": {**weighted, "every_batch": True}}
+        frozen = {"interval": 4, "statistics": "frozen", "warmup": 12}
+        whole = {"subset": settings["batch_size"], "by_class": False, "drop_learned": False}  # nothing left to choose
+        rows["random, frozen"] = {"method": "crest", "options": {**frozen, **whole, "every_batch": True}}
+        rows["crest, frozen"] = {"method": "crest", "options": frozen}
+        rows["every batch, frozen"] = {"method": "crest", "options": {**frozen, "every_batch": True}}
     if circumstance == "group norm":
         rows |= {**_HALVES, "random, batch 500": {"method": "erm", "draws_per_step": 500}}
+        rows["crest, cached view"] = {"method": "crest", "options": {**options, "cached_view": True}}
     return rows
 
 
@@ -59,7 +65,7 @@ def _where_cells(scale: Scale) -> tuple[Cell, ...]:
     return tuple(
         budget_cell(circumstance, row, {**settings, **changes}, None if circumstance in _ALL_SEEDS else 2)
         for circumstance, settings in _CIRCUMSTANCES.items()
-        for row, changes in _rows(circumstance).items()
+        for row, changes in _rows(circumstance, settings).items()
     )
 
 

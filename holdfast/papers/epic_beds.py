@@ -28,7 +28,7 @@ from holdfast.poisoning.attacks.pixels import pixels_at
 from holdfast.poisoning.attacks.victims import Scenario
 from holdfast.poisoning.bed import shape_cnn, shape_splits
 from holdfast.primitives.streams import torch_stream
-from holdfast.training.curator import Augmentation
+from holdfast.training.policy import Augmentation
 from holdfast.training.settings import Training
 
 _SURROGATE = 1000  # the attacker's seed, apart from those of trials

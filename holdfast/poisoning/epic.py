@@ -22,7 +22,7 @@ from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, grad
 from holdfast.primitives.similarity import Geometry, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Policy
+from holdfast.training.policy import Context, Outlook, Policy
 from holdfast.training.state import write_atomically
 
 
@@ -100,13 +100,13 @@ class Epic(Policy):
         in_time = self.start <= epoch and (self.stop is None or epoch < self.stop)
         return clock.starts_epoch and in_time and epoch % self.every == 0
 
-    def expect(self, epochs: int) -> None:
+    def expect(self, outlook: Outlook) -> None:
         """Refuse a training that ends before the first round."""
         first = -(-max(self.start, 0) // self.every) * self.every
-        if first >= epochs:
+        if first >= outlook.epochs:
             raise ConfigError(
-                f"epic's first round is at epoch {first} and the training has {epochs}; lower epic's start, or train "
-                "longer"
+                f"epic's first round is at epoch {first} and the training has {outlook.epochs}; lower epic's start, or "
+                "train longer"
             )
 
     def update(self, context: Context) -> Plan:

@@ -22,7 +22,7 @@ from holdfast.spurious.group_dro import GroupDroLoss
 from holdfast.spurious.inference import Inferring, spread_over
 from holdfast.spurious.subclasses import Clustering, subclasses
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context
+from holdfast.training.policy import Context, Outlook
 
 Reduction = Literal["none", "loss", "pca", "umap"]
 
@@ -137,9 +137,9 @@ class George(Inferring):
         """The plain training: `infer_epoch`, or as long as the budget once it is known."""
         return self.infer_epoch or self._budget
 
-    def expect(self, epochs: int) -> None:
+    def expect(self, outlook: Outlook) -> None:
         """Hear how long plain training is."""
-        self._budget = epochs
+        self._budget = outlook.epochs
 
     def objective(self) -> GroupDroLoss:
         """GroupDRO on the clusters."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Policy, Restart, ScaleLearningRate, SetOptimizer
+from holdfast.training.policy import Context, Outlook, Policy, Restart, ScaleLearningRate, SetOptimizer
 
 
 @dataclass(kw_only=True)
@@ -113,9 +113,9 @@ class InferGroups(Policy):
         """Whether the source reads features."""
         return self.source.needs_features
 
-    def expect(self, epochs: int) -> None:
-        """Tell the source the budget."""
-        self.source.expect(epochs)
+    def expect(self, outlook: Outlook) -> None:
+        """Tell the source."""
+        self.source.expect(outlook)
 
     def due(self, clock: Clock) -> bool:
         """When the source is."""

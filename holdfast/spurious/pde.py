@@ -21,6 +21,7 @@ from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Context,
+    Outlook,
     Policy,
     ResetOptimizer,
     ScaleLearningRate,
@@ -149,14 +150,14 @@ class Pde(Policy):
         if self.caps and (self.middle_stage or list(self.caps) != sorted(self.caps)):
             raise ConfigError(f"caps of pde are {self.caps}; give increasing numbers, and no middle_stage with them")
 
-    def expect(self, epochs: int) -> None:
+    def expect(self, outlook: Outlook) -> None:
         """The set must grow within the budget."""
-        if epochs <= self.first_expansion:
+        if outlook.epochs <= self.first_expansion:
             raise ConfigError(
-                f"pde first grows its set after epoch {self.first_expansion} and training has {epochs}; raise epochs, "
-                "lower first_expansion, or use group-subsampled to never grow"
+                f"pde first grows its set after epoch {self.first_expansion} and training has {outlook.epochs}; raise "
+                "epochs, lower first_expansion, or use group-subsampled to never grow"
             )
-        self._epochs = epochs
+        self._epochs = outlook.epochs
 
     def due(self, clock: Clock) -> bool:
         """Before the first epoch, and before those in which the set grows: T0, T0 + J, ..."""

@@ -13,6 +13,7 @@ from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Chain,
     Context,
+    Outlook,
     Policy,
     ResetOptimizer,
     Restart,
@@ -26,7 +27,7 @@ from holdfast.training.settings import Training
 
 __all__ = [
     "Batch", "Chain", "Clock", "Context", "CrossEntropy", "Curator", "Event", "Finish", "FitResult", "Forward",
-    "GroupReport", "Listener", "Method", "Objective", "Plan", "Policy", "ResetOptimizer", "Restart", "Run",
+    "GroupReport", "Listener", "Method", "Objective", "Outlook", "Plan", "Policy", "ResetOptimizer", "Restart", "Run",
     "ScaleLearningRate", "SetOptimizer", "StopAugmenting", "Trained", "Training", "Uniform", "evaluate", "fit",
     "predict",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ only by policies that act between steps) and `end_epoch`, which `epochs` calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +29,9 @@ from holdfast.training.clock import Clock
 from holdfast.training.draws import Draws
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
+    Augmentation,
     Context,
+    Outlook,
     Policy,
     Request,
     ResetOptimizer,
@@ -41,10 +43,6 @@ from holdfast.training.policy import (
     as_chain,
 )
 from holdfast.training.sweep import Sweep, device_of, to_device
-
-#: A training-time augmentation: a batch of inputs and its random stream in, a batch of inputs out.
-Augmentation = Callable[[Tensor, torch.Generator], Tensor]
-
 
 #: What a restart gives back to the optimizer.
 _OPTIONS = ("lr", "weight_decay", "momentum")
@@ -142,7 +140,7 @@ class Curator:
         Yields:
             The number of each epoch, from where the curator stands.
         """
-        self.chain.expect(n)
+        self.chain.expect(Outlook(n, self.batch_size, self.augment is not None))
         self.start(model, optimizer)
         while self.clock.epoch < n + self.chain.warmup_epochs:
             yield self.clock.epoch
@@ -357,24 +355,30 @@ class Curator:
         return self._draws
 
     def _batch(self, drawn: int, size: int, step: int) -> Batch:
-        plan, weights = self.plan, None
+        plan, weights, kept = self.plan, None, None
         if plan.batches is not None:
             row = self._stream().take(drawn, 1)[0]
             positions = plan.batches[row]
             weights = None if plan.batch_weight is None else plan.batch_weight[row]
+            kept = None if plan.batch_inputs is None else plan.batch_inputs[row]
         else:
             positions = self._stream().take(drawn, size)
         if plan.loss_weight is not None:
             weighed = plan.loss_weight[positions]
             weights = weighed if weights is None else weights * weighed
-        inputs, labels = self.examples.gather(positions)
+        inputs = self._augmented(positions, step) if kept is None else kept
+        labels = self.examples.labels.index_select(0, positions)
         weights = self._ones(len(positions)) if weights is None else weights
-        if self.augment is not None and isinstance(inputs, Tensor):
-            inputs = self.augment(inputs, torch_stream(self.seed, "augment", step))
         if self._device is not None and self._device.type != "cpu":
             inputs, labels = to_device(inputs, self._device), labels.to(self._device)
             weights = weights.to(self._device)
         return Batch(inputs, labels, positions, weights)
+
+    def _augmented(self, positions: Tensor, step: int) -> InputBatch:
+        inputs = self.examples.inputs.gather(positions)
+        if self.augment is None or not isinstance(inputs, Tensor):
+            return inputs
+        return self.augment(inputs, torch_stream(self.seed, "augment", step))
 
     def _ones(self, size: int) -> Tensor:
         if size not in self._unit_weights:
@@ -397,6 +401,7 @@ class Curator:
             validation=self.validation,
             learning_rate=None if optimizer is None else optimizer.param_groups[0]["lr"],
             batch_size=self.batch_size,
+            augment=self.augment,
             head=self._head,
         )
         plan = self.chain.update(context)

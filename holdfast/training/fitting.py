@@ -20,14 +20,14 @@ from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.primitives.streams import derive_seed
 from holdfast.training.criteria import criterion
-from holdfast.training.curator import Augmentation, Curator
+from holdfast.training.curator import Curator
 from holdfast.training.evaluation import evaluate, predict
 from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.finish import Trained
 from holdfast.training.group_report import GroupReport
 from holdfast.training.method import Method, as_method
 from holdfast.training.objective import CrossEntropy, Forward, Objective
-from holdfast.training.policy import Policy
+from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.run import Run
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
@@ -134,7 +134,7 @@ class _Fit:
             head=head,
             validation=splits.validation,
         )
-        self.curator.chain.expect(settings.epochs)
+        self.curator.chain.expect(settings.outlook)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}

@@ -7,7 +7,7 @@ slot                  meaning                                                mer
 ====================  =====================================================  ==========================
 ``copies``            how often an epoch visits each example, 0 = dropped    product (of masks: and)
 ``sample_weight``     draw with replacement in proportion                    product
-``batches``           explicit mini-batches, with a weight per element       the last one wins
+``batches``           explicit mini-batches, with weights and inputs         the last one wins
 ``loss_weight``       weight of each example in the loss                     product, mean one over visits
 ``groups``            group of each example, where a policy inferred it      the last one wins
 ====================  =====================================================  ==========================
@@ -43,6 +43,8 @@ class Plan:
         loss_weight: float32 of shape (n,), not negative.
         batches: int64 of shape (batches, size), explicit mini-batches (CREST).
         batch_weight: float32 of shape (batches, size): the same example may weigh differently in two batches.
+        batch_inputs: of shape (batches, size, ...): the inputs to train on as they are, neither read nor augmented
+            again, where the mini-batches were chosen by one view of the examples.
         groups: int64 of shape (n,): what policies and objectives that need groups go by, instead of the data set's.
     """
 
@@ -51,6 +53,7 @@ class Plan:
     loss_weight: Tensor | None = None
     batches: Tensor | None = None
     batch_weight: Tensor | None = None
+    batch_inputs: Tensor | None = None
     groups: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -71,6 +74,10 @@ class Plan:
                 raise ConfigError("batch_weight of a plan needs batches of the same shape")
             if not bool(torch.isfinite(self.batch_weight).all()):
                 raise ConfigError("batch_weight of a plan has non-finite entries")
+        if self.batch_inputs is not None and (
+            self.batches is None or self.batches.shape != self.batch_inputs.shape[: self.batches.ndim]
+        ):
+            raise ConfigError("batch_inputs of a plan need batches, and an input for each of their examples")
 
     @property
     def active(self) -> Tensor | None:
@@ -132,6 +139,7 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     loss_weight: Tensor | None = None
     batches: Tensor | None = None
     batch_weight: Tensor | None = None
+    batch_inputs: Tensor | None = None
     groups: Tensor | None = None
     batches_by = ""
     for name, part in parts:
@@ -146,7 +154,8 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
                 )
             sample_weight = _product(sample_weight, part.sample_weight)
         if part.batches is not None:
-            batches, batch_weight, batches_by, sample_weight = part.batches, part.batch_weight, name, None
+            batches, batch_weight, batch_inputs = part.batches, part.batch_weight, part.batch_inputs
+            batches_by, sample_weight = name, None
     if copies is not None and not bool(copies.any()):
         raise ConfigError("no example is left to train on: the policies dropped every one; loosen the last one added")
     if sample_weight is not None:
@@ -161,7 +170,7 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
         if mean == 0:
             raise ConfigError("every remaining example has loss weight 0, so nothing would be learned")
         loss_weight = loss_weight / mean
-    return Plan(copies, sample_weight, loss_weight, batches, batch_weight, groups)
+    return Plan(copies, sample_weight, loss_weight, batches, batch_weight, batch_inputs, groups)
 
 
 def _visits(n: int, copies: Tensor | None, sample_weight: Tensor | None) -> Tensor:

@@ -7,7 +7,7 @@ left. Write one by deriving a dataclass from `Policy`; its fields are its option
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -66,9 +66,27 @@ class StopAugmenting:
     """Ask for training inputs as they are from now on (PDE's augmentation during the warm-up only)."""
 
 
+#: A training-time augmentation: a batch of inputs and its random stream in, a batch of inputs out.
+Augmentation = Callable[[Tensor, torch.Generator], Tensor]
+
 _Part = TypeVar("_Part")
 
 Request = Restart | ScaleLearningRate | ResetOptimizer | SetOptimizer | StopAugmenting
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is known of a training before it starts.
+
+    Attributes:
+        epochs: the budget, without the warm-up epochs that policies add.
+        batch_size: examples per mini-batch.
+        augments: whether the inputs of training batches are augmented.
+    """
+
+    epochs: int
+    batch_size: int = 32
+    augments: bool = False
 
 
 @dataclass
@@ -87,6 +105,7 @@ class Context:
         validation: the validation set, where the loop gave it; its labels and groups are for tuning only.
         learning_rate: of the optimizer now, where the loop gave one.
         batch_size: examples per mini-batch, of policies that don't make them up themselves.
+        augment: what the loop does to the inputs of training batches.
         head: name of the model's head where it can't be found.
     """
 
@@ -101,6 +120,7 @@ class Context:
     validation: Examples | None = None
     learning_rate: float | None = None
     batch_size: int = 32
+    augment: Augmentation | None = None
     head: str | None = None
 
     @property
@@ -158,8 +178,8 @@ class Policy:
         """
         return clock.stage == 0 and clock.starts_stage
 
-    def expect(self, epochs: int) -> None:
-        """Hear the budget before training; raise a ConfigError where the policy could not do its work in it."""
+    def expect(self, outlook: Outlook) -> None:
+        """Hear of the training before it starts; raise a ConfigError where the policy could not do its work in it."""
 
     def objective(self) -> Objective | None:
         """The loss that belongs to this policy; None is the cross-entropy. Used after the warm-up, if there is one."""
@@ -237,10 +257,10 @@ class Chain(Policy):
         """Whether any member is due."""
         return any(self._due(number, clock) for number in range(len(self.members)))
 
-    def expect(self, epochs: int) -> None:
-        """Tell every member the budget."""
+    def expect(self, outlook: Outlook) -> None:
+        """Tell every member."""
         for member in self.members:
-            member.expect(epochs)
+            member.expect(outlook)
 
     def leave(self, folder: Path) -> None:
         """Let every member write."""

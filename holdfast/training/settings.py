@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from holdfast.errors import ConfigError
+from holdfast.training.policy import Outlook
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,11 @@ class Training:
             raise ConfigError(f"rate_warmup is {self.rate_warmup}; give a fraction of the epochs, from 0 to below 1")
         if any(not 0 < point < 1 for point in self.milestones):
             raise ConfigError(f"milestones are {self.milestones}; give fractions of the epochs between 0 and 1")
+
+    @property
+    def outlook(self) -> Outlook:
+        """What policies are told before training."""
+        return Outlook(self.epochs, self.batch_size, self.augment != "none")
 
 
 def build_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimizer:

@@ -2,9 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.coresets import Crest, weighted_batch_norm
-from holdfast.training import Training, fit
-from tests.coresets.toy import net, toy_splits
+from holdfast.coresets import Crest, crest, frozen_batch_norm, weighted_batch_norm
+from holdfast.training import Curator, Training, fit
+from holdfast.training.objective import Forward
+from tests.coresets.toy import net, sgd, toy_splits
 
 
 @pytest.mark.parametrize(("norm", "shape"), [(nn.BatchNorm1d, (6, 5)), (nn.BatchNorm2d, (6, 5, 3, 4))])
@@ -51,3 +52,45 @@ def test_crest_can_train_with_weighted_statistics():
     settings = Training(epochs=3, epoch_size=160, learning_rate=0.1, select_by="accuracy")
     policy = Crest(batch_size=16, subset=60, statistics="weighted")
     assert fit(net("batch"), toy_splits(), policy, settings).test.accuracy > 0.6
+
+
+def test_frozen_statistics_are_the_running_ones_and_stay():
+    torch.manual_seed(0)
+    model, x = net("batch"), torch.randn(9, 8)
+    model(x)
+    buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    with pytest.raises(RuntimeError), frozen_batch_norm(model):
+        found = model(x)
+        raise RuntimeError
+    assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())
+    assert model[1].training
+    assert torch.equal(found, model.eval()(x))
+
+
+def test_frozen_statistics_are_learned_in_the_warm_up_only():
+    """Five tenths of 240 examples are eight mini-batches of 16 (128 of them), then nothing moves."""
+    model, examples = net("batch"), toy_splits().train
+    policy = Crest(batch_size=16, subset=60, statistics="frozen", warmup=5)
+    objective, optimizer, counts = policy.objective(), sgd(model), []
+    objective.prepare(examples)
+    curator = Curator(examples, policy, batch_size=16)
+    for batch in curator.steps(12, model, optimizer):
+        optimizer.zero_grad()
+        objective(Forward(model, batch, clock=curator.clock)).backward()
+        optimizer.step()
+        counts.append(int(model[1].num_batches_tracked))
+    assert counts == [*range(1, 9), 8, 8, 8, 8]
+
+
+def test_choices_are_made_by_the_statistics_that_training_goes_by(monkeypatch):
+    used = []
+    look_at = crest.look_at
+
+    def watched(*arguments, statistics, **options):
+        used.append(statistics)
+        return look_at(*arguments, statistics=statistics, **options)
+
+    monkeypatch.setattr(crest, "look_at", watched)
+    settings = Training(epochs=1, epoch_size=192, batch_size=16, learning_rate=0.1, select_by="accuracy")
+    fit(net("batch"), toy_splits(), Crest(subset=60, statistics="frozen", warmup=5, every_batch=True), settings)
+    assert used == ["batch"] * 8 + ["running"] * 4

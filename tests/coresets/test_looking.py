@@ -3,6 +3,7 @@ import torch
 import torch.nn.functional as F
 
 from holdfast.coresets.looking import look_at, undisturbed, weighted_loss
+from holdfast.errors import HoldfastError
 from holdfast.models.heads import features_and_logits
 from holdfast.primitives.similarity import LastLayerGradients
 from tests.coresets.toy import gaussians, net
@@ -79,3 +80,11 @@ def test_everything_is_put_back_after_an_error():
         model(torch.randn(9, 3))
     assert torch.equal(model[1].running_mean, before)
     assert model.training
+
+
+def test_a_model_that_has_diverged_chooses_nothing():
+    model = net()
+    with torch.no_grad():
+        model[0].weight.fill_(torch.nan)
+    with pytest.raises(HoldfastError, match="training has diverged; lower the learning rate"):
+        look_at(model, gaussians(), POSITIONS)

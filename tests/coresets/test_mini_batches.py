@@ -1,7 +1,9 @@
+import numpy as np
 import pytest
 import torch
 
-from holdfast.coresets.mini_batches import cluster_weights, draw_subset, mini_batch_coresets, quotas
+from holdfast.coresets.mini_batches import Pool, cluster_weights, mini_batch_coresets, quotas
+from holdfast.data.partitions import share_out
 from holdfast.errors import ConfigError
 
 
@@ -33,13 +35,26 @@ def test_quotas_add_up_and_leave_no_class_out_where_they_can(counts, total, expe
 @pytest.mark.parametrize("by_class", [True, False])
 def test_subsets_are_drawn_without_replacement_from_the_pool(by_class):
     labels = torch.arange(300) % 3
-    pool = torch.arange(0, 300, 2)
-    drawn = draw_subset(pool, labels, 60, by_class=by_class, stream=stream())
+    positions = torch.arange(0, 300, 2)
+    pool = Pool(positions, labels, by_class=by_class)
+    drawn = pool.draw(60, stream())
     assert len(set(drawn.tolist())) == 60
-    assert set(drawn.tolist()) <= set(pool.tolist())
+    assert set(drawn.tolist()) <= set(positions.tolist())
     if by_class:
         assert torch.bincount(labels[drawn]).tolist() == [20, 20, 20]
-    assert torch.equal(drawn, draw_subset(pool, labels, 60, by_class=by_class, stream=stream()))
+    assert torch.equal(drawn, pool.draw(60, stream()))
+
+
+def test_classes_are_drawn_from_one_after_the_other_where_they_are_there():
+    """By their definition: a random part of each class, whose members are in the order of the pool."""
+    labels = torch.tensor([0, 2, 2, 0, 5]).repeat(20)[torch.randperm(100, generator=stream())]
+    positions = torch.randperm(100, generator=stream())[:70]
+    of_class = [positions[labels[positions] == label] for label in (0, 2, 5)]
+    shares, by = share_out(25, np.array([len(part) for part in of_class], dtype=float)), stream()
+    expected = [
+        part[torch.randperm(len(part), generator=by)[:share]] for part, share in zip(of_class, shares, strict=True)
+    ]
+    assert torch.equal(Pool(positions, labels, by_class=True).draw(25, stream()), torch.cat(expected))
 
 
 @pytest.mark.parametrize("by_class", [True, False])

@@ -13,7 +13,7 @@ from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError, DataError
 from holdfast.methods import build_method
 from holdfast.poisoning import Epic
-from holdfast.training import Curator, Run, Training, fit
+from holdfast.training import Curator, Outlook, Run, Training, fit
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context
@@ -165,8 +165,8 @@ def test_options_that_make_no_sense(wrong: dict) -> None:
 
 def test_a_training_that_ends_before_the_first_round() -> None:
     with pytest.raises(ConfigError, match="first round is at epoch 10 and the training has 10"):
-        Epic(start=9, every=2).expect(10)
-    Epic(start=9, every=2).expect(11)
+        Epic(start=9, every=2).expect(Outlook(10))
+    Epic(start=9, every=2).expect(Outlook(11))
 
 
 def test_due_only_when_an_epoch_starts() -> None:

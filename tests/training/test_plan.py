@@ -82,6 +82,19 @@ def test_batch_weights_that_are_no_numbers_are_refused():
         Plan(batch_weight=torch.ones(1, 2))
 
 
+def test_inputs_of_mini_batches_come_and_go_with_them():
+    batches = torch.tensor([[0, 1], [2, 3]])
+    kept = Plan(batches=batches, batch_inputs=torch.randn(2, 2, 5))
+    assert torch.equal(
+        merge([("crest", kept), ("weights", Plan(loss_weight=torch.ones(4)))]).batch_inputs[1, 0],
+        kept.batch_inputs[1, 0],
+    )
+    assert merge([("crest", kept), ("other", Plan(batches=batches))]).batch_inputs is None
+    for wrong in ({"batch_inputs": torch.ones(2, 2)}, {"batches": batches, "batch_inputs": torch.ones(2, 3, 5)}):
+        with pytest.raises(ConfigError, match="batch_inputs of a plan need batches"):
+            Plan(**wrong)
+
+
 def test_plans_are_compared_by_what_they_say():
     assert Plan(copies=torch.tensor([1, 0])).same_as(Plan(copies=torch.tensor([True, False])))
     assert not Plan(copies=torch.tensor([1, 0])).same_as(Plan())

@@ -24,7 +24,7 @@ from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradie
 from holdfast.poisoning.attacks.poisoned import PoisonedSet
 from holdfast.poisoning.attacks.record import poisoned_set
 from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, in_evaluation, shared_device
-from holdfast.training.curator import Augmentation
+from holdfast.training.policy import Augmentation
 
 _CHUNK = 512
 

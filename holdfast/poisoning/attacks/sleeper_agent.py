@@ -25,7 +25,7 @@ from holdfast.poisoning.attacks.poisoned import PoisonedSet
 from holdfast.poisoning.attacks.record import poisoned_set
 from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, in_evaluation, shared_device
 from holdfast.primitives.streams import torch_stream
-from holdfast.training.curator import Augmentation
+from holdfast.training.policy import Augmentation
 
 #: Trains fresh surrogates on the poisoned training set; is told how often it was asked before.
 Retrain = Callable[[Examples, int], Surrogates]
