@@ -248,8 +248,8 @@ class Exchange:
                 _log.warning("the SuperLink has not taken messages whole (%s); they are sent again", str(error)[:100])
                 self._wait()
         raise FederationError(
-            f"the SuperLink refused parts of messages {_SENDINGS} times; its log says why. The state is saved: continue "
-            "with --resume"
+            f"the SuperLink refused parts of messages {_SENDINGS} times; its log says why. The state is saved: "
+            "continue with --resume"
         )
 
     def _wait(self) -> None:
