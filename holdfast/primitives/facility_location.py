@@ -276,6 +276,7 @@ def naive_facility_location(similarity: Tensor, k: int, *, weights: Tensor | Non
         gains.append(float(gain[exemplar]) * matrix.unit)
         claims.append(np.flatnonzero(s[:, exemplar] > best))
         best = np.maximum(best, s[:, exemplar])
+    gains[0] += matrix.offset * w.sum()
     return _joined(chosen, gains, claims, w)
 
 
@@ -284,7 +285,7 @@ def _given(similarity: Tensor) -> Matrix:
     matrix = Matrix.given(similarity, symmetric=False)
     if not (square and _loops().is_symmetric(matrix.values)):
         return matrix
-    return Matrix(matrix.values, matrix.unit, matrix.scale, symmetric=True)
+    return replace(matrix, symmetric=True)
 
 
 def _checked_points(points: Tensor | Geometry, metric: Metric) -> Geometry:
@@ -315,7 +316,9 @@ def _select(similarities: Matrix | Blocks, k: int, weights: Tensor | None, least
         chosen, gains, claimed, ends = _loops().greedy(
             similarities.values, w, budget, np.float32(similarities.scale), _MOST, similarities.symmetric, least
         )
-        return _selection(chosen, gains * similarities.unit, claimed, ends, w)
+        gains *= similarities.unit
+        gains[0] += similarities.offset * w.sum()
+        return _selection(chosen, gains, claimed, ends, w)
     picks = list(_picks(similarities, w, budget, least))
     return _joined(
         [exemplar for exemplar, _, _ in picks],

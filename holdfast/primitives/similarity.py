@@ -29,6 +29,7 @@ Where = Ints | slice
 Block = Callable[[Where, Where], Floats]
 
 BITS = 24  # of a similarity: as many as float32 has
+_FAR = 2.0**-8  # of the largest similarity: where they differ by less, what they have in common is taken off first
 
 _BLOCK = 2**16  # similarities worked on at once: few enough for the processor's cache
 _TILE = 2**19  # computed at once: enough rows for a fast product
@@ -82,11 +83,11 @@ class Points:
 
     def squared_distances(self, candidates: Ints) -> Block:
         """|a|^2 + |b|^2 - 2ab by one product, around the mean so that a far origin blurs nothing."""
-        x = self.x.to(torch.float64).numpy()
+        x = self.x.detach().to(torch.float64).numpy()
         x = x - x.mean(0)
         square, one = np.square(x).sum(1, keepdims=True), np.ones((len(x), 1))
         left, right = np.hstack([-2 * x, square, one]), np.hstack([x, one, square])[candidates]
-        rounding = _rounding(left.shape[1], square)
+        rounding = _rounding(left.shape[1], square[:, 0])
 
         def block(rows: Where, columns: Where) -> Floats:
             found: Floats = left[rows] @ right[columns].T
@@ -97,10 +98,10 @@ class Points:
 
     def squared_in_parts(self, places: Tensor) -> Tensor:
         """As `squared_distances`, around the mean of each part."""
-        x = self.x[places].to(torch.float64)
+        x = self.x.detach()[places].to(torch.float64)
         x = x - x.mean(1, keepdim=True)
         square = x.square().sum(2)
-        return _squares(square, x @ x.mT, _rounding(x.shape[2] + 2, square.numpy()))
+        return _squares(square, x @ x.mT, x.shape[2] + 2)
 
     def check(self) -> None:
         """One row per point, all finite."""
@@ -139,8 +140,8 @@ class LastLayerGradients:
 
     def squared_distances(self, candidates: Ints) -> Block:
         """G_ii + G_jj - 2 G_ij, where G is the product of the residuals' Gram matrix and the features'."""
-        e = self.residuals.to(torch.float64).numpy()
-        h = self.features.to(torch.float64).numpy()
+        e = self.residuals.detach().to(torch.float64).numpy()
+        h = self.features.detach().to(torch.float64).numpy()
         square = np.square(e).sum(1) * (np.square(h).sum(1) + 1)
         other_e, other_h, other_square = e[candidates], h[candidates], square[candidates]
         rounding = _rounding(e.shape[1] + h.shape[1], square)
@@ -159,9 +160,9 @@ class LastLayerGradients:
 
     def squared_in_parts(self, places: Tensor) -> Tensor:
         """As `squared_distances`."""
-        e, h = self.residuals[places].to(torch.float64), self.features[places].to(torch.float64)
+        e, h = (factor.detach()[places].to(torch.float64) for factor in (self.residuals, self.features))
         square = e.square().sum(2) * (h.square().sum(2) + 1)
-        return _squares(square, (e @ e.mT) * (h @ h.mT + 1), _rounding(e.shape[2] + h.shape[2], square.numpy()))
+        return _squares(square, (e @ e.mT) * (h @ h.mT + 1), e.shape[2] + h.shape[2])
 
     def check(self) -> None:
         """As many residuals as features, all finite."""
@@ -183,12 +184,14 @@ class Matrix:
         unit: the similarity that all are rounded to multiples of.
         scale: units in a value of one.
         symmetric: whether rows equal columns.
+        offset: what was taken from all similarities, so that a large constant in them blurs nothing.
     """
 
     values: Singles
     unit: float
     scale: float
     symmetric: bool
+    offset: float = 0.0
 
     @classmethod
     def given(cls, similarity: Tensor, *, symmetric: bool) -> Matrix:
@@ -200,10 +203,12 @@ class Matrix:
             raise DataError("some similarities are not finite; leave their points out")
         if least < 0:
             raise DataError(f"the least similarity is {least:g}; add a constant, so that none is negative")
-        unit, given = unit_of(largest), similarity.detach().numpy()
-        if given.dtype == np.float32:
-            return cls(np.ascontiguousarray(given), unit, 1 / unit, symmetric)
-        return cls(np.rint(given / unit).astype(np.float32), unit, 1.0, symmetric)
+        unit = unit_of(largest)
+        if similarity.dtype == torch.float32 and 1 / unit <= torch.finfo(torch.float32).max:
+            return cls(np.ascontiguousarray(similarity.detach().numpy()), unit, 1 / unit, symmetric)
+        offset = least if largest - least < _FAR * largest else 0.0
+        given, unit = similarity.detach().to(torch.float64).numpy() - offset, unit_of(largest - offset)
+        return cls(np.rint(given / unit).astype(np.float32), unit, 1.0, symmetric, offset)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -260,7 +265,7 @@ class Blocks:
 
 def cosine_similarities(points: Points, candidates: Ints) -> Blocks:
     """1 + the cosine; 0 with a zero vector."""
-    x = points.x.to(torch.float64).numpy()
+    x = points.x.detach().to(torch.float64).numpy()
     norm = np.linalg.norm(x, axis=1, keepdims=True)
     directions = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
     others = directions[candidates]
@@ -339,15 +344,17 @@ def _tiles(shape: tuple[int, int], symmetric: bool) -> Iterator[tuple[slice, sli
         yield slice(start, min(start + height, shape[0])), slice(start if symmetric else 0, None)
 
 
-def _squares(square: Tensor, inner: Tensor, rounding: float) -> Tensor:
+def _squares(square: Tensor, inner: Tensor, terms: int) -> Tensor:
     """|a|^2 + |b|^2 - 2ab within parts, the same for (a, b) and (b, a)."""
     found = square[:, :, None] + square[:, None, :] - (inner + inner.mT)
-    return torch.where(found <= rounding, 0, found)
+    rounding = torch.from_numpy(_rounding(terms, square.numpy()))
+    return torch.where(found <= rounding[:, None, None], 0, found)
 
 
-def _rounding(terms: int, square: Floats) -> float:
-    """A squared distance up to this is 0 but for the rounding of the sum that gave it."""
-    return float(4 * terms * np.finfo(float).eps * square.max())
+def _rounding(terms: int, square: Floats) -> Floats:
+    """A squared distance up to this is 0 but for the rounding of the sum that gave it; a number per part."""
+    found: Floats = 4 * terms * np.finfo(float).eps * square.max(-1)
+    return found
 
 
 def _are_all(candidates: Ints, n: int) -> bool:

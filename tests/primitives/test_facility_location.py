@@ -56,6 +56,57 @@ def assert_same(found, expected):
     assert torch.equal(found.weights, expected.weights)
 
 
+# ---------------------------------------------------------------------------------------------- what is given
+
+
+def brute_force(similarity, k):
+    """Greedy by its definition, in double precision, without any grid."""
+    s, chosen = similarity.double(), []
+    for _ in range(k):
+        worths = [worth(s, [*chosen, one]) if one not in chosen else -1 for one in range(s.shape[1])]
+        chosen.append(max(range(len(worths)), key=worths.__getitem__))
+    return chosen
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.half(),
+        lambda s: s.bfloat16(),
+        lambda s: s.double() + 1e6,
+        lambda s: s.double() + 1e8,
+        lambda s: (s.double() * 1e-36).float(),
+        lambda s: s.double() * 1e200,
+    ],
+)
+def test_similarities_of_any_kind_are_chosen_from_as_they_are(change):
+    given = change(from_distances(cloud(40)).float())
+    expected = brute_force(given, 6)
+    for found in (facility_location(given, 6), naive_facility_location(given, 6)):
+        assert found.chosen.tolist() == expected
+        assert float(found.gains.sum()) == pytest.approx(worth(given.double(), expected), rel=1e-6)
+        assert float(found.weights.sum()) == 40
+
+
+def test_points_with_gradients_are_chosen_from():
+    points, k = cloud(30), 4
+    expected = facility_location_on_points(points, k, metric="euclidean").chosen
+    assert torch.equal(facility_location_on_points(points.requires_grad_(), k, metric="euclidean").chosen, expected)
+    (found,) = facility_location_in_parts(points, [torch.arange(30)], [k], metric="euclidean")
+    assert torch.equal(found.chosen, expected)
+
+
+def test_a_part_is_chosen_from_as_if_it_were_alone_however_small_it_is():
+    points = torch.cat([cloud(20), 1e-8 * cloud(20, seed=1)])
+    parts = [torch.arange(20), torch.arange(20, 40)]
+    together = facility_location_in_parts(points, parts, [5, 5], metric="euclidean")
+    for found, part in zip(together, parts, strict=True):
+        (alone,) = facility_location_in_parts(points, [part], [5], metric="euclidean")
+        assert torch.equal(found.chosen, alone.chosen)
+        assert torch.equal(found.weights, alone.weights)
+        assert len(set(found.chosen.tolist())) == 5 and bool((found.weights > 0).all())
+
+
 # ---------------------------------------------------------------------------------------------- fast and naive
 
 
