@@ -106,6 +106,8 @@ def method_names(joined: str) -> list[str]:
     for name in names:
         if name not in METHODS:
             raise ConfigError(f"there is no method {name!r}{nearest(name, METHODS)}")
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(f"{joined} names {', '.join(repeated)} more than once; name every method once")
     return names
 
 

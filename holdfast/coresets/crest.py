@@ -47,14 +47,16 @@ class Crest(Policy):
         coresets: b, mini-batches chosen at first, and per step of the interval as long as they make up less than a
             tenth of the training set.
         tolerance: tau, by how much of the loss its model may be off before mini-batches are chosen again.
-        interval: h, steps between two checks at first; it grows as the loss flattens.
+        interval: h, steps between two checks at first; it grows as the loss flattens, to a tenth of the training set
+            at most unless it starts above.
         drop_learned: take learned examples out of the pool.
         learned_loss: alpha, the largest loss of a learned example.
         window: T2, for how long an example must have been learned, in tenths of the training set.
         sightings: how often it must have been seen in that time.
         proxy: what stands for an example's gradient. With up to three classes `logit` has few values; use `feature`.
         metric: how distances of gradients become similarities.
-        by_class: draw and choose in each class in proportion.
+        by_class: draw and choose in each class in proportion; classes with few places are drawn from together, and a
+            mini-batch with fewer places than its subset has classes is chosen from all of them alike.
         order: 1 models the loss without curvature (ablation).
         smooth: average gradient and curvature over time; without it is an ablation.
         gradient_memory: beta_1, how much of the average of gradients stays with each mini-batch.
@@ -138,7 +140,6 @@ class Crest(Policy):
         if self.batch_size is not None:
             self._check_subset(self.batch_size)
         self._size = self.batch_size or 1  # the run's, once it is known
-        self._plan: Plan | None
         self._region: Region
         self._first_curvature: float | None
         self._views: KeptViews | None
@@ -168,27 +169,28 @@ class Crest(Policy):
             self._watch = LossWatch(n)
             self._window_ends = self._window_steps(n)
         if self.drop_learned and step >= self._window_ends:
+            active = context.plan.visits(n) > 0
             self._watch.close_window(
                 context.examples.labels,
                 threshold=self.learned_loss,
+                active=active,
                 sightings=self.sightings,
-                fewest=math.ceil(_FEWEST_LEFT * n),
+                fewest=math.ceil(_FEWEST_LEFT * int(active.sum())),
                 fewest_of_class=2 * self._subset_size(n) // context.examples.n_classes,
             )
             self._window_ends = step + self._window_steps(n)
-        if self._plan is None or self.every_batch or _cut(self._plan, context.plan) or self._is_off(here, context):
-            self._plan = self._choose(here, context)
+        anew = context.clock.starts_stage or self.every_batch or _cut(context.own, context.plan)
+        plan = self._choose(here, context) if anew or self._is_off(here, context) else context.own
         self._next_check = step + (1 if self.every_batch else self._steps)
-        return self._plan
+        return plan
 
     def leave(self, folder: Path) -> None:
         """What was chosen when and what it cost, as ``crest.json``."""
         self.accounts.save(folder, self.name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Mini-batches, region, watch and intervals."""
+        """Region, watch and intervals; the mini-batches are the chain's to remember."""
         return {
-            "plan": {} if self._plan is None else self._plan.tensors(),
             "region": self._region.state_dict(),
             "watch": self._watch.state_dict(),
             "views": None if self._views is None else [self._views.positions, self._views.views],
@@ -202,7 +204,6 @@ class Crest(Policy):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self._plan = Plan(**state["plan"]) if state["plan"] else None
         self._region.load_state_dict(state["region"])
         self._watch.load_state_dict(state["watch"])
         self._views = None if state["views"] is None else KeptViews(*state["views"])
@@ -214,7 +215,6 @@ class Crest(Policy):
     def _forget(self) -> None:
         """Begin anew, as at the start of every stage."""
         self.accounts = Accounts()
-        self._plan = None
         self._region = Region(
             order=self.order,
             memory=(self.gradient_memory, self.curvature_memory) if self.smooth else None,
@@ -297,7 +297,7 @@ class Crest(Policy):
     def _draw(self, context: Context, pool: Tensor) -> list[Tensor]:
         labels, size = context.examples.labels, min(self._subset_size(len(context.examples)), len(pool))
         with self.accounts.timed("look"):
-            drawn = Pool(pool, labels, by_class=self.by_class)
+            drawn = Pool(pool, labels, by_class=self.by_class, visits=context.plan.visits(len(labels))[pool])
             return [
                 drawn.draw(size, context.stream("subset", number))
                 for number in range(1 if self.every_batch else self._count)
@@ -330,8 +330,7 @@ class Crest(Policy):
 
     def _pool(self, context: Context) -> Tensor:
         """Positions of what earlier policies left and what isn't learned."""
-        active = context.active_positions()
-        return active[self._watch.pool[active]]
+        return (self._watch.pool & (context.plan.visits(len(context.examples)) > 0)).nonzero().flatten()
 
     def _subset_size(self, n: int) -> int:
         return self.subset or min(n, max(round(n / 100), 4 * self._size))
@@ -341,9 +340,8 @@ class Crest(Policy):
 
 
 def _cut(plan: Plan, upstream: Plan) -> bool:
-    """Whether an earlier policy has dropped something that is in the mini-batches."""
-    assert plan.batches is not None
-    return upstream.active is not None and not bool(upstream.active[plan.batches].all())
+    """Whether there are no mini-batches yet, or an earlier policy has dropped something that is in them."""
+    return plan.batches is None or (upstream.active is not None and not bool(upstream.active[plan.batches].all()))
 
 
 def _joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastLayerGradients:

@@ -32,13 +32,21 @@ class LossWatch:
         self._largest[positions] = torch.maximum(self._largest[positions], losses)
 
     def close_window(
-        self, labels: Tensor, *, threshold: float, sightings: int = 2, fewest: int = 0, fewest_of_class: int = 0
+        self,
+        labels: Tensor,
+        *,
+        threshold: float,
+        active: Tensor | None = None,
+        sightings: int = 2,
+        fewest: int = 0,
+        fewest_of_class: int = 0,
     ) -> int:
         """Drop what is learned and start the next window.
 
         Args:
             labels: class of each example, int64 of shape (n,).
             threshold: largest loss of a learned example.
+            active: which examples there are to train on, all by default; others don't count as left. Bool, shape (n,).
             sightings: how often it must have been seen in the window.
             fewest: how many examples stay at least; otherwise all do that were there.
             fewest_of_class: how many of each class stay at least; a class that would fall below keeps what it had.
@@ -48,9 +56,10 @@ class LossWatch:
         """
         learned = (self._seen >= sightings) & (self._largest <= threshold)
         left = self.pool & ~learned
-        short = torch.bincount(labels[left], minlength=int(labels.max()) + 1) < fewest_of_class
+        there = torch.ones_like(left) if active is None else active
+        short = torch.bincount(labels[left & there], minlength=int(labels.max()) + 1) < fewest_of_class
         left |= self.pool & short[labels]
-        if int(left.sum()) < fewest:
+        if int((left & there).sum()) < fewest:
             left = self.pool.clone()
         dropped = int(self.pool.sum() - left.sum())
         self.pool = left

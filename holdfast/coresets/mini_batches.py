@@ -18,6 +18,10 @@ from holdfast.errors import ConfigError
 from holdfast.primitives.facility_location import Exemplars, facility_location_in_parts
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 
+#: Of a class in a subset: with fewer it is drawn from together with others. Rounded to whole places, always the same
+#: way, a small class would be in every subset too often or in none.
+_FEWEST_PLACES = 10
+
 
 @dataclass(frozen=True, eq=False)
 class MiniBatch:
@@ -39,30 +43,48 @@ class Pool:
         positions: of the examples, int64.
         labels: class of each example of the whole set.
         by_class: draw from each class in proportion, instead of from all alike.
+        visits: how often each of `positions` is to come relative to the others, float64; all alike by default. Subsets
+            are drawn with repetition where some are to come more often.
     """
 
-    def __init__(self, positions: Tensor, labels: Tensor, *, by_class: bool) -> None:
-        self._strata = [positions]
+    def __init__(self, positions: Tensor, labels: Tensor, *, by_class: bool, visits: Tensor | None = None) -> None:
+        visits = torch.ones(len(positions), dtype=torch.float64) if visits is None else visits
+        self._alike = bool((visits == visits[0]).all())
+        self._strata, self._visits = [positions], [visits]
         if by_class:
             present = labels[positions]
-            grouped = positions[present.argsort(stable=True)]
-            self._strata = list(torch.split(grouped, torch.bincount(present).tolist()))
+            order, counts = present.argsort(stable=True), [count for count in torch.bincount(present).tolist() if count]
+            self._strata, self._visits = (list(torch.split(one[order], counts)) for one in (positions, visits))
+        self._masses = np.array([float(part.sum()) for part in self._visits])
 
     def draw(self, size: int, stream: torch.Generator) -> Tensor:
-        """Positions of a random subset without repetition, int64 of shape (size,).
+        """Positions of a random subset, int64 of shape (size,), without repetition where all are to come alike.
 
         Args:
             size: how many, at most all.
             stream: where the draws come from.
         """
-        shares = share_out(size, np.array([len(stratum) for stratum in self._strata], dtype=np.float64))
-        return torch.cat(
-            [
-                stratum[torch.randperm(len(stratum), generator=stream)[: int(share)]]
-                for stratum, share in zip(self._strata, shares, strict=True)
-                if share
-            ]
-        )
+        parts = self._parts(size)
+        shares = share_out(size, np.array([self._masses[part].sum() for part in parts]))
+        return torch.cat([self._some(part, int(share), stream) for part, share in zip(parts, shares, strict=True)])
+
+    def _parts(self, size: int) -> list[list[int]]:
+        """Strata that are drawn from by themselves, in order, and then those that are drawn from together."""
+        rising = np.argsort(self._masses, kind="stable")
+        places = size * self._masses[rising] / self._masses.sum()
+        together = int(np.searchsorted(places, _FEWEST_PLACES))
+        while 0 < together < len(rising) and places[:together].sum() < _FEWEST_PLACES:
+            together += 1
+        alone, small = sorted(rising[together:].tolist()), sorted(rising[:together].tolist())
+        return [[stratum] for stratum in alone] + ([small] if small else [])
+
+    def _some(self, part: list[int], count: int, stream: torch.Generator) -> Tensor:
+        positions = torch.cat([self._strata[stratum] for stratum in part])
+        if self._alike:
+            return positions[torch.randperm(len(positions), generator=stream)[:count]]
+        reached = torch.cat([self._visits[stratum] for stratum in part]).cumsum(0)
+        points = torch.rand(count, generator=stream, dtype=torch.float64) * reached[-1]
+        return positions[torch.searchsorted(reached, points, right=True).clamp_(max=len(positions) - 1)]
 
 
 def quotas(counts: Tensor, total: int) -> list[int]:
@@ -105,7 +127,8 @@ def mini_batch_coresets(
         labels: class of those, int64 of shape (subsets x r,).
         subsets: how many subsets there are.
         size: m, how many examples a mini-batch has.
-        by_class: choose within each class of a subset, in proportion.
+        by_class: choose within each class of a subset, in proportion; from all of them alike in a subset of more
+            classes than a mini-batch has places.
         metric: how distances become similarities.
 
     Returns:
@@ -120,13 +143,14 @@ def mini_batch_coresets(
     parts, budgets, owners = list[Tensor](), list[int](), list[int]()
     for subset in range(subsets):
         places = torch.arange(subset * r, (subset + 1) * r)
-        if not by_class:
+        counts = torch.bincount(labels[places])
+        if not by_class or int(counts.count_nonzero()) > size:
             parts.append(places)
             budgets.append(size)
             owners.append(subset)
             continue
         here = labels[places]
-        for label, budget in enumerate(quotas(torch.bincount(here), size)):
+        for label, budget in enumerate(quotas(counts, size)):
             if budget:
                 parts.append(places[here == label])
                 budgets.append(budget)

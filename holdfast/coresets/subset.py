@@ -67,6 +67,8 @@ class SubsetPolicy(Policy):
 
     def update(self, context: Context) -> Plan:
         """The subset from now on."""
+        if context.clock.starts_run:
+            self.accounts = Accounts()
         pool = context.active_positions()
         size = subset_size(self.fraction, len(pool))
         if context.clock.stage_epoch < self.start:
@@ -118,7 +120,16 @@ def class_parts(labels: Tensor, pool: Tensor, size: int) -> list[tuple[int, Tens
 
     Returns:
         Class, positions of its examples in the pool, and how many to choose of them.
+
+    Raises:
+        ConfigError: if the budget does not suffice for one of every class.
     """
     here = labels[pool]
-    shares = quotas(torch.bincount(here), size)
+    counts = torch.bincount(here)
+    if (classes := int(counts.count_nonzero())) > size:
+        raise ConfigError(
+            f"{size} of {len(pool)} examples are to be kept and there are {classes} classes; give a fraction of at "
+            f"least {classes / len(pool):.2g}, so that none is lost"
+        )
+    shares = quotas(counts, size)
     return [(label, pool[here == label], share) for label, share in enumerate(shares) if share]

@@ -205,7 +205,7 @@ class Curator:
         size = self._next_size(self._epoch_left)
         self._epoch_left -= size
         self._drawn += 1 if self.plan.batches is not None else size
-        self.examples_seen += size
+        self.examples_seen += size if self.plan.batches is None else self._step_size
         self.clock = self.clock.after_step()
         if self.chain.between_steps and self._epoch_left > 0:
             self._update(model, optimizer)
@@ -235,7 +235,7 @@ class Curator:
                 )
             steps = self.steps_left
             self._drawn += steps if self.plan.batches is not None else self._epoch_left
-            self.examples_seen += self._epoch_left
+            self.examples_seen += self._epoch_left if self.plan.batches is None else steps * self._step_size
             self.clock = self.clock.after_epoch(steps)
         else:
             self.clock = self.clock.after_epoch()

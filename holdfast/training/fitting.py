@@ -280,6 +280,8 @@ class _Fit:
     def _finish(self) -> FitResult:
         with self._timed("evaluate"):
             test_last = evaluate(self.model, self.splits.test, train=self.splits.train)
+        if self.run is not None:
+            self.curator.chain.leave(self.run.path)
         self.model.load_state_dict(self.best_weights)
         finished = self._run_finish()
         with self._timed("evaluate"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -10,7 +11,7 @@ from holdfast.training.policy import Policy
 
 
 def check_kinds(policy: Policy) -> None:
-    """Refuse words that an option doesn't know, and numbers that aren't whole where only whole ones make sense.
+    """Refuse words that an option doesn't know, and what is no number, no whole one or no truth value where it must be.
 
     Raises:
         ConfigError: it names the option, and the nearest word.
@@ -31,3 +32,7 @@ def _check(policy: str, option: str, value: Any, kind: Any) -> None:
         raise ConfigError(f"{option} of {policy} is {value!r}{nearest(str(value), map(str, words))}")
     if kind is int and (not isinstance(value, int) or isinstance(value, bool)):
         raise ConfigError(f"{option} of {policy} is {value!r}; give a whole number")
+    if kind is float and (not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value)):
+        raise ConfigError(f"{option} of {policy} is {value!r}; give a number")
+    if kind is bool and not isinstance(value, bool):
+        raise ConfigError(f"{option} of {policy} is {value!r}; give True or False")

@@ -96,8 +96,16 @@ class Plan:
         if self.batches is not None:
             visits = torch.bincount(self.batches.flatten(), minlength=len(parts)).to(torch.float64)
         else:
-            visits = _visits(len(parts), self.copies, self.sample_weight)
+            visits = self.visits(len(parts))
         return torch.bincount(parts, visits) / visits.sum()
+
+    def visits(self, n: int) -> Tensor:
+        """How often each of `n` examples is drawn relative to the others, float64 of shape (n,); 0 = never.
+
+        A policy that makes mini-batches itself goes by what those before it ask for here, since explicit mini-batches
+        replace all drawing.
+        """
+        return _visits(n, self.copies, self.sample_weight)
 
     def same_as(self, other: Plan) -> bool:
         """Whether both plans say the same, element by element."""

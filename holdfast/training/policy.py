@@ -101,6 +101,7 @@ class Context:
         sweep: the model's outputs, shared by all policies that are due.
         seed: the run's seed.
         policy: name of the policy, which names its random streams.
+        own: what the policy asked for when it was due before; an empty plan at first.
         requests: what policies ask of the training loop.
         validation: the validation set, where the loop gave it; its labels and groups are for tuning only.
         learning_rate: of the optimizer now, where the loop gave one.
@@ -116,6 +117,7 @@ class Context:
     sweep: Sweep | None
     seed: int
     policy: str = ""
+    own: Plan = field(default_factory=Plan)
     requests: list[Request] = field(default_factory=list)
     validation: Examples | None = None
     learning_rate: float | None = None
@@ -258,9 +260,16 @@ class Chain(Policy):
         return any(self._due(number, clock) for number in range(len(self.members)))
 
     def expect(self, outlook: Outlook) -> None:
-        """Tell every member."""
+        """Tell every member; refuse an order in which one would go on with what it knows of a model that is gone."""
         for member in self.members:
             member.expect(outlook)
+        for place, first in enumerate(self.members):
+            later = next((member for member in self.members[place + 1 :] if member.warmup_epochs > 0), None)
+            if first.acts_between_steps and later is not None:
+                raise ConfigError(
+                    f"{first.name} chooses for the model that is being trained, and {later.name} after it starts "
+                    f"training again; put {later.name} before {first.name}"
+                )
 
     def leave(self, folder: Path) -> None:
         """Let every member write."""
@@ -285,7 +294,7 @@ class Chain(Policy):
         for number, member in enumerate(self.members):
             context.plan = merge(parts)
             context.policy = member.name
-            part = self._parts[number]
+            part = context.own = self._parts[number]
             if self._due(number, clock) or _outdated(part, context.plan):
                 context.clock = self._clock_of(number, clock)
                 asked = len(context.requests)

@@ -188,6 +188,8 @@ def test_missing_data_says_where_it_was_looked_for(capsys, monkeypatch, tmp_path
     [
         (["--method", "pde", "--epochs", "12"], "pde first grows its set after epoch 30 and training has 12"),
         (["--method", "cvar+group-dro"], "each bring their own objective"),
+        (["--method", "epic+crest+epic"], "names epic more than once; name every method once"),
+        (["--method", "crest+jtt"], "put jtt before crest"),
         (["--method", "crest", "--crest.subset", "8"], "mini-batches of 32 from subsets of 8; give a subset of at"),
         (["--method", "crest", "--crest.cached-view", "--augment", "none"], "nothing is augmented"),
     ],

@@ -6,10 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from holdfast.coresets import Crest
+from holdfast.coresets import Crest, El2n
 from holdfast.coresets.mini_batches import mini_batch_coresets
 from holdfast.data import Examples
 from holdfast.errors import ConfigError
+from holdfast.models.heads import find_head
+from holdfast.spurious import GroupBalanced, Jtt
 from holdfast.training import Curator, Run, Training, fit
 from holdfast.training.clock import Clock
 from tests.coresets.toy import CLASSES, gaussians, net, sgd, toy_splits
@@ -327,6 +329,68 @@ def test_it_chooses_inside_what_an_earlier_policy_left_and_again_when_that_shrin
     assert int(curator.plan.active.sum()) < 96
 
 
+def test_every_class_is_trained_on_however_many_there_are():
+    labels = torch.arange(1000) % 100
+    examples = Examples.of(torch.randn(1000, 8, generator=torch.Generator().manual_seed(0)), labels)
+    model = torch.nn.Linear(8, 100)
+    _, seen = train(Crest(batch_size=32, every_batch=True), 100, model, examples=examples)
+    assert len(torch.cat([batch.labels for batch in seen]).unique()) == 100
+
+
+def test_it_goes_by_how_often_earlier_policies_want_an_example():
+    """A group of a tenth, drawn as often as the other by the policy before: half of the weight in the loss is its."""
+    plain = gaussians(2000)
+    group = (torch.arange(2000) % 10 == 0).long()
+    examples = Examples.of(plain.inputs.gather(torch.arange(2000)), plain.labels, groups=group)
+
+    def share(policy):
+        _, seen = train(policy, 60, examples=examples)
+        positions, weights = (torch.cat(parts) for parts in zip(*((b.positions, b.weights) for b in seen), strict=True))
+        return float(weights[group[positions] == 1].sum() / weights.sum())
+
+    assert share(small(tolerance=1e-9)) == pytest.approx(0.1, abs=0.04)
+    assert share(GroupBalanced() >> small(tolerance=1e-9)) == pytest.approx(0.5, abs=0.06)
+
+
+def test_what_is_learned_is_dropped_within_what_an_earlier_policy_left():
+    """Floors that counted examples which are not there let the pool run empty."""
+    policy = small(window=1, sightings=1, learned_loss=1e9, tolerance=1e-9)
+    settings = Training(epochs=40, epoch_size=64, batch_size=16, learning_rate=0.1, select_by="accuracy")
+    fit(net(), toy_splits(), El2n(fraction=0.3, score_epochs=1) >> policy, settings)
+    assert min(record["pool"] for record in policy.accounts.selections) >= 0.2 * 72
+
+
+def test_a_method_that_starts_again_comes_before_it():
+    settings = Training(epochs=2, batch_size=16, select_by="accuracy")
+    with pytest.raises(ConfigError, match="jtt after it starts training again; put jtt before crest"):
+        fit(net(), toy_splits(), small() >> Jtt(infer_epoch=1), settings)
+
+
+@pytest.mark.parametrize("epoch_size", [64, 100])
+def test_examples_gone_through_are_those_of_its_mini_batches(epoch_size):
+    settings = Training(epochs=2, epoch_size=epoch_size, batch_size=16, learning_rate=0.05, select_by="accuracy")
+    result = fit(net(), toy_splits(), small(batch_size=24), settings)
+    steps = sum(-(-epoch_size // 24) for _ in range(2))
+    assert result.history[-1]["full_epochs"] == pytest.approx(24 * steps / 240)
+
+
+def test_what_came_after_the_last_choice_is_left_too(tmp_path):
+    run = Run.create(tmp_path / "run", {})
+    settings = Training(epochs=2, epoch_size=160, batch_size=16, learning_rate=0.05, select_by="accuracy")
+    policy = small(tolerance=1e9)
+    fit(net(), toy_splits(), policy, settings, run=run)
+    left = json.loads((run.path / "crest.json").read_text())
+    assert len(left["selections"]) == 1
+    assert len(left["checks"]) == len(policy.accounts.checks) > 10
+
+
+def test_a_head_that_is_not_trained_has_no_curvature():
+    model = net()
+    find_head(model)[1].requires_grad_(False)
+    with pytest.raises(ConfigError, match="over the parameters of head and none of those is trained"):
+        train(small(curvature_of="head"), 1, model)
+
+
 def test_a_run_leaves_what_was_chosen_when_and_at_which_price(tmp_path):
     run = Run.create(tmp_path / "run", {})
     settings = Training(epochs=3, epoch_size=64, learning_rate=0.05, select_by="accuracy")
@@ -391,6 +455,9 @@ def test_a_small_set_is_its_own_subset():
         ({"coresets": 5.0}, "coresets of crest is 5.0; give a whole number"),
         ({"batch_size": True}, "batch_size of crest is True; give a whole number"),
         ({"order": 3}, "order of crest is 3; known are 1, 2"),
+        ({"tolerance": "0.1"}, "tolerance of crest is '0.1'; give a number"),
+        ({"tolerance": float("nan")}, "tolerance of crest is nan; give a number"),
+        ({"by_class": "no"}, "by_class of crest is 'no'; give True or False"),
         ({"statistics": "runing"}, "did you mean 'running'"),
         ({"anchor": "pair"}, "did you mean 'paired'"),
         ({"curvature_of": "heads"}, "did you mean 'head'"),

@@ -54,6 +54,16 @@ def test_a_pool_that_would_get_too_small_stays():
     assert bool(watch.pool.all())
 
 
+def test_only_examples_that_are_there_count_as_left():
+    there = torch.tensor([True, True, True, False, True, False, False, False])
+    for fewest, fewest_of_class, dropped in ((2, 0, 2), (3, 0, 0), (0, 2, 0), (0, 1, 2)):
+        watch = LossWatch(8)
+        for _ in range(2):
+            watch.record(at(0, 1), torch.tensor([0.01, 0.01]))
+        bounds = {"fewest": fewest, "fewest_of_class": fewest_of_class}
+        assert watch.close_window(LABELS, threshold=0.1, active=there, **bounds) == dropped
+
+
 def test_it_survives_a_checkpoint():
     watch, again = LossWatch(8), LossWatch(0)
     watch.record(at(0, 1), torch.tensor([0.01, 0.5]))

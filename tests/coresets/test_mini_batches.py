@@ -47,14 +47,57 @@ def test_subsets_are_drawn_without_replacement_from_the_pool(by_class):
 
 def test_classes_are_drawn_from_one_after_the_other_where_they_are_there():
     """By their definition: a random part of each class, whose members are in the order of the pool."""
-    labels = torch.tensor([0, 2, 2, 0, 5]).repeat(20)[torch.randperm(100, generator=stream())]
-    positions = torch.randperm(100, generator=stream())[:70]
+    labels = torch.tensor([0, 2, 2, 0, 5]).repeat(80)[torch.randperm(400, generator=stream())]
+    positions = torch.randperm(400, generator=stream())[:280]
     of_class = [positions[labels[positions] == label] for label in (0, 2, 5)]
-    shares, by = share_out(25, np.array([len(part) for part in of_class], dtype=float)), stream()
+    shares, by = share_out(101, np.array([len(part) for part in of_class], dtype=float)), stream()
     expected = [
         part[torch.randperm(len(part), generator=by)[:share]] for part, share in zip(of_class, shares, strict=True)
     ]
-    assert torch.equal(Pool(positions, labels, by_class=True).draw(25, stream()), torch.cat(expected))
+    assert torch.equal(Pool(positions, labels, by_class=True).draw(101, stream()), torch.cat(expected))
+
+
+def mean_counts(pool, labels, size, draws):
+    by, classes = stream(), int(labels.max()) + 1
+    counts = [torch.bincount(labels[pool.draw(size, by)], minlength=classes) for _ in range(draws)]
+    return torch.stack(counts).double().mean(0)
+
+
+@pytest.mark.parametrize(("counts", "size"), [([20] * 100, 128), ([20] * 100, 512), ([1495, 1495, 10], 128)])
+def test_no_class_is_in_subsets_too_often_or_never_because_it_is_small(counts, size):
+    """With shares of 1.28, 5.12 and 0.43 places; largest remainders gave some classes twice as many, others none."""
+    labels = torch.repeat_interleave(torch.tensor(counts))
+    found = mean_counts(Pool(torch.arange(len(labels)), labels, by_class=True), labels, size, 2000)
+    expected = size * torch.tensor(counts).double() / sum(counts)
+    assert bool(((found - expected).abs() < 5 * (expected / 2000).sqrt()).all())
+
+
+@pytest.mark.parametrize("by_class", [True, False])
+def test_what_is_to_come_more_often_does(by_class):
+    labels, visits = torch.arange(200) % 2, torch.ones(200, dtype=torch.float64)
+    visits[:20], visits[20:60] = 7, 0
+    pool, by = Pool(torch.arange(200), labels, by_class=by_class, visits=visits), stream()
+    drawn = torch.cat([pool.draw(50, by) for _ in range(400)])
+    assert len(drawn) == 20_000
+    found, expected = torch.bincount(drawn, minlength=200).double(), 20_000 * visits / visits.sum()
+    assert bool((found[20:60] == 0).all())
+    assert bool(((found - expected).abs() <= 5 * expected.sqrt()).all())
+
+
+def test_equal_visits_are_no_visits():
+    labels, positions = torch.arange(300) % 3, torch.arange(300)
+    plain = Pool(positions, labels, by_class=True).draw(90, stream())
+    alike = Pool(positions, labels, by_class=True, visits=torch.full((300,), 2.0, dtype=torch.float64))
+    assert torch.equal(alike.draw(90, stream()), plain)
+
+
+def test_a_mini_batch_with_fewer_places_than_classes_is_chosen_from_all_of_them_alike():
+    proxies, labels = torch.randn(60, 4, generator=stream()), torch.arange(60) % 30
+    few, all_alike = (mini_batch_coresets(proxies, labels, 1, 20, by_class=by_class)[0] for by_class in (True, False))
+    assert torch.equal(few.chosen, all_alike.chosen)
+    assert torch.equal(few.weights, all_alike.weights)
+    (enough,) = mini_batch_coresets(proxies, labels, 1, 30)
+    assert torch.bincount(labels[enough.chosen]).tolist() == [1] * 30
 
 
 @pytest.mark.parametrize("by_class", [True, False])
