@@ -8,6 +8,7 @@ labels to train, which other methods here don't.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -42,6 +43,8 @@ class Glister(SubsetPolicy):
         super().__post_init__()
         if self.rounds < 1:
             raise ConfigError(f"rounds of glister is {self.rounds}; give at least 1")
+        if self.step is not None and not 0 < self.step < math.inf:
+            raise ConfigError(f"step of glister is {self.step}; give a positive number")
 
     def choose(self, context: Context, pool: Tensor, size: int) -> tuple[Tensor, None]:
         """Rounds of the best, each on the last layer as those before it would have changed it."""
@@ -111,6 +114,6 @@ def _with_one(features: Tensor) -> Tensor:
 
 
 def _with_bias(head: torch.nn.Linear) -> Tensor:
-    weight = head.weight.detach().cpu()
-    bias = torch.zeros(len(weight)) if head.bias is None else head.bias.detach().cpu()
+    weight = head.weight.detach().cpu().float()
+    bias = torch.zeros(len(weight)) if head.bias is None else head.bias.detach().cpu().float()
     return torch.cat([weight, bias[:, None]], 1)

@@ -8,6 +8,7 @@ examples of a coreset as its loss does. Networks without batch norm see no diffe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def look_at(
     device = device_of(model)
     losses, residuals, features = list[Tensor](), list[Tensor](), list[Tensor]()
     with undisturbed(model, statistics), torch.no_grad():
-        for chunk in torch.split(positions, _CHUNK):
+        for chunk in torch.tensor_split(positions, math.ceil(len(positions) / _CHUNK)):
             inputs, labels = examples.gather(chunk)
             inputs, labels = to_device(inputs, device), labels.to(device)
             if proxy in ("last_layer", "feature"):

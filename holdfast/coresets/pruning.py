@@ -12,6 +12,7 @@ from holdfast.coresets.scores import Forgetting, gradient_norms
 from holdfast.coresets.subset import class_parts, subset_plan, subset_size
 from holdfast.errors import ConfigError
 from holdfast.training.clock import Clock
+from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy, Restart
 
@@ -31,6 +32,7 @@ class Pruning(Policy):
     by_class: bool = True
 
     def __post_init__(self) -> None:
+        check_kinds(self)
         if not 0 < self.fraction <= 1:
             raise ConfigError(f"fraction of {self.name} is {self.fraction}; give a number above 0, at most 1")
         if self.score_epochs < 1:
@@ -106,7 +108,7 @@ class Forgotten(Pruning):
 
     def update(self, context: Context) -> Plan:
         """Count; in the end keep the most forgotten and start again."""
-        if self._counts is None:
+        if self._counts is None or context.clock.stage_epoch == 1:
             self._counts = Forgetting(len(context.examples))
         right = torch.zeros(len(context.examples), dtype=torch.bool)
         pool = context.active_positions()

@@ -12,6 +12,7 @@ from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.looking import Look, Statistics, look_at, weighted_loss
 from holdfast.coresets.quadratic import QuadraticModel
 from holdfast.data.examples import Examples
+from holdfast.errors import ConfigError
 from holdfast.models.heads import find_head
 from holdfast.primitives.curvature import flat, gradient_and_diagonal, gradient_of
 
@@ -136,7 +137,13 @@ class Region:
 
     def _parameters(self, here: Setting) -> list[nn.Parameter]:
         part = here.model if self._curvature_of == "all" else find_head(here.model, here.head)[1]
-        return [parameter for parameter in part.parameters() if parameter.requires_grad]
+        trained = [parameter for parameter in part.parameters() if parameter.requires_grad]
+        if not trained:
+            raise ConfigError(
+                f"crest models the loss over the parameters of {self._curvature_of} and none of those is trained; "
+                "unfreeze some, or set curvature_of to all"
+            )
+        return trained
 
 
 def _mean_loss(looks: list[Look]) -> float:

@@ -2,6 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from holdfast.coresets import looking
 from holdfast.coresets.looking import look_at, undisturbed, weighted_loss
 from holdfast.errors import HoldfastError
 from holdfast.models.heads import features_and_logits
@@ -80,6 +81,12 @@ def test_everything_is_put_back_after_an_error():
         model(torch.randn(9, 3))
     assert torch.equal(model[1].running_mean, before)
     assert model.training
+
+
+def test_no_example_is_normalised_by_itself(monkeypatch):
+    monkeypatch.setattr(looking, "_CHUNK", 20)
+    found = look_at(net("batch"), gaussians(), torch.arange(41))
+    assert len(found.losses) == 41
 
 
 def test_a_model_that_has_diverged_chooses_nothing():

@@ -45,7 +45,18 @@ def test_the_hardest_are_kept_after_a_first_training(policy, by_class):
     assert [record["stage"] for record in result.history] == [0] * 3 + [1] * 2
 
 
+def test_a_second_run_forgets_what_was_forgotten_in_the_first():
+    settings = Training(epochs=1, batch_size=16, learning_rate=0.1, select_by="accuracy")
+    used = Forgotten(fraction=0.5, score_epochs=2)
+    fit(net(), toy_splits(), used, settings)
+    kept = [fit(net(), toy_splits(120), policy, settings) for policy in (used, Forgotten(fraction=0.5, score_epochs=2))]
+    assert kept[0].test.accuracy == kept[1].test.accuracy
+    assert torch.equal(kept[0].model[0].weight, kept[1].model[0].weight)
+
+
 def test_what_makes_no_sense_is_refused():
+    with pytest.raises(ConfigError, match=r"score_epochs of el2n is 1\.5; give a whole number"):
+        El2n(score_epochs=1.5)
     with pytest.raises(ConfigError, match="above 0, at most 1"):
         El2n(fraction=2)
     with pytest.raises(ConfigError, match="score_epochs of grand is 0"):

@@ -140,6 +140,28 @@ def test_glisters_first_choice_points_most_along_the_validation_gradient():
     assert len(set(picked.tolist())) == 5
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_models_in_double_precision_are_fine(name):
+    examples = gaussians()
+    exact = Examples.of(examples.inputs.gather(torch.arange(240)).double(), examples.labels)
+    assert int(plan_of(METHODS[name](), exact, net().double(), validation=exact).active.sum()) == 24
+
+
+@pytest.mark.parametrize("name", ["craig", "gradmatch"])
+def test_a_budget_that_would_lose_classes_is_refused(name):
+    examples = Examples.of(torch.randn(500, 8), torch.arange(500) % 100)
+    with pytest.raises(ConfigError, match="50 of 500 examples are to be kept and there are 100 classes; give a frac"):
+        plan_of(METHODS[name](), examples, torch.nn.Linear(8, 100))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_second_run_has_accounts_of_its_own(name):
+    policy = METHODS[name]()
+    for _ in range(2):
+        plan_of(policy, validation=gaussians(60, seed=1))
+        assert len(policy.accounts.selections) == 1
+
+
 def test_glister_needs_validation_data():
     with pytest.raises(DataError, match="has no validation set"):
         plan_of(Glister())
