@@ -18,11 +18,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import FederationError
+from holdfast.integrations.flower.deployment import START_PATIENCE
 
 if TYPE_CHECKING:
     from flwr.app import Message
 
-_PAUSE, _PATIENCE = 0.05, 30.0
+#: Seconds between questions for the ServerApp, and that it may take to be handed out.
+_PAUSE, _HANDOUT_PATIENCE = 0.05, 30.0
+#: Seconds that a SuperLink may be away: one that is started again needs no more than the start and some to be noticed.
+_RETRY_PATIENCE = 1.5 * START_PATIENCE
 
 
 @contextlib.contextmanager
@@ -67,7 +71,7 @@ def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None 
         yield grid
         status = SubStatus.COMPLETED
     finally:
-        grid._retry_invoker.max_tries = 1
+        grid._retry_invoker.should_giveup = lambda error: True
         with contextlib.suppress(httpx.HTTPError):
             grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=""))
         heart.stop()
@@ -107,7 +111,7 @@ def _task_of(address: str, run: int) -> str:
     client = RuntimeHttpClient.from_server_address(
         server_address=address, insecure=True, root_certificates=None, interceptors=interceptors
     )
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _HANDOUT_PATIENCE
     try:
         while time.monotonic() < until:
             got = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
@@ -146,7 +150,7 @@ def _retrying() -> Any:
         wait_gen_factory=lambda: constant(0.25),
         recoverable_exceptions=(httpx.TransportError, httpx.HTTPStatusError),
         max_tries=None,
-        max_time=_PATIENCE,
+        max_time=_RETRY_PATIENCE,
         should_giveup=final,
         jitter=None,
     )
