@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 #: Seconds between questions for the ServerApp, and that it may take to be handed out.
 _PAUSE, _HANDOUT_PATIENCE = 0.05, 30.0
-#: Seconds that a SuperLink may be away: one that is started again needs no more than the start and some to be noticed.
-_RETRY_PATIENCE = 1.5 * START_PATIENCE
+#: Seconds between attempts of a call, and that a SuperLink may be away: one that is started again needs some more than
+#: its start.
+_RETRY_PAUSE, _RETRY_PATIENCE = 0.25, 1.5 * START_PATIENCE
 
 
 @contextlib.contextmanager
@@ -139,15 +140,19 @@ def _heartbeat(grid: Any) -> Any:
 
 
 def _retrying() -> Any:
-    """Try again while the SuperLink is away; Flower's own way never gives up, and answers a refusal with SIGINT."""
+    """Try again while the SuperLink is away; Flower's own way never gives up, and answers a refusal with SIGINT.
+
+    A SuperLink whose database is locked for some seconds says 500. Every call of a Grid may come twice: messages and
+    their parts are known by their content, and at worst a reply is lost, as if its node had failed or been silent.
+    """
     import httpx  # noqa: PLC0415
     from flwr.supercore.retry import RetryInvoker, constant  # noqa: PLC0415
 
     def final(error: Exception) -> bool:
-        return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in (502, 503, 504)
+        return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in (500, 502, 503, 504)
 
     return RetryInvoker(
-        wait_gen_factory=lambda: constant(0.25),
+        wait_gen_factory=lambda: constant(_RETRY_PAUSE),
         recoverable_exceptions=(httpx.TransportError, httpx.HTTPStatusError),
         max_tries=None,
         max_time=_RETRY_PATIENCE,
