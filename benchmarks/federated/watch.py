@@ -18,6 +18,7 @@ import numpy as np
 
 INTERVAL = 0.1
 PATIENCE = 15.0
+EMPTY_SCANS = 2
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGESIZE")
 Process = tuple[int, int]
@@ -109,7 +110,9 @@ def read_pss(pid: int) -> int:
 def run_watched(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Usage:
     """Run a command to its end and that of everything it started.
 
-    Reading proportional sizes is slow, so it is done only when resident sizes have grown by 1 %.
+    Reading proportional sizes is slow, so it is done only when resident sizes have grown by 1 %. A process that
+    starts another and ends while processes are listed hides both from that scan, so the run is over only when two scans
+    in a row, begun after the command's end, find nothing.
 
     Args:
         command: what to run.
@@ -121,18 +124,18 @@ def run_watched(command: Sequence[str], environment: Mapping[str, str], mark: st
     with log.open("wb") as stream:
         usage = Usage(time.time())
         process = subprocess.Popen(list(command), env=dict(environment), stdout=stream, stderr=subprocess.STDOUT)  # noqa: S603
-        ended = None
-        while True:
+        ended, empty = None, 0
+        while empty < EMPTY_SCANS:
+            over = process.poll() is not None
             resident = family.scan()
             usage.times.append(time.time())
             usage.cpu.append(sum(family.cpu.values()))
             if sum(resident.values()) > 1.01 * usage.rss:
                 usage.rss = sum(resident.values())
                 usage.pss = max(usage.pss, sum(read_pss(pid) for pid, _ in resident))
-            if process.poll() is not None:
+            empty = empty + 1 if over and not resident else 0
+            if over:
                 ended = ended or time.time()
-                if not resident:
-                    break
                 if time.time() > ended + PATIENCE:
                     end_processes(resident)
             time.sleep(INTERVAL)

@@ -1,7 +1,9 @@
+import itertools
 import os
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -85,7 +87,11 @@ def test_a_system_that_computes_something_else_fails_the_table(ours, pfl, verdic
     assert "PASS" in next(line for name, line in lines.items() if "clients/s" in name)
 
 
-BURN = "import time; e = time.process_time() + 0.3; s = bytearray(30_000_000)\nwhile time.process_time() < e: pass"
+BURN = (
+    "import time; e = time.process_time() + 0.3; s = bytearray(30_000_000)\n"
+    "while time.process_time() < e: pass\n"
+    "time.sleep(1)"
+)
 PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BURN!r}], start_new_session=True)"
 
 
@@ -93,6 +99,44 @@ def test_the_watch_sees_processes_that_left_the_tree_and_waits_for_them(tmp_path
     environment = {**os.environ, "MARK": "only-this-run-4711"}
     usage = run_watched([sys.executable, "-c", PARENT], environment, "only-this-run-4711", tmp_path / "log.txt")
     assert usage.code == 0
-    assert usage.cpu[-1] >= 0.2
+    assert usage.cpu[-1] >= 0.28
     assert usage.pss > 30_000_000
     assert usage.cpu_between(usage.started - 10, time.time()) == pytest.approx(usage.cpu[-1] - usage.cpu[0])
+
+
+GENERATION = """
+import os, pathlib, subprocess, sys, time
+number, parent = int(sys.argv[1]), int(sys.argv[2])
+while number and os.getppid() == parent:
+    time.sleep(0.01)
+pathlib.Path(f"orphan-{number}").touch()
+if number < 2:
+    while not pathlib.Path(f"listed-{number + 1}").exists():
+        time.sleep(0.01)
+    subprocess.Popen([sys.executable, sys.argv[0], str(number + 1), str(os.getpid())], start_new_session=True)
+else:
+    time.sleep(0.5)
+    pathlib.Path("done").touch()
+"""
+
+
+def test_the_watch_waits_for_processes_whose_parents_ended_while_it_listed_the_others(tmp_path, monkeypatch) -> None:
+    """The command starts a process after a listing and is gone before it is read, and then that one does the same."""
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "generation.py"
+    script.write_text(GENERATION)
+    listing, numbers = Path.iterdir, itertools.count(1)
+
+    def late(folder: Path) -> list[Path]:
+        entries, number, until = list(listing(folder)), next(numbers), time.monotonic() + 60
+        (tmp_path / f"listed-{number}").touch()
+        while number <= 2 and not (tmp_path / f"orphan-{number}").exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        return entries
+
+    monkeypatch.setattr(Path, "iterdir", late)
+    environment = {**os.environ, "MARK": "only-this-run-4712"}
+    command = [sys.executable, str(script), "0", "0"]
+    usage = run_watched(command, environment, "only-this-run-4712", tmp_path / "log.txt")
+    assert usage.code == 0
+    assert (tmp_path / "done").exists()

@@ -22,7 +22,8 @@ from typing import Any
 from holdfast.errors import FederationError, MissingDependencyError
 
 _HOST = "127.0.0.1"
-_PATIENCE = 60.0
+#: Seconds that a SuperLink has to start.
+START_PATIENCE = 60.0
 
 
 def require_flower() -> None:
@@ -189,7 +190,7 @@ class Deployment:
         return answer
 
     def _wait_for(self, port: int, pid: int, name: str) -> None:
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + START_PATIENCE
         while time.monotonic() < until:
             with contextlib.suppress(OSError), socket.create_connection((_HOST, port), timeout=1):
                 return

@@ -18,11 +18,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import FederationError
+from holdfast.integrations.flower.deployment import START_PATIENCE
 
 if TYPE_CHECKING:
     from flwr.app import Message
 
-_PAUSE, _PATIENCE = 0.05, 30.0
+#: Seconds between questions for the ServerApp, and that it may take to be handed out.
+_PAUSE, _HANDOUT_PATIENCE = 0.05, 30.0
+#: Seconds between attempts of a call, and that a SuperLink may be away: one that is started again needs some more than
+#: its start.
+_RETRY_PAUSE, _RETRY_PATIENCE = 0.25, 1.5 * START_PATIENCE
 
 
 @contextlib.contextmanager
@@ -67,7 +72,7 @@ def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None 
         yield grid
         status = SubStatus.COMPLETED
     finally:
-        grid._retry_invoker.max_tries = 1
+        grid._retry_invoker.should_giveup = lambda error: True
         with contextlib.suppress(httpx.HTTPError):
             grid._runtime_client.PushTaskOutput(PushTaskOutputRequest(sub_status=status, details=""))
         heart.stop()
@@ -107,7 +112,7 @@ def _task_of(address: str, run: int) -> str:
     client = RuntimeHttpClient.from_server_address(
         server_address=address, insecure=True, root_certificates=None, interceptors=interceptors
     )
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _HANDOUT_PATIENCE
     try:
         while time.monotonic() < until:
             got = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
@@ -135,18 +140,22 @@ def _heartbeat(grid: Any) -> Any:
 
 
 def _retrying() -> Any:
-    """Try again while the SuperLink is away; Flower's own way never gives up, and answers a refusal with SIGINT."""
+    """Try again while the SuperLink is away; Flower's own way never gives up, and answers a refusal with SIGINT.
+
+    A SuperLink whose database is locked for some seconds says 500. Every call of a Grid may come twice: messages and
+    their parts are known by their content, and at worst a reply is lost, as if its node had failed or been silent.
+    """
     import httpx  # noqa: PLC0415
     from flwr.supercore.retry import RetryInvoker, constant  # noqa: PLC0415
 
     def final(error: Exception) -> bool:
-        return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in (502, 503, 504)
+        return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in (500, 502, 503, 504)
 
     return RetryInvoker(
-        wait_gen_factory=lambda: constant(0.25),
+        wait_gen_factory=lambda: constant(_RETRY_PAUSE),
         recoverable_exceptions=(httpx.TransportError, httpx.HTTPStatusError),
         max_tries=None,
-        max_time=_PATIENCE,
+        max_time=_RETRY_PATIENCE,
         should_giveup=final,
         jitter=None,
     )

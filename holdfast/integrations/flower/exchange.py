@@ -1,8 +1,8 @@
 """Asking clients: orders go to the nodes that have them, replies are checked, and nobody can hold the rest up.
 
-Nodes come and go. Who has which client is asked of every node that appears. A node is known by a secret in its state
-folder, so one that was killed and started again has its clients back at once, is asked again in the same round, and no
-other node can claim them.
+Nodes come and go. Who has which client is asked of every node that appears, and again where the answer is lost. A node
+is known by a secret in its state folder, so one that was killed and started again has its clients back at once, is
+asked again in the same round, and no other node can claim them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ _log = logging.getLogger("holdfast.federated.flower")
 #: Seconds between questions for replies, at first and at most; between looks for nodes; that replies may be late.
 _SHORTEST, _LONGEST, _LOOK, _MARGIN = 0.1, 1.0, 1.0, 60.0
 _MOST_CLIENTS, _MOST_EXAMPLES = 10**6, 2**40
+#: Seconds after which a node that has not said whom it has is asked again, twice as many every time; how often it may
+#: fail before nobody waits for it.
+_AGAIN, _FAILURES = 5.0, 3
 #: How often messages are sent that the SuperLink has not taken whole.
 _SENDINGS = 5
 _DIMENSIONS, _LETTERS = 8, 300
@@ -64,6 +67,29 @@ class _Sent:
 
 
 @dataclass
+class _Census:
+    """What became of asking a node whom it has: how often it was asked and failed, and whether it has said it."""
+
+    asked: int = 0
+    failed: int = 0
+    due: float = 0.0
+    said: bool = False
+
+    def put_off(self, now: float) -> None:
+        """Not before some seconds have passed, for a node may be slow; and ever more rarely, for it may be broken."""
+        self.due = now + _AGAIN * 2**self.asked
+        self.asked += 1
+
+    @property
+    def is_hopeless(self) -> bool:
+        return not self.said and self.failed >= _FAILURES
+
+    @property
+    def is_open(self) -> bool:
+        return not self.said and self.failed < _FAILURES
+
+
+@dataclass
 class Exchange:
     """Talks to the nodes of a run.
 
@@ -85,7 +111,7 @@ class Exchange:
     _owner: dict[int, str] = field(default_factory=dict)
     _expelled: set[int] = field(default_factory=set)
     _turned_away: set[int] = field(default_factory=set)
-    _asked: set[int] = field(default_factory=set)
+    _censuses: dict[int, _Census] = field(default_factory=dict)
     _sent: dict[str, _Sent] = field(default_factory=dict)
     _looked: float = 0.0
     _number: int = 0
@@ -94,13 +120,13 @@ class Exchange:
     # ---------------------------------------------------------------------------------------------- who is there
 
     def gather(self) -> None:
-        """Wait until as many nodes as there should be have said whom they have.
+        """Wait until as many nodes as there should be have said whom they have, or failed too often.
 
         Raises:
             FederationError: if they don't in time.
         """
         until = time.monotonic() + self.settings.timeout
-        while (heard := len(set(self._owner.values())) + len(self._turned_away)) < self.settings.nodes:
+        while (heard := self._heard()) < self.settings.nodes:
             if time.monotonic() > until:
                 why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
                 raise FederationError(
@@ -111,6 +137,11 @@ class Exchange:
             self._collect({}, {}, None)
             self._wait()
 
+    def _heard(self) -> int:
+        """How many nodes need not be waited for."""
+        hopeless = sum(census.is_hopeless for census in self._censuses.values())
+        return len(set(self._owner.values())) + len(self._turned_away) + hopeless
+
     def expel(self, client: int, reason: str) -> None:
         """Leave a client out from now on."""
         self._expelled.add(client)
@@ -118,15 +149,37 @@ class Exchange:
         self._fault((client,), "refused", reason)
 
     def _look(self) -> None:
-        """Ask nodes that appeared whom they have, and forget those that are gone."""
+        """Ask nodes whom they have that have not said it yet, and forget those that are gone."""
         if time.monotonic() - self._looked < _LOOK:
             return
-        self._looked = time.monotonic()
+        now = self._looked = time.monotonic()
         here = set(self.grid.get_node_ids())
-        self._send({node: Order("census", self.federation) for node in sorted(here - self._asked)})
-        self._asked = here
+        self._censuses = {node: self._censuses.get(node, _Census()) for node in sorted(here)}
+        due = {node: census for node, census in self._censuses.items() if not census.said and census.due <= now}
+        for census in due.values():
+            census.put_off(now)
+        self._send({node: Order("census", self.federation) for node in due})
         self._sent = {name: sent for name, sent in self._sent.items() if sent.node in here}
         self._holder = {client: node for client, node in self._holder.items() if node in here}
+
+    def _hear(self, node: int, message: Message) -> bool:
+        """Take in what came when a node was asked whom it has, and return whether it has said it.
+
+        One that failed is asked again: the SuperLink may have lost the answer. One that says what can't be is not.
+        """
+        if message.has_error():
+            self._censuses[node].failed += 1
+            self._fault((), "failed", f"node {node} was asked whom it has: {_failure(message)}")
+            return False
+        self._censuses[node].said = True
+        self._sent = {name: sent for name, sent in self._sent.items() if sent.clients or sent.node != node}
+        try:
+            self._admit(node, message.content)
+        except RejectedError as error:
+            self._turned_away.add(node)
+            self._fault((), "refused", f"node {node} was asked whom it has: {error}")
+            return False
+        return True
 
     def _admit(self, node: int, content: RecordDict) -> None:
         head = head_of(content)
@@ -180,9 +233,10 @@ class Exchange:
         while True:
             self._look()
             self._dispatch(wanted - got.keys() - failed.keys(), order)
-            self._collect(got, failed, read)
+            found = self._collect(got, failed, read)
             late = time.monotonic() > until
-            if len(got) == len(wanted) or late or not self._is_hope(wanted - got.keys() - failed.keys()):
+            hope = found or self._is_hope(wanted - got.keys() - failed.keys())
+            if len(got) == len(wanted) or late or not hope:
                 if len(got) >= minimum or self.settings.on_few != "wait":
                     break
                 if late:
@@ -201,7 +255,8 @@ class Exchange:
 
     def _is_hope(self, waiting: set[int]) -> bool:
         """Whether somebody may still answer: a node that has one of these clients, or one that may say it has."""
-        return any(not sent.clients or waiting & set(sent.clients) for sent in self._sent.values())
+        may_have = any(census.is_open for census in self._censuses.values())
+        return bool(waiting) and (may_have or any(waiting & set(sent.clients) for sent in self._sent.values()))
 
     def _give_up(self) -> None:
         """Expect no more replies to orders that are under way; those that come late are not looked at."""
@@ -257,35 +312,35 @@ class Exchange:
         time.sleep(self._pause)
         self._pause = min(1.3 * self._pause, _LONGEST)
 
-    def _collect(self, got: dict[int, Any], failed: dict[int, tuple[str, str]], read: Reader | None) -> None:
-        """Take in the replies that there are."""
+    def _collect(self, got: dict[int, Any], failed: dict[int, tuple[str, str]], read: Reader | None) -> bool:
+        """Take in the replies that there are, and return whether a node has said whom it has."""
+        found = False
         for message in self._pull():
             self._pause = _SHORTEST
             sent = self._sent.pop(message.metadata.reply_to_message_id, None)
             if sent is None:
+                continue
+            if not sent.clients:
+                found |= self._hear(sent.node, message)
                 continue
             asked = [client for client in sent.clients if client not in got]
             good: dict[int, Any] = {}
             bad: dict[int, tuple[str, str]] = {}
             try:
                 if message.has_error():
-                    raise RejectedError(f"the node failed: {str(message.error.reason)[:_LETTERS]}")
-                if not sent.clients:
-                    self._admit(sent.node, message.content)
-                elif read is not None:
+                    raise RejectedError(_failure(message))
+                if read is not None:
                     good, refused = read(sent.clients, message.content)
                     bad = {client: ("refused", why[:_LETTERS]) for client, why in refused.items()}
             except RejectedError as error:
                 bad = dict.fromkeys(asked, ("failed" if message.has_error() else "refused", str(error)))
-                if not sent.clients:
-                    self._turned_away.add(sent.node)
-                    self._fault((), "refused", f"node {sent.node} was asked whom it has: {error}")
             left_out = ("refused", "the reply leaves the client out")
             for client in asked:
                 if client in good:
                     got[client] = good[client]
                 else:
                     failed[client] = bad.get(client, left_out)
+        return found
 
     def _pull(self) -> list[Message]:
         """Replies that have arrived; one that can't be read becomes an error of its node and of nobody else."""
@@ -301,6 +356,8 @@ class Exchange:
                 found += self.grid.pull_messages([name])
             except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
                 del self._sent[name]
+                if not sent.clients:
+                    self._censuses[sent.node].failed += 1
                 self._fault(sent.clients, "refused", f"the reply can't be read: {str(error)[:100]}")
         return found
 
@@ -323,3 +380,7 @@ class Exchange:
         self.faults.append(fault)
         who = f"clients {list(clients)}" if clients else "a node"
         _log.warning("round %d: %s %s: %s", self._number + 1, who, kind, reason)
+
+
+def _failure(message: Message) -> str:
+    return f"the node failed: {str(message.error.reason)[:_LETTERS]}"

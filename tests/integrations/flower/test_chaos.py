@@ -32,13 +32,15 @@ class LostAnswer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.due, self.lost = False, 0
+        one_at_a_time = threading.Lock()
         push = RuntimeHttpClient.PushObject
 
         def losing(client, request):
             answer = push(client, request)
-            if not self.due:
+            with one_at_a_time:
+                due, self.due = self.due, False
+            if not due:
                 return answer
-            self.due = False
             self.lost += answer.stored
             return push(client, request)
 

@@ -26,11 +26,16 @@ class Peer:
     def __init__(self, identity: str, clients: list[int], /, **census) -> None:
         self.identity, self.clients, self.census = identity, clients, census
         self.silent = self.broken = False
+        self.lost: list[Error | None] = []
+        self.censuses = 0
         self.trained: list[int] = []
 
     def answer(self, message: Message) -> RecordDict | Error | None:
         order = Order.of(message.content)
         if order.action == "census":
+            self.censuses += 1
+            if self.lost:
+                return self.lost.pop(0)
             counts = {part: [10] * len(self.clients) for part in ("train", "validation", "test")}
             about = {"identity": self.identity, "classes": 2, "task": "classes", "shape": [3], **counts}
             return packed({"clients": self.clients, **about, **self.census}, {})
@@ -159,6 +164,136 @@ def test_a_node_that_comes_back_under_another_name_is_asked_again_in_the_same_ro
     assert [(fault.kind, fault.clients) for fault in exchange.faults] == [("returned", (1,))]
 
 
+class Clock:
+    """Time that passes only when somebody waits for it."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr("holdfast.integrations.flower.exchange.time", clock)
+    return clock
+
+
+LOST = {"error": Error(201, "the SuperLink lost the message"), "silence": None}
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_node_whose_answer_is_lost_is_asked_again_at_the_start(clock, lost):
+    peer = Peer("b", [1])
+    peer.lost = [LOST[lost]]
+    exchange = gathered(Grid(n7=Peer("a", [0]), n5=peer), timeout=60.0)
+
+    assert sorted(ask(exchange, [0, 1])) == [0, 1]
+    assert peer.censuses == 2
+    assert [fault.kind for fault in exchange.faults] == (["failed"] if lost == "error" else [])
+
+
+@pytest.mark.parametrize("lost", LOST)
+def test_a_node_that_comes_back_is_asked_again_in_the_same_round_though_its_answer_is_lost(clock, lost):
+    grid = Grid(n7=Peer("a", [0]), n5=Peer("b", [1]))
+    exchange = gathered(grid, timeout=60.0)
+    back = grid.nodes[9] = Peer("b", [1])
+    del grid.nodes[5]
+    back.lost = [LOST[lost], LOST[lost]]
+
+    assert sorted(ask(exchange, [0, 1])) == [0, 1]
+    assert (back.censuses, back.trained) == (3, [1])
+
+
+def test_a_node_is_asked_ever_more_rarely_and_never_given_up(clock):
+    grid = Grid(n7=Peer("a", [0]), n5=Peer("b", [1]))
+    exchange = gathered(grid, timeout=60.0)
+    back = grid.nodes[9] = Peer("b", [1])
+    del grid.nodes[5]
+    back.lost = [LOST["error"]] * 6
+    start, asked, rounds = clock.now, [0.0], [ask(exchange, [0, 1])]
+    while 1 not in rounds[-1] and len(rounds) < 1000:
+        clock.sleep(1.0)
+        before = back.censuses
+        rounds.append(ask(exchange, [0, 1], number=len(rounds)))
+        asked += [clock.now - start] * (back.censuses - before)
+
+    assert asked[-4:] == pytest.approx([35.0, 75.0, 155.0, 315.0], abs=2.0)
+    assert back.censuses == 7
+
+
+def unreadable(grid: Grid, node: int) -> None:
+    usual = grid.pull_messages
+
+    def pull(names):
+        found = usual(names)
+        if any(reply.metadata.src_node_id == node for reply in found):
+            for reply in found:
+                grid.replies[reply.metadata.reply_to_message_id] = reply
+            raise ValueError("object can't be inflated")
+        return found
+
+    grid.pull_messages = pull
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_node_that_always_fails_when_asked_whom_it_has_holds_neither_the_start_nor_rounds_up(clock, readable):
+    broken = Peer("b", [1])
+    grid = Grid(n7=Peer("a", [0]), n5=broken)
+    if readable:
+        broken.lost = [LOST["error"]] * 100
+    else:
+        unreadable(grid, node=5)
+    exchange = gathered(grid, timeout=300.0)
+
+    assert list(exchange.facts) == [0]
+    assert broken.censuses == 3
+    started = clock.now
+    assert sorted(ask(exchange, [0, 1])) == [0]
+    assert clock.now == started
+
+
+def test_clients_that_failed_are_not_waited_for_while_a_node_has_not_said_whom_it_has(clock):
+    broken = Peer("b", [1])
+    grid = Grid(n7=Peer("a", [0]), n5=broken)
+    exchange = gathered(grid, timeout=60.0)
+    broken.broken = True
+    grid.nodes[9] = Peer("c", [2])
+    grid.nodes[9].lost = [LOST["error"]]
+    started = clock.now
+
+    assert sorted(ask(exchange, [0, 1])) == [0]
+    assert clock.now == started
+
+
+def test_a_start_that_fails_because_a_node_does_says_why(clock):
+    broken = Peer("b", [1])
+    broken.lost = [Error(1, "out of memory")] * 100
+    with pytest.raises(FederationError, match=r"1 of 2 nodes said within 4 seconds .*node 5 .*out of memory"):
+        gathered(Grid(n7=Peer("a", [0]), n5=broken), timeout=4.0)
+
+
+def test_a_late_answer_counts_and_its_repetition_is_not_looked_at(clock):
+    slow = Peer("b", [1], train=[-5])
+    grid = Grid(n7=Peer("a", [0]), n5=slow)
+    usual = grid.pull_messages
+
+    def pull(names):
+        return usual(names) if slow.censuses == 2 else []
+
+    grid.pull_messages = pull
+    exchange = gathered(grid, timeout=60.0)
+
+    assert sorted(ask(exchange, [0])) == [0]
+    assert [fault.kind for fault in exchange.faults] == ["refused"]
+    assert slow.censuses == 2
+
+
 class LosingGrid(Grid):
     """A Grid whose SuperLink is killed in the middle of the pushes of those numbers, from 0."""
 
@@ -259,17 +394,7 @@ def test_a_node_whose_claims_can_not_be_is_turned_away_and_does_not_stop_the_sta
 def test_a_reply_that_can_not_be_read_is_the_fault_of_its_sender_alone():
     grid = Grid(n7=Peer("a", [0]), n5=Peer("b", [1]))
     exchange = gathered(grid)
-    usual = grid.pull_messages
-
-    def pull(names):
-        found = usual(names)
-        if any(reply.metadata.src_node_id == 5 for reply in found):
-            for reply in found:
-                grid.replies[reply.metadata.reply_to_message_id] = reply
-            raise ValueError("object can't be inflated")
-        return found
-
-    grid.pull_messages = pull
+    unreadable(grid, node=5)
     assert sorted(ask(exchange, [0, 1])) == [0]
     assert "can't be read" in exchange.faults[0].reason
 

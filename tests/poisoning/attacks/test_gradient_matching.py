@@ -87,7 +87,8 @@ def test_the_attack_on_transfer_learning_works_and_random_gradients_do_not():
         assert attacked.test.accuracy > clean_victim().test.accuracy - 0.05
     assert wins >= 1
     images, labels = splits().train.gather(bases)
-    wanted = torch.randn(len(adversarial_gradient(model, targets.images, 0)))
+    parameters = len(adversarial_gradient(model, targets.images, 0))
+    wanted = torch.randn(parameters, generator=torch.Generator().manual_seed(0))
     random = brew(attack.objective([model], [wanted], labels), images, SIGNED)
     aimless = poisoned_set(attack, splits().train, bases, random, aim=targets, epsilon=16 / 255, seed=0)
     assert victim(aimless).success == 0
