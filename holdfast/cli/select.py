@@ -95,7 +95,7 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
         start=asked.start,
         engine=asked.engine,
     )
-    suffix = Path(asked.data).suffix if Path(asked.data).suffix in _SUFFIXES else ".jsonl"
+    suffix = Path(asked.data).suffix if Path(asked.data).suffix in _SUFFIXES else data.suffix
     subset = run.path / f"subset{suffix}"
     write_atomically(subset, data.part(chosen.positions).encoded(suffix))
     write_atomically(run.path / "clusters.parquet", clusters_parquet(chosen, data))
