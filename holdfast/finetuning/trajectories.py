@@ -108,18 +108,29 @@ class Trajectories:
 
     @classmethod
     def load(cls, path: Path) -> Trajectories:
-        """Read what `save` wrote; columns may be in any order.
+        """Read what `save` wrote, or others did; columns may be in any order, and so may rows.
+
+        Returns:
+            The trajectories, by increasing ids.
 
         Raises:
             DataError: if the file isn't there, can't be read, or holds no trajectories.
         """
         columns, key = _read(path)
-        steps = sorted(int(name.removeprefix("loss_")) for name in columns if name.startswith("loss_"))
-        if "id" not in columns or not steps:
+        names = [name for name in columns if name.startswith("loss_")]
+        if "id" not in columns or not names:
             raise DataError(f"{path} holds no trajectories; they have columns id and loss_STEP")
-        losses = np.stack([columns[f"loss_{step}"] for step in steps], 1).astype(np.float32)
-        undefined = columns.get("undefined", ~np.isfinite(losses).all(1))
-        return cls(columns["id"].astype(np.int64), losses, tuple(steps), undefined.astype(bool), key)
+        for name in names:
+            if not name.removeprefix("loss_").isdecimal():
+                raise DataError(f"{path} has a column {name!r}, which names no step; leave it out, or give it a number")
+        for name, kinds, wanted in (("id", "iu", "whole numbers"), *((name, "iuf", "numbers") for name in names)):
+            if columns[name].dtype.kind not in kinds:
+                raise DataError(f"the column {name!r} of {path} doesn't hold {wanted}; write it as {wanted}")
+        points = {int(name.removeprefix("loss_")): name for name in names}
+        steps, order = tuple(sorted(points)), np.argsort(columns["id"], kind="stable")
+        losses = np.stack([columns[points[step]] for step in steps], 1).astype(np.float32)
+        undefined = columns.get("undefined", ~np.isfinite(losses).all(1)).astype(bool)
+        return cls(columns["id"].astype(np.int64)[order], losses[order], steps, undefined[order], key)
 
 
 class TrajectoryRecorder:

@@ -65,6 +65,7 @@ def test_the_same_curves_give_another_number_without_training(monkeypatch: pytes
 def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     whole = run("--budget", "50%")
     whole.rename("whole")
+    monkeypatch.setenv("COLUMNS", "40")
     original = fine_tuning.save_state
 
     def killed(state: dict, path: Path) -> None:
@@ -73,9 +74,11 @@ def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pyt
             raise KeyboardInterrupt
 
     monkeypatch.setattr(fine_tuning, "save_state", killed)
+    place = "out[a]/of a name that is longer than the line of this console"
     with pytest.raises(KeyboardInterrupt):
-        run("--budget", "50%")
-    assert "holdfast select s2l --resume out" in capsys.readouterr().out
+        run("--budget", "50%", "--out", place)
+    assert f"holdfast select s2l --resume '{place}'" in capsys.readouterr().out
+    Path(place).rename("out")
     assert Run.open(Path("out")).results is None
     monkeypatch.setattr(fine_tuning, "save_state", original)
     with pytest.raises(ConfigError, match="clusters would change"):
@@ -126,6 +129,10 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", "--budget", "lots"], "the budget is 'lots'"),
         (["--data", "train.jsonl", "--budget", "97"], "give a number from 1 to 96"),
         (["--data", "train.jsonl", "--source-column", "topic"], "no column 'topic'"),
+        (
+            ["--data", "train.jsonl", "--source-column", "instruction", "--budget", "95"],
+            "96 sources and the budget is 95, .* --no-by-source, or .* --source-column",
+        ),
         (["--data", "train.jsonl", "--proxy", "./nowhere"], "'./nowhere' can't be loaded"),
         (["--data", "train.jsonl", "--trajectories", "t.parquet"], "t.parquet can't be read"),
         (["--data", "train.jsonl", "--trajectories", "t.parquet", "--epochs", "9"], "--epochs would change nothing"),
@@ -233,6 +240,14 @@ def test_a_directory_is_not_written_twice() -> None:
     run("--budget", "25%")
     with pytest.raises(ConfigError, match="there is a run at out already"):
         run("--budget", "50%")
+
+
+def test_a_subset_that_is_there_is_not_overwritten() -> None:
+    Path("out").mkdir()
+    Path("out/subset.parquet").write_text("mine")
+    with pytest.raises(ConfigError, match=r"out/subset\.parquet is there already"):
+        run("--budget", "25%")
+    assert [place.name for place in Path("out").iterdir()] == ["subset.parquet"]
 
 
 def test_only_some_are_trained_on_and_all_are_recorded() -> None:
