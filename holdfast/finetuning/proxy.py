@@ -67,6 +67,11 @@ def record_trajectories(
     tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
     seen = _trained_on(tokens, trained, settings.seed)
     total = settings.steps_for(len(seen))
+    if total < 2:
+        raise ConfigError(
+            f"the proxy's training has {total} step, and its rate is 0 in the first of a warm-up, so nothing would be "
+            "learned; train for more epochs, or with a smaller --batch-size"
+        )
     every = every if every is not None else max(1, min(MOST_STEPS, total // POINTS))
     if every > total:
         raise ConfigError(
@@ -84,7 +89,8 @@ def record_trajectories(
         **asdict(settings),
         "trained": trained,
     }
-    recorder = TrajectoryRecorder(folder / "points", tokens, every=every, key=key, processes=processes)
+    first = next(step for step in range(1, total + 1) if settings.rate(step - 1, total) > 0)
+    recorder = TrajectoryRecorder(folder / "points", tokens, every=every, first=first, key=key, processes=processes)
     fine_tune(
         proxy.model,
         seen,

@@ -143,6 +143,8 @@ class TrajectoryRecorder:
         folder: where points are kept; made if it is missing.
         tokens: the examples to look at, which needn't be those that are trained on.
         every: look after every so many optimizer steps.
+        first: but not before so many: a warm-up that begins at a rate of 0 leaves the model as it was, and the
+            untrained model is no part of a trajectory.
         ids: of the examples; their positions by default.
         key: what decides the losses besides the step, as plain values: data, model, template. A folder with points
             under another key is refused.
@@ -160,6 +162,7 @@ class TrajectoryRecorder:
         tokens: TokenPairs,
         *,
         every: int,
+        first: int = 1,
         ids: Ints | None = None,
         key: Mapping[str, Any] | None = None,
         reduction: Reduction = "mean",
@@ -168,7 +171,7 @@ class TrajectoryRecorder:
     ) -> None:
         if every < 1:
             raise ConfigError(f"losses are recorded every {every} steps; give at least 1")
-        self.folder, self.tokens, self.every = folder, tokens, every
+        self.folder, self.tokens, self.every, self._first = folder, tokens, every, first
         self._ids = np.arange(len(tokens)) if ids is None else ids
         self._key = {**(key or {}), "examples": len(tokens), "reduction": reduction}
         self._reduction, self._processes, self._most_tokens = reduction, processes, most_tokens
@@ -189,7 +192,7 @@ class TrajectoryRecorder:
 
     def due(self, step: int) -> bool:
         """Whether a point belongs after this many steps and isn't there yet."""
-        return step > 0 and step % self.every == 0 and not self._path(step).exists()
+        return step >= self._first and step % self.every == 0 and not self._path(step).exists()
 
     def record(self, model: nn.Module, step: int, progress: Callable[[int, int], None] | None = None) -> bool:
         """Record a point if one is due.
@@ -206,7 +209,7 @@ class TrajectoryRecorder:
         self._processes.wait()  # all have looked before one writes
         began = time.perf_counter()
         if not due:
-            if step % self.every == 0:
+            if step % self.every == 0 and self._path(step).exists():
                 self._since = began
             return False
         losses = trajectory_point(
