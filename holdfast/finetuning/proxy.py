@@ -60,11 +60,18 @@ def record_trajectories(
         The trajectories; example ids are positions in `data`. They know how long training and recording took.
 
     Raises:
-        ConfigError: if the training is too short for a point, or the folder belongs to another run.
+        ConfigError: if the training is too short for a point, examples are too long for the model, or the folder
+            belongs to another run.
         DataError: if no example has a response token left.
     """
     settings = settings or FineTuning()
     tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
+    longest = int(tokens.lengths.max())
+    if proxy.positions is not None and longest > proxy.positions:
+        raise ConfigError(
+            f"the proxy has learned {proxy.positions} positions and an example has {longest} tokens; cut examples with "
+            f"--max-length {proxy.positions}, or take a proxy that computes its positions"
+        )
     seen = _trained_on(tokens, trained, settings.seed)
     total = settings.steps_for(len(seen))
     if total < 2:

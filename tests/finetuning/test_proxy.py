@@ -108,6 +108,29 @@ def test_a_saved_model_is_loaded_from_its_folder(tmp_path: Path) -> None:
     assert np.array_equal(tokens_of(DATA, given).ids, tokens_of(DATA, found).ids)
 
 
+def test_half_a_download_is_said_to_be_one(tmp_path: Path) -> None:
+    given = language(DATA)
+    given.model.save_pretrained(tmp_path)  # type: ignore[operator]
+    given.tokenizer.save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(DataError, match="can't be loaded"):
+        load_language_model(str(tmp_path))
+
+
+def test_examples_longer_than_the_positions_that_a_model_has_learned_are_refused(tmp_path: Path) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    rotary = language(DATA, longest=16)
+    config = GPT2Config(vocab_size=300, n_positions=16, n_embd=16, n_layer=1, n_head=2)
+    learned = LanguageModel(GPT2LMHeadModel(config), rotary.tokenizer)
+    with pytest.raises(ConfigError, match=r"learned 16 positions and an example has \d\d tokens; .* --max-length 16"):
+        record_trajectories(DATA, learned, tmp_path, QUICK, template="plain", max_length=17)
+    assert list(tmp_path.iterdir()) == []
+    record_trajectories(DATA, learned, tmp_path / "cut", QUICK, template="plain", max_length=16)
+    record_trajectories(DATA, rotary, tmp_path / "rotary", QUICK, template="plain", max_length=17)
+
+
 def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:
     given = language(DATA)
     given.model.save_pretrained(tmp_path)  # type: ignore[operator]
