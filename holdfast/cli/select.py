@@ -30,6 +30,7 @@ from holdfast.finetuning import (
     LanguageModel,
     Processes,
     S2lSelection,
+    Template,
     Trajectories,
     load_language_model,
     resolve_budget,
@@ -220,7 +221,8 @@ def _recorded(path: Path, data: Instructions) -> Trajectories:
 def _proxy(asked: S2l, data: Instructions, processes: Processes) -> LanguageModel:
     device = processes.device(asked.device)
     if asked.proxy == SCRATCH:
-        texts = [said for turns in data.prompts for _, said in turns]
+        template = Template.named(asked.template, None)
+        texts = [template.render(turns, None) for turns in data.prompts]
         found = small_language_model([*texts, *data.responses], longest=asked.max_length, seed=asked.seed)
     else:
         found = load_language_model(asked.proxy)

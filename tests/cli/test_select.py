@@ -146,7 +146,7 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", *QUICK, "--max-length", "1"], "--max-length is 1; give at least 2"),
         (
             ["--data", "train.jsonl", *QUICK, "--max-length", "5"],
-            "all prompts .* are longer than 5 tokens",
+            "all prompts .* in their template are longer than 5 tokens",
         ),
         (["--data", "train.jsonl", *QUICK, "--template", "nothing"], "there is no template 'nothing'"),
         (["--data", "train.jsonl", *QUICK, "--device", "banana"], "no computing on the device 'banana'"),
@@ -156,6 +156,12 @@ def test_mistakes_are_said_in_a_sentence_before_anything_is_written(words: list[
     with pytest.raises(HoldfastError, match=message):
         select.main(["s2l", *words, "--out", "out"])
     assert [place.name for place in Path().iterdir()] == ["train.jsonl"]
+
+
+def test_the_tokenizer_from_scratch_knows_the_template(data: Path) -> None:
+    """Letter by letter it would take 33 tokens of every example."""
+    run("--budget", "25%", "--max-length", "32")
+    assert not pq.read_table("out/trajectories.parquet")["undefined"].to_numpy().any()
 
 
 def half_too_long(data: Path) -> None:
