@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Who says it (``system``, ``user`` or ``assistant``), and what.
 Turn = tuple[str, str]
 Row = Mapping[str, Any]
+#: Lines of a JSON lines file, mappings, or a table.
+Rows: TypeAlias = "Sequence[Row | str] | pa.Table"
 
 _CHATS = ("messages", "conversations", "conversation")
 _PROMPTS = ("prompt", "question", "query", "problem", "instruction", "input")
@@ -80,7 +82,7 @@ class Instructions:
     responses: tuple[str, ...]
     sources: NDArray[np.int64]
     source_names: tuple[str, ...]
-    rows: Sequence[Row | str] | pa.Table = field(repr=False, default=())
+    rows: Rows = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.responses)
@@ -124,9 +126,7 @@ class Instructions:
         return text.encode(errors="backslashreplace")  # which is how JSON writes half a character
 
     @classmethod
-    def of(
-        cls, rows: Sequence[Row | str] | pa.Table, columns: Columns = USUAL_COLUMNS, name: str = "data"
-    ) -> Instructions:
+    def of(cls, rows: Rows, columns: Columns = USUAL_COLUMNS, name: str = "data") -> Instructions:
         """Prompts and responses out of rows.
 
         Args:
@@ -138,20 +138,11 @@ class Instructions:
         Raises:
             DataError: if there are no rows, it isn't clear which columns hold what, or a row lacks something.
         """
-        numbers: Sequence[int] = range(1, len(rows) + 1)
-        if isinstance(rows, Sequence):
-            numbers = [number for number, row in enumerate(rows, 1) if not isinstance(row, str) or row.strip()]
-            rows = [rows[number - 1] for number in numbers]
-        if not numbers:
+        rows, counted = _filled(rows)
+        if not counted:
             raise DataError(f"{name} has no rows; give at least one prompt with its response")
-        unit = "line" if isinstance(rows, Sequence) and isinstance(rows[0], str) else "row"
-        places = [f"{unit} {number} of {name}" for number in numbers]
-        if isinstance(rows, Sequence):
-            mappings = [_parsed(row, place) for row, place in zip(rows, places, strict=True)]
-            reader = _reader(mappings[0], dict.fromkeys(column for row in mappings for column in row), columns, name)
-        else:
-            reader = _reader(rows.column_names, rows.column_names, columns, name)
-            mappings = rows.select([column for column in rows.column_names if column in reader.columns]).to_pylist()
+        places = [f"{number} of {name}" for number in counted]
+        mappings, reader = _opened(rows, places, columns, name)
         prompts, responses, sources = list[tuple[Turn, ...]](), list[str](), list[str]()
         for row, place in zip(mappings, places, strict=True):
             try:
@@ -190,7 +181,7 @@ def read_instructions(where: str | Path, columns: Columns = USUAL_COLUMNS, *, sp
     return Instructions.of(_rows_of_hub(str(where), split), columns, str(where))
 
 
-def _rows_of_file(path: Path) -> Sequence[Row | str] | pa.Table:
+def _rows_of_file(path: Path) -> Rows:
     try:
         if path.suffix == ".jsonl":
             return path.read_text("utf-8-sig").split("\n")
@@ -236,6 +227,24 @@ def _rows_of_hub(name: str, split: str) -> pa.Table:
             f"{name!r} is no file and can't be loaded from the hub ({reason}); check the name, the split {split!r} "
             "and the network"
         ) from error
+
+
+def _filled(rows: Rows) -> tuple[Rows, list[str]]:
+    """The rows without blank lines, and what each is called when it is counted."""
+    if not isinstance(rows, Sequence):
+        return rows, [f"row {number}" for number in range(1, len(rows) + 1)]
+    filled = [(number, row) for number, row in enumerate(rows, 1) if not isinstance(row, str) or row.strip()]
+    unit = "line" if filled and isinstance(filled[0][1], str) else "row"
+    return [row for _, row in filled], [f"{unit} {number}" for number, _ in filled]
+
+
+def _opened(rows: Rows, places: list[str], columns: Columns, name: str) -> tuple[Sequence[Row], _Reader]:
+    """Rows as mappings, of a table only with the columns that are read, and how to read them."""
+    if not isinstance(rows, Sequence):
+        reader = _reader(rows.column_names, rows.column_names, columns, name)
+        return rows.select([column for column in rows.column_names if column in reader.columns]).to_pylist(), reader
+    mappings = [_parsed(row, place) for row, place in zip(rows, places, strict=True)]
+    return mappings, _reader(mappings[0], dict.fromkeys(column for row in mappings for column in row), columns, name)
 
 
 @dataclass(frozen=True)
@@ -354,7 +363,7 @@ def _mapping(row: Row | str) -> Row:
     return json.loads(row) if isinstance(row, str) else row
 
 
-def _some_rows(rows: Sequence[Row | str] | pa.Table, positions: NDArray[np.int64]) -> Sequence[Row | str] | pa.Table:
+def _some_rows(rows: Rows, positions: NDArray[np.int64]) -> Rows:
     if isinstance(rows, Sequence):
         return [rows[place] for place in positions.tolist()] if rows else ()
     return rows.take(positions)
@@ -373,7 +382,7 @@ def _fits_json(kind: pa.DataType) -> bool:
     return any(holds(kind) for holds in plain)
 
 
-def _as_parquet(rows: Sequence[Row | str] | pa.Table) -> bytes:
+def _as_parquet(rows: Rows) -> bytes:
     import pyarrow as pa  # noqa: PLC0415 - takes a while
     import pyarrow.parquet as pq  # noqa: PLC0415
 

@@ -103,6 +103,18 @@ def test_messages_in_parquet(tmp_path: Path) -> None:
     assert "Sources" not in Path("chat/report.html").read_text()
 
 
+def test_a_folder_with_times_is_chosen_from_in_parquet() -> None:
+    """JSON has no times, and that was found out after the training."""
+    import pyarrow as pa
+
+    pytest.importorskip("datasets")
+    when = pa.array([1577836800000000001] * 40, pa.timestamp("ns"))
+    Path("folder").mkdir()
+    pq.write_table(pa.table({"prompt": ["Say it."] * 40, "response": ["so"] * 40, "when": when}), "folder/a.parquet")
+    select.main(["s2l", "--data", "folder", *QUICK, "--budget", "10", "--out", "out"])
+    assert pq.read_table("out/subset.parquet")["when"].combine_chunks() == when[:10]
+
+
 def test_sources_can_be_ignored() -> None:
     run("--budget", "12", "--no-by-source")
     clusters = pq.read_table("out/clusters.parquet").to_pydict()
