@@ -30,6 +30,7 @@ from holdfast.finetuning import (
     LanguageModel,
     Processes,
     S2lSelection,
+    Template,
     Trajectories,
     load_language_model,
     resolve_budget,
@@ -60,6 +61,7 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
     columns = Columns(asked.prompt_column, asked.response_column, asked.source_column)
     data = read_instructions(asked.data, columns, split=asked.split)
     budget = resolve_budget(asked.budget, len(data))
+    _check_sources(asked, data, budget)
     run = Run(asked.resume or _free(asked, processes))
 
     def begin(undefined: NDArray[np.bool_]) -> None:
@@ -80,7 +82,8 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
             trajectories = _record(asked, data, begin, folder=run.path, processes=processes, console=console)
     except KeyboardInterrupt:
         if (run.path / "config.yaml").exists():
-            console.print(f"stopped; continue with: [bold]{PROGRAM} --resume {shlex.quote(str(run.path))}[/]")
+            again = escape(f"{PROGRAM} --resume {shlex.quote(str(run.path))}")
+            console.print(f"stopped; continue with: [bold]{again}[/]", highlight=False, soft_wrap=True)
         raise
     if not processes.is_main:
         return
@@ -95,7 +98,7 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
         start=asked.start,
         engine=asked.engine,
     )
-    suffix = Path(asked.data).suffix if Path(asked.data).suffix in _SUFFIXES else ".jsonl"
+    suffix = Path(asked.data).suffix if Path(asked.data).suffix in _SUFFIXES else data.suffix
     subset = run.path / f"subset{suffix}"
     write_atomically(subset, data.part(chosen.positions).encoded(suffix))
     write_atomically(run.path / "clusters.parquet", clusters_parquet(chosen, data))
@@ -146,13 +149,11 @@ def clusters_parquet(chosen: S2lSelection, data: Instructions) -> bytes:
 
 
 def _counts(chosen: S2lSelection, data: Instructions) -> dict[str, dict[str, int]]:
-    return {
-        name: {
-            "examples": int((data.sources == place).sum()),
-            "chosen": int((data.sources[chosen.positions] == place).sum()),
-        }
-        for place, name in enumerate(data.source_names)
-    }
+    examples, taken = (
+        np.bincount(sources, minlength=len(data.source_names)).tolist()
+        for sources in (data.sources, data.sources[chosen.positions])
+    )
+    return {name: {"examples": examples[place], "chosen": taken[place]} for place, name in enumerate(data.source_names)}
 
 
 def _results(chosen: S2lSelection, data: Instructions, trajectories: Trajectories) -> dict[str, object]:
@@ -173,7 +174,20 @@ def _free(asked: S2l, processes: Processes) -> Path:
     place = asked.out or free_place("selections", f"{Path(asked.data).stem}-s2l-s{asked.seed}")
     if processes.is_main:
         Run.check_free(place)
+        for subset in (place / f"subset{suffix}" for suffix in _SUFFIXES):
+            if subset.exists():
+                raise ConfigError(f"{subset} is there already and would be lost; choose another --out")
     return place
+
+
+def _check_sources(asked: S2l, data: Instructions, budget: int) -> None:
+    """Refuse more sources than there are examples to choose: which of them had one would be an accident."""
+    if asked.by_source and len(data.source_names) > budget:
+        raise ConfigError(
+            f"{data.name} has {number(len(data.source_names))} sources and the budget is {number(budget)}, so not all "
+            "of them could have an example; leave sources out with --no-by-source, or name another column with "
+            "--source-column"
+        )
 
 
 def _check_enough(asked: S2l, budget: int, undefined: NDArray[np.bool_]) -> str | None:
@@ -207,7 +221,8 @@ def _recorded(path: Path, data: Instructions) -> Trajectories:
 def _proxy(asked: S2l, data: Instructions, processes: Processes) -> LanguageModel:
     device = processes.device(asked.device)
     if asked.proxy == SCRATCH:
-        texts = [said for turns in data.prompts for _, said in turns]
+        template = Template.named(asked.template, None)
+        texts = [template.render(turns, None) for turns in data.prompts]
         found = small_language_model([*texts, *data.responses], longest=asked.max_length, seed=asked.seed)
     else:
         found = load_language_model(asked.proxy)

@@ -2,8 +2,8 @@
 
 A row may be Alpaca's (``instruction``, ``input``, ``output``; MathInstruct adds ``source``), a prompt and a response
 under any of the usual names, or a list of messages, whose last answer is the response and all before it the prompt.
-Which it is follows from the first row's columns. Rows are kept as they were read, so that a subset can be written in
-the file's own format, with every column it had.
+Which it is follows from the first row's columns. Rows are kept as they were read, a table as a table, so that a subset
+can be written in the file's own format, with every column it had and of the same type.
 """
 
 from __future__ import annotations
@@ -11,19 +11,25 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import DataError, MissingDependencyError, nearest
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 #: Who says it (``system``, ``user`` or ``assistant``), and what.
 Turn = tuple[str, str]
 Row = Mapping[str, Any]
+#: Lines of a JSON lines file, mappings, or a table.
+Rows: TypeAlias = "Sequence[Row | str] | pa.Table"
 
 _CHATS = ("messages", "conversations", "conversation")
 _PROMPTS = ("prompt", "question", "query", "problem", "instruction", "input")
@@ -36,6 +42,7 @@ _ROLES = {
     "gpt": "assistant",
     "model": "assistant",
 }
+_NO_SOURCE = "(no source)"  # of a row that leaves it out, among others that don't
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,7 @@ class Columns:
     Attributes:
         prompt: what the model is given.
         response: what it should answer.
-        source: where an example comes from; ``source`` where there is such a column.
+        source: where an example comes from; ``source`` where there is such a column and it is neither of the others.
     """
 
     prompt: str | None = None
@@ -67,7 +74,7 @@ class Instructions:
         responses: what is learned.
         sources: number of each example's source, int64 of shape (n,).
         source_names: the sources by their numbers; one, called ``all``, where the data names none.
-        rows: the rows as they were read: lines of a JSON lines file, or mappings.
+        rows: the rows as they were read: lines of a JSON lines file, mappings, or a table.
     """
 
     name: str
@@ -75,7 +82,7 @@ class Instructions:
     responses: tuple[str, ...]
     sources: NDArray[np.int64]
     source_names: tuple[str, ...]
-    rows: Sequence[Row | str] = field(repr=False, default=())
+    rows: Rows = field(repr=False, default=())
 
     def __len__(self) -> int:
         return len(self.responses)
@@ -88,6 +95,13 @@ class Instructions:
             seen.update(json.dumps(pair).encode())
         return seen.hexdigest()
 
+    @property
+    def suffix(self) -> str:
+        """Of a file that can hold the rows, where they didn't come from one: ``.jsonl``, or else ``.parquet``."""
+        if isinstance(self.rows, Sequence) or all(_fits_json(column.type) for column in self.rows.schema):
+            return ".jsonl"
+        return ".parquet"
+
     def part(self, positions: NDArray[np.int64]) -> Instructions:
         """Some of the examples, in the order of `positions`."""
         chosen = positions.tolist()
@@ -97,41 +111,43 @@ class Instructions:
             tuple(self.responses[place] for place in chosen),
             self.sources[positions],
             self.source_names,
-            [self.rows[place] for place in chosen] if self.rows else (),
+            _some_rows(self.rows, positions),
         )
 
     def encoded(self, suffix: str) -> bytes:
-        """The rows as a file: ``.jsonl``, ``.json`` or ``.parquet``."""
+        """The rows as a file: ``.jsonl``, ``.json`` (a list, or lines where lines were read) or ``.parquet``."""
         if suffix == ".parquet":
-            return _as_parquet([_mapping(row) for row in self.rows])
-        if suffix == ".json":
-            return (json.dumps([_mapping(row) for row in self.rows], ensure_ascii=False, indent=1) + "\n").encode()
-        lines = (row if isinstance(row, str) else json.dumps(row, ensure_ascii=False) for row in self.rows)
-        return "".join(f"{line}\n" for line in lines).encode()
+            return _as_parquet(self.rows)
+        rows = self.rows if isinstance(self.rows, Sequence) else self.rows.to_pylist()
+        if suffix == ".json" and not all(isinstance(row, str) for row in rows):
+            text = json.dumps([_mapping(row) for row in rows], ensure_ascii=False, indent=1) + "\n"
+        else:
+            text = "".join(f"{row if isinstance(row, str) else json.dumps(row, ensure_ascii=False)}\n" for row in rows)
+        return text.encode(errors="backslashreplace")  # which is how JSON writes half a character
 
     @classmethod
-    def of(cls, rows: Sequence[Row | str], columns: Columns = USUAL_COLUMNS, name: str = "data") -> Instructions:
+    def of(cls, rows: Rows, columns: Columns = USUAL_COLUMNS, name: str = "data") -> Instructions:
         """Prompts and responses out of rows.
 
         Args:
-            rows: mappings, or lines of a JSON lines file; blank lines are passed over, and counted in messages.
+            rows: mappings, a table, or lines of a JSON lines file; blank lines are passed over, and counted in
+                messages.
             columns: which columns hold what.
             name: of the data, for messages.
 
         Raises:
             DataError: if there are no rows, it isn't clear which columns hold what, or a row lacks something.
         """
-        numbers = [number for number, row in enumerate(rows, 1) if not isinstance(row, str) or row.strip()]
-        rows = [rows[number - 1] for number in numbers]
-        if not rows:
+        rows, counted = _filled(rows)
+        if not counted:
             raise DataError(f"{name} has no rows; give at least one prompt with its response")
-        places = [f"{'line' if isinstance(rows[0], str) else 'row'} {number} of {name}" for number in numbers]
-        mappings = [_parsed(row, place) for row, place in zip(rows, places, strict=True)]
-        reader = _reader(mappings[0], columns, name)
+        places = [f"{number} of {name}" for number in counted]
+        mappings, reader = _opened(rows, places, columns, name)
         prompts, responses, sources = list[tuple[Turn, ...]](), list[str](), list[str]()
         for row, place in zip(mappings, places, strict=True):
             try:
                 prompt, response = reader.pair(row)
+                sources.append(reader.source_of(row))
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(
                     f"{place} has no prompt with a response "
@@ -139,9 +155,10 @@ class Instructions:
                 ) from error
             prompts.append(prompt)
             responses.append(response)
-            sources.append(str(row.get(reader.source, "")) if reader.source else "all")
-        names, codes = np.unique(np.array(sources, object).astype(str), return_inverse=True)
-        return cls(name, tuple(prompts), tuple(responses), codes.astype(np.int64), tuple(names.tolist()), rows)
+        names = sorted(set(sources))
+        codes = {source: code for code, source in enumerate(names)}
+        numbered = np.array([codes[source] for source in sources], np.int64)
+        return cls(name, tuple(prompts), tuple(responses), numbered, tuple(names), rows)
 
 
 def read_instructions(where: str | Path, columns: Columns = USUAL_COLUMNS, *, split: str = "train") -> Instructions:
@@ -164,19 +181,16 @@ def read_instructions(where: str | Path, columns: Columns = USUAL_COLUMNS, *, sp
     return Instructions.of(_rows_of_hub(str(where), split), columns, str(where))
 
 
-def _rows_of_file(path: Path) -> Sequence[Row | str]:
+def _rows_of_file(path: Path) -> Rows:
     try:
         if path.suffix == ".jsonl":
-            return path.read_text("utf-8").split("\n")
+            return path.read_text("utf-8-sig").split("\n")
         if path.suffix == ".parquet":
             import pyarrow.parquet as pq  # noqa: PLC0415 - takes a while
 
-            return list(pq.read_table(path).to_pylist())
+            return pq.read_table(path)
         if path.suffix == ".json":
-            found = json.loads(path.read_text("utf-8"))
-            if not isinstance(found, list):
-                raise DataError(f"{path} holds no list of rows; give one, or a .jsonl file with a row per line")
-            return found
+            return _rows_of_json(path.read_text("utf-8-sig"), path)
     except (OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -184,7 +198,20 @@ def _rows_of_file(path: Path) -> Sequence[Row | str]:
     raise DataError(f"{path} is no .jsonl, .json or .parquet file; convert it to one of them")
 
 
-def _rows_of_hub(name: str, split: str) -> Sequence[Row]:
+def _rows_of_json(text: str, path: Path) -> Sequence[Row | str]:
+    """The list in a file, or its lines where each is a row."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        if error.msg != "Extra data":
+            raise
+        return text.split("\n")
+    if not isinstance(found, list):
+        raise DataError(f"{path} holds no list of rows; give one, or a .jsonl file with a row per line")
+    return found
+
+
+def _rows_of_hub(name: str, split: str) -> pa.Table:
     try:
         from datasets import load_dataset  # noqa: PLC0415 - an optional package
     except ImportError as error:
@@ -193,13 +220,31 @@ def _rows_of_hub(name: str, split: str) -> Sequence[Row]:
             "`pip install 'holdfast[llm]'`, or give a .jsonl, .json or .parquet file"
         ) from error
     try:
-        return list(load_dataset(name, split=split))
+        return load_dataset(name, split=split).with_format("arrow")[:]
     except Exception as error:  # whatever the hub, the network or a builder raises
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
             f"{name!r} is no file and can't be loaded from the hub ({reason}); check the name, the split {split!r} "
             "and the network"
         ) from error
+
+
+def _filled(rows: Rows) -> tuple[Rows, list[str]]:
+    """The rows without blank lines, and what each is called when it is counted."""
+    if not isinstance(rows, Sequence):
+        return rows, [f"row {number}" for number in range(1, len(rows) + 1)]
+    filled = [(number, row) for number, row in enumerate(rows, 1) if not isinstance(row, str) or row.strip()]
+    unit = "line" if filled and isinstance(filled[0][1], str) else "row"
+    return [row for _, row in filled], [f"{unit} {number}" for number, _ in filled]
+
+
+def _opened(rows: Rows, places: list[str], columns: Columns, name: str) -> tuple[Sequence[Row], _Reader]:
+    """Rows as mappings, of a table only with the columns that are read, and how to read them."""
+    if not isinstance(rows, Sequence):
+        reader = _reader(rows.column_names, rows.column_names, columns, name)
+        return rows.select([column for column in rows.column_names if column in reader.columns]).to_pylist(), reader
+    mappings = [_parsed(row, place) for row, place in zip(rows, places, strict=True)]
+    return mappings, _reader(mappings[0], dict.fromkeys(column for row in mappings for column in row), columns, name)
 
 
 @dataclass(frozen=True)
@@ -211,55 +256,96 @@ class _Reader:
     source: str | None
     added: str | None = None  # what Alpaca's instructions are applied to
 
+    @property
+    def columns(self) -> set[str | None]:
+        return {self.prompt, self.response, self.source, self.added}
+
     def pair(self, row: Row) -> tuple[tuple[Turn, ...], str]:
-        turns = _turns(row[self.prompt], "user")
+        given = _turns(row[self.prompt], "user")
         if self.prompt == self.response:
-            if not turns or turns[-1][0] != "assistant":
-                raise ValueError("the last message is not the assistant's")
-            return turns[:-1], _said(turns[-1][1])
-        answer = _turns(row[self.response], "assistant")
-        if self.added and row.get(self.added):
-            turns = (("user", f"{turns[0][1]}\n\n{row[self.added]}"),)
-        return turns, _said(answer[-1][1])
+            turns = given
+        else:
+            added = row.get(self.added) if self.added else None
+            if not _null(added) and added != "":
+                given = _with_input(given, _said(added))
+            turns = (*given, *_turns(row[self.response], "assistant"))
+            if len(turns) == len(given):
+                raise ValueError("there is no message in the response")
+        if not turns or turns[-1][0] != "assistant":
+            raise ValueError("the last message is not the assistant's")
+        return turns[:-1], turns[-1][1]
+
+    def source_of(self, row: Row) -> str:
+        if self.source is None:
+            return "all"
+        found = row.get(self.source)
+        return _NO_SOURCE if _null(found) else _whole(str(found))
 
 
-def _reader(first: Row, columns: Columns, name: str) -> _Reader:
+def _reader(first: Collection[str], known: Collection[str], columns: Columns, name: str) -> _Reader:
+    """How to read rows, given the columns of the first and those of any."""
     for asked in (columns.prompt, columns.response, columns.source):
-        if asked is not None and asked not in first:
-            raise DataError(f"{name} has no column {asked!r}{nearest(asked, first)}")
-    source = columns.source or ("source" if "source" in first else None)
+        if asked is not None and asked not in known:
+            raise DataError(f"{name} has no column {asked!r}{nearest(asked, known)}")
     chat = _first_of(_CHATS, first)
-    if chat and columns.prompt is None and columns.response is None:
-        return _Reader(chat, chat, source)
+    one = columns.prompt if columns.prompt == columns.response else None
+    chat = one or (chat if columns.prompt is None and columns.response is None else None)
     alpaca = columns.prompt is None and "instruction" in first
-    prompt = columns.prompt or ("instruction" if alpaca else _first_of(_PROMPTS, first))
-    response = columns.response or _first_of(_RESPONSES, first)
-    if prompt is None or response is None or prompt == response:
+    prompt = chat or columns.prompt or ("instruction" if alpaca else _first_of(_PROMPTS, first))
+    response = chat or columns.response or _first_of(_RESPONSES, first)
+    if prompt is None or response is None or (prompt == response and not chat):
         raise DataError(
             f"{name} has the columns {', '.join(map(str, first))}, and it isn't clear which is the prompt and which "
             "the response; name them with --prompt-column and --response-column"
         )
-    return _Reader(prompt, response, source, "input" if alpaca and response != "input" else None)
+    source = columns.source or ("source" if "source" in known and "source" not in (prompt, response) else None)
+    return _Reader(prompt, response, source, "input" if alpaca and not chat and response != "input" else None)
 
 
-def _first_of(names: Iterable[str], row: Row) -> str | None:
-    return next((name for name in names if name in row), None)
+def _first_of(names: Iterable[str], known: Collection[str]) -> str | None:
+    return next((name for name in names if name in known), None)
 
 
 def _turns(value: Any, role: str) -> tuple[Turn, ...]:
     """Messages as turns; plain text is one turn of `role`."""
-    if isinstance(value, list):
-        return tuple(
-            (_ROLES[str(message.get("role", message.get("from")))], _said(message.get("content", message.get("value"))))
-            for message in value
-        )
-    return ((role, _said(value)),)
+    return tuple(_turn(message) for message in value) if isinstance(value, list) else ((role, _said(value)),)
+
+
+def _turn(message: Any) -> Turn:
+    if not isinstance(message, Mapping):
+        raise ValueError(f"{message!r:.80} stands where a message with its role and content should")
+    return (
+        _ROLES[str(message.get("role", message.get("from")))],
+        _said(message.get("content", message.get("value"))),
+    )
+
+
+def _with_input(turns: tuple[Turn, ...], said: str) -> tuple[Turn, ...]:
+    """The turns with what the instruction is applied to, behind the user's last one."""
+    place = max((place for place, (role, _) in enumerate(turns) if role == "user"), default=None)
+    if place is None:
+        return (*turns, ("user", said))
+    return (*turns[:place], ("user", f"{turns[place][1]}\n\n{said}"), *turns[place + 1 :])
+
+
+def _null(value: Any) -> bool:
+    """Whether nothing is there; pandas writes NaN for it."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _said(value: Any) -> str:
-    if value is None or isinstance(value, (list, dict)):
-        raise ValueError(f"{value!r} is no text")
-    return str(value)
+    if _null(value) or isinstance(value, (list, dict)):
+        raise ValueError(f"{value!r:.80} is no text")
+    return _whole(str(value))
+
+
+def _whole(text: str) -> str:
+    """The text, unless it has half a character, which no file and no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"letter {error.start + 1} of {text!r:.80} is half a character, a lone surrogate") from error
+    return text
 
 
 def _parsed(row: Row | str, place: str) -> Row:
@@ -277,10 +363,30 @@ def _mapping(row: Row | str) -> Row:
     return json.loads(row) if isinstance(row, str) else row
 
 
-def _as_parquet(rows: list[Row]) -> bytes:
+def _some_rows(rows: Rows, positions: NDArray[np.int64]) -> Rows:
+    if isinstance(rows, Sequence):
+        return [rows[place] for place in positions.tolist()] if rows else ()
+    return rows.take(positions)
+
+
+def _fits_json(kind: pa.DataType) -> bool:
+    """Whether JSON has values of a column's type; it has no times and no bytes, for example."""
+    import pyarrow as pa  # noqa: PLC0415 - takes a while
+
+    of = pa.types
+    if of.is_dictionary(kind):
+        return _fits_json(kind.value_type)
+    if of.is_nested(kind) and not of.is_map(kind):
+        return all(_fits_json(kind.field(place).type) for place in range(kind.num_fields))
+    plain = (of.is_string, of.is_large_string, of.is_integer, of.is_floating, of.is_boolean, of.is_null)
+    return any(holds(kind) for holds in plain)
+
+
+def _as_parquet(rows: Rows) -> bytes:
     import pyarrow as pa  # noqa: PLC0415 - takes a while
     import pyarrow.parquet as pq  # noqa: PLC0415
 
+    table = pa.Table.from_pylist([dict(_mapping(row)) for row in rows]) if isinstance(rows, Sequence) else rows
     buffer = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), buffer)
+    pq.write_table(table, buffer)
     return buffer.getvalue()

@@ -7,6 +7,7 @@ one more; no other choice of the same size has a larger smallest share.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,6 +17,8 @@ from holdfast.errors import ConfigError
 from holdfast.primitives.streams import numpy_stream
 
 Ints = NDArray[np.int64]
+
+_THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(?!\d|,)")
 
 
 def quotas(sizes: Ints | Sequence[int], budget: int) -> Ints:
@@ -52,32 +55,45 @@ def balanced(labels: Ints, budget: int, *, seed: int, smallest: int = 1) -> Ints
     Returns:
         Positions, increasing, int64 of shape (min(budget, grouped),).
     """
-    sizes = np.bincount(labels[labels >= 0])
+    members = members_of(labels)
+    sizes = np.array([len(places) for places in members.values()], np.int64)
     large = np.where(sizes >= smallest, sizes, 0)
     counts = quotas(large, budget)
     counts += quotas(sizes - large, budget - int(counts.sum()))
-    order = np.argsort(labels, kind="stable")[int((labels < 0).sum()) :]
     taken = [
-        members[numpy_stream(seed, "group", group).choice(len(members), count, replace=False)]
-        for group, (members, count) in enumerate(zip(np.split(order, np.cumsum(sizes))[:-1], counts, strict=True))
+        places[numpy_stream(seed, "group", group).choice(len(places), count, replace=False)]
+        for (group, places), count in zip(members.items(), counts, strict=True)
         if count
     ]
-    return np.sort(np.concatenate([order[:0], *taken]))
+    return np.sort(np.concatenate([np.empty(0, np.int64), *taken]))
+
+
+def members_of(labels: Ints) -> dict[int, Ints]:
+    """Increasing positions of each group's examples, by its number; in one pass, however many groups there are.
+
+    Args:
+        labels: group of each example; those with a negative one are left out.
+    """
+    order = np.argsort(labels, kind="stable")[int((labels < 0).sum()) :]
+    groups, firsts = np.unique(labels[order], return_index=True)
+    return dict(zip(groups.tolist(), np.split(order, firsts)[1:], strict=True))
 
 
 def resolve_budget(budget: int | str, examples: int, name: str = "the budget") -> int:
     """A number of examples, from a number or a percentage.
 
     Args:
-        budget: such as ``5000``, ``"5000"`` or ``"50%"``.
+        budget: such as ``5000``, ``"5,000"`` or ``"50%"``; a comma parts thousands, and nothing else.
         examples: how many there are.
         name: what the number is called, for messages.
 
     Raises:
         ConfigError: if it is neither, or not from 1 to all of them.
     """
-    text = str(budget).strip().replace(",", "").replace("_", "")
+    text = str(budget).strip().replace("_", "")
     share = text.endswith("%")
+    if _THOUSANDS.match(text):
+        text = text.replace(",", "")
     try:
         number = float(text.removesuffix("%"))
     except ValueError:

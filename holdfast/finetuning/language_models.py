@@ -9,9 +9,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 
 from holdfast.errors import DataError, MissingDependencyError
@@ -36,6 +37,15 @@ class LanguageModel:
     def parameters(self) -> int:
         """How many numbers are learned."""
         return sum(part.numel() for part in self.model.parameters() if part.requires_grad)
+
+    @property
+    def positions(self) -> int | None:
+        """Tokens of an example at most, where each place has a learned vector (GPT-2, OPT); None for any number."""
+        tables = (
+            name.rpartition(".")[2] for name, part in self.model.named_modules() if isinstance(part, nn.Embedding)
+        )
+        learned = any(name == "wpe" or "position" in name for name in tables)
+        return int(cast(Any, self.model).config.max_position_embeddings) if learned else None
 
     @property
     def fingerprint(self) -> str:
@@ -73,7 +83,7 @@ def load_language_model(name: str) -> LanguageModel:
         )
     except ImportError as error:
         raise MissingDependencyError(f"{name!r} can't be read without another package: {error}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
             f"the language model {name!r} can't be loaded ({reason}); give a name on the hub, a local folder with "

@@ -60,13 +60,25 @@ def record_trajectories(
         The trajectories; example ids are positions in `data`. They know how long training and recording took.
 
     Raises:
-        ConfigError: if the training is too short for a point, or the folder belongs to another run.
+        ConfigError: if the training is too short for a point, examples are too long for the model, or the folder
+            belongs to another run.
         DataError: if no example has a response token left.
     """
     settings = settings or FineTuning()
     tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
+    longest = int(tokens.lengths.max())
+    if proxy.positions is not None and longest > proxy.positions:
+        raise ConfigError(
+            f"the proxy has learned {proxy.positions} positions and an example has {longest} tokens; cut examples with "
+            f"--max-length {proxy.positions}, or take a proxy that computes its positions"
+        )
     seen = _trained_on(tokens, trained, settings.seed)
     total = settings.steps_for(len(seen))
+    if total < 2:
+        raise ConfigError(
+            f"the proxy's training has {total} step, and its rate is 0 in the first of a warm-up, so nothing would be "
+            "learned; train for more epochs, or with a smaller --batch-size"
+        )
     every = every if every is not None else max(1, min(MOST_STEPS, total // POINTS))
     if every > total:
         raise ConfigError(
@@ -84,7 +96,8 @@ def record_trajectories(
         **asdict(settings),
         "trained": trained,
     }
-    recorder = TrajectoryRecorder(folder / "points", tokens, every=every, key=key, processes=processes)
+    first = next(step for step in range(1, total + 1) if settings.rate(step - 1, total) > 0)
+    recorder = TrajectoryRecorder(folder / "points", tokens, every=every, first=first, key=key, processes=processes)
     fine_tune(
         proxy.model,
         seen,

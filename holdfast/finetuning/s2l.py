@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.finetuning.balanced import balanced, quotas
+from holdfast.finetuning.balanced import balanced, members_of, quotas
 from holdfast.primitives.lloyd import Engine, Start, lloyd
 from holdfast.primitives.streams import derive_seed
 
@@ -106,13 +106,12 @@ def cluster_trajectories(
     if not bool(included.any()):
         raise DataError("no example has a loss trajectory, so there is nothing to cluster")
     labels, centres, owners, first = np.full(n, -1, np.int64), list[Floats](), list[int](), 0
-    for source in np.unique(sources[included]):
-        members = np.flatnonzero(included & (sources == source))
+    for source, members in members_of(np.where(included, sources, -1)).items():
         found = lloyd(
             losses[members],
             min(k, max(1, len(members) // 2)),
             iterations=iterations,
-            seed=derive_seed(seed, "source", int(source)),
+            seed=derive_seed(seed, "source", source),
             start=start,
             most_per_centre=most_per_centre,
             engine=engine,
@@ -123,7 +122,7 @@ def cluster_trajectories(
         number[order] = np.arange(first, first + len(order))
         labels[members] = number[found.labels]
         centres.append(found.centres[order])
-        owners += [int(source)] * len(order)
+        owners += [source] * len(order)
         first += len(order)
     return TrajectoryClusters(labels, np.concatenate(centres), np.array(owners, np.int64))
 
@@ -179,8 +178,7 @@ def s2l_select(
     own = np.where(clusters.labels >= 0, clusters.sources[clusters.labels], -1)
     shares = quotas(np.bincount(own[own >= 0]), budget)
     chosen = [
-        balanced(np.where(own == source, clusters.labels, -1), int(share), seed=seed, smallest=smallest)
-        for source, share in enumerate(shares)
-        if share
+        members[balanced(clusters.labels[members], int(shares[source]), seed=seed, smallest=smallest)]
+        for source, members in members_of(own).items()
     ]
     return S2lSelection(np.sort(np.concatenate(chosen)), clusters, shares)

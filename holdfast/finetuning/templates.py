@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.data.instructions import Turn
-from holdfast.errors import ConfigError, nearest
+from holdfast.errors import ConfigError, DataError, nearest
 
 SLOT = "{prompt}"
 
@@ -51,11 +51,26 @@ class Template:
             raise ConfigError(f"there is no template {name!r}{known}; a template of your own says where {SLOT} goes")
         return cls(TEMPLATES.get(name, name))
 
-    def render(self, turns: tuple[Turn, ...], tokenizer: Any) -> str:
-        """The text that a model is given before its response."""
+    def render(self, turns: tuple[Turn, ...], tokenizer: Any, place: str = "a prompt") -> str:
+        """The text that a model is given before its response.
+
+        Args:
+            turns: what was said.
+            tokenizer: of the model.
+            place: what the prompt is called, for messages.
+
+        Raises:
+            DataError: if the tokenizer's own template refuses it, as some do with a system's turn.
+        """
         if self.text is None:
             messages = [{"role": role, "content": said} for role, said in turns]
-            return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+            try:
+                return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+            except Exception as error:  # whatever the template raises
+                raise DataError(
+                    f"the tokenizer's chat template refuses {place} ({error}); put prompts otherwise with "
+                    "--template instruction, or leave it out"
+                ) from error
         if len(turns) == 1:
             return self.text.replace(SLOT, turns[0][1])
         return self.text.replace(SLOT, "\n\n".join(f"{role.capitalize()}: {said}" for role, said in turns))

@@ -137,7 +137,7 @@ def tokenize(data: Instructions, tokenizer: Any, template: Template, *, max_leng
 
     Raises:
         ConfigError: if the tokenizer has no end token, or the length leaves no room.
-        DataError: if not a single example has a response token left.
+        DataError: if not a single example has a response token left, or the tokenizer's template refuses a prompt.
     """
     end = tokenizer.eos_token_id
     if end is None:
@@ -145,21 +145,44 @@ def tokenize(data: Instructions, tokenizer: Any, template: Template, *, max_leng
     if max_length < 2:
         raise ConfigError(f"max_length is {max_length}; give at least 2, a prompt token and a response token")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    rendered = [template.render(turns, tokenizer) for turns in data.prompts]
-    prompts = _ids(tokenizer, rendered, special=template.text is not None)
+    prompts = prompt_ids(
+        tokenizer,
+        [
+            template.render(turns, tokenizer, f"the prompt of row {row} of {data.name}")
+            for row, turns in enumerate(data.prompts, 1)
+        ],
+        template,
+    )
     responses = _ids(tokenizer, list(data.responses), special=False)
-    first = [tokenizer.bos_token_id if tokenizer.bos_token_id is not None else end]
     rows, prompt_lengths = list[NDArray[np.int32]](), np.empty(len(data), np.int64)
-    for place, (prompt, response) in enumerate(zip(prompts, responses, strict=True)):
-        given = (prompt[:-1] if prompt and prompt[-1] == end else prompt) or first
+    for place, (given, response) in enumerate(zip(prompts, responses, strict=True)):
         rows.append(np.array([*given, *response, end][:max_length], np.int32))
         prompt_lengths[place] = min(len(given), max_length)
     ends = np.cumsum([len(row) for row in rows])
     pad = tokenizer.pad_token_id
     found = TokenPairs(np.concatenate(rows), ends, prompt_lengths, end if pad is None else pad)
     if bool(found.undefined.all()):
-        raise DataError(f"all prompts of {data.name} are longer than {max_length} tokens; raise max_length")
+        raise DataError(
+            f"all prompts of {data.name} in their template are longer than {max_length} tokens; raise max_length"
+        )
     return found
+
+
+def prompt_ids(tokenizer: Any, rendered: list[str], template: Template) -> list[list[int]]:
+    """Token ids of prompts in their template, at least one each; an end that the tokenizer adds by itself is left out.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers.
+        rendered: the prompts in their template.
+        template: that one.
+    """
+    end, begin = tokenizer.eos_token_id, tokenizer.bos_token_id
+    first = [end if begin is None else begin]
+    found = _ids(tokenizer, rendered, special=template.text is not None)
+    return [
+        (ids[:-1] if ids[-1:] == [end] and not text.endswith(tokenizer.eos_token) else ids) or first
+        for text, ids in zip(rendered, found, strict=True)
+    ]
 
 
 def _ids(tokenizer: Any, texts: list[str], *, special: bool) -> list[list[int]]:

@@ -108,18 +108,29 @@ class Trajectories:
 
     @classmethod
     def load(cls, path: Path) -> Trajectories:
-        """Read what `save` wrote; columns may be in any order.
+        """Read what `save` wrote, or others did; columns may be in any order, and so may rows.
+
+        Returns:
+            The trajectories, by increasing ids.
 
         Raises:
             DataError: if the file isn't there, can't be read, or holds no trajectories.
         """
         columns, key = _read(path)
-        steps = sorted(int(name.removeprefix("loss_")) for name in columns if name.startswith("loss_"))
-        if "id" not in columns or not steps:
+        names = [name for name in columns if name.startswith("loss_")]
+        if "id" not in columns or not names:
             raise DataError(f"{path} holds no trajectories; they have columns id and loss_STEP")
-        losses = np.stack([columns[f"loss_{step}"] for step in steps], 1).astype(np.float32)
-        undefined = columns.get("undefined", ~np.isfinite(losses).all(1))
-        return cls(columns["id"].astype(np.int64), losses, tuple(steps), undefined.astype(bool), key)
+        for name in names:
+            if not name.removeprefix("loss_").isdecimal():
+                raise DataError(f"{path} has a column {name!r}, which names no step; leave it out, or give it a number")
+        for name, kinds, wanted in (("id", "iu", "whole numbers"), *((name, "iuf", "numbers") for name in names)):
+            if columns[name].dtype.kind not in kinds:
+                raise DataError(f"the column {name!r} of {path} doesn't hold {wanted}; write it as {wanted}")
+        points = {int(name.removeprefix("loss_")): name for name in names}
+        steps, order = tuple(sorted(points)), np.argsort(columns["id"], kind="stable")
+        losses = np.stack([columns[points[step]] for step in steps], 1).astype(np.float32)
+        undefined = columns.get("undefined", ~np.isfinite(losses).all(1)).astype(bool)
+        return cls(columns["id"].astype(np.int64)[order], losses[order], steps, undefined[order], key)
 
 
 class TrajectoryRecorder:
@@ -132,6 +143,8 @@ class TrajectoryRecorder:
         folder: where points are kept; made if it is missing.
         tokens: the examples to look at, which needn't be those that are trained on.
         every: look after every so many optimizer steps.
+        first: but not before so many: a warm-up that begins at a rate of 0 leaves the model as it was, and the
+            untrained model is no part of a trajectory.
         ids: of the examples; their positions by default.
         key: what decides the losses besides the step, as plain values: data, model, template. A folder with points
             under another key is refused.
@@ -149,6 +162,7 @@ class TrajectoryRecorder:
         tokens: TokenPairs,
         *,
         every: int,
+        first: int = 1,
         ids: Ints | None = None,
         key: Mapping[str, Any] | None = None,
         reduction: Reduction = "mean",
@@ -157,7 +171,7 @@ class TrajectoryRecorder:
     ) -> None:
         if every < 1:
             raise ConfigError(f"losses are recorded every {every} steps; give at least 1")
-        self.folder, self.tokens, self.every = folder, tokens, every
+        self.folder, self.tokens, self.every, self._first = folder, tokens, every, first
         self._ids = np.arange(len(tokens)) if ids is None else ids
         self._key = {**(key or {}), "examples": len(tokens), "reduction": reduction}
         self._reduction, self._processes, self._most_tokens = reduction, processes, most_tokens
@@ -178,7 +192,7 @@ class TrajectoryRecorder:
 
     def due(self, step: int) -> bool:
         """Whether a point belongs after this many steps and isn't there yet."""
-        return step > 0 and step % self.every == 0 and not self._path(step).exists()
+        return step >= self._first and step % self.every == 0 and not self._path(step).exists()
 
     def record(self, model: nn.Module, step: int, progress: Callable[[int, int], None] | None = None) -> bool:
         """Record a point if one is due.
@@ -195,7 +209,7 @@ class TrajectoryRecorder:
         self._processes.wait()  # all have looked before one writes
         began = time.perf_counter()
         if not due:
-            if step % self.every == 0:
+            if step % self.every == 0 and self._path(step).exists():
                 self._since = began
             return False
         losses = trajectory_point(

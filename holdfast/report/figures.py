@@ -378,7 +378,9 @@ def _epoch_axis(record: Record) -> Axis:
 
 
 def round_numbers(low: float, high: float, about: int = 5) -> tuple[float, ...]:
-    """Four to six round numbers from `low` to at least `high`, where `low` is one of them."""
+    """Four to six round numbers from `low` to at least `high`, the first being `low`; it alone if `high` is no more."""
+    if high <= low:
+        return (low,)
     rough = (high - low) / about
     scale = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * scale for factor in (1, 2, 2.5, 5, 10) if factor * scale >= rough * 0.999)

@@ -121,8 +121,10 @@ def _curves(chosen: S2lSelection, trajectories: Trajectories) -> Html:
         Line(name, _points(steps, mean), f"named-{place}", f"{mean[-1]:.2f}")
         for place, (name, mean) in enumerate(means.items())
     ]
-    highest = max(y for line in lines for _, y in line.points)
-    heights = round_numbers(0.0, highest)
+    seen = [y for line in lines for _, y in line.points]
+    lowest = min(0.0, *seen)
+    highest = max(seen) if max(seen) > lowest else lowest + 1
+    heights = round_numbers(lowest, highest)
     places = [steps[0], *(int(step) for step in round_numbers(float(steps[0]), float(steps[-1]), 4) if step > steps[0])]
     caption = join(
         [
@@ -140,7 +142,7 @@ def _curves(chosen: S2lSelection, trajectories: Trajectories) -> Html:
             float(max(steps[-1], steps[0] + 1)),
             tuple((float(step), number(step)) for step in places if step <= steps[-1]),
         ),
-        y=Axis(0.0, max(highest, heights[-1]), tuple((height, f"{height:g}") for height in heights)),
+        y=Axis(lowest, max(highest, heights[-1]), tuple((height, f"{height:g}") for height in heights)),
         marks=(),
         caption=caption,
         along="steps of the proxy's training",
@@ -225,7 +227,7 @@ def _card(
     texts = [
         tag(
             "li",
-            tag("p", _short(data.prompts[position][-1][1])),
+            tag("p", _short(data.prompts[position][-1][1] if data.prompts[position] else "")),
             tag("p", _short(data.responses[position]), class_="response"),
             class_="chosen" if picked[position] else None,
         )

@@ -65,6 +65,7 @@ def test_the_same_curves_give_another_number_without_training(monkeypatch: pytes
 def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     whole = run("--budget", "50%")
     whole.rename("whole")
+    monkeypatch.setenv("COLUMNS", "40")
     original = fine_tuning.save_state
 
     def killed(state: dict, path: Path) -> None:
@@ -73,9 +74,11 @@ def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pyt
             raise KeyboardInterrupt
 
     monkeypatch.setattr(fine_tuning, "save_state", killed)
+    place = "out[a]/of a name that is longer than the line of this console"
     with pytest.raises(KeyboardInterrupt):
-        run("--budget", "50%")
-    assert "holdfast select s2l --resume out" in capsys.readouterr().out
+        run("--budget", "50%", "--out", place)
+    assert f"holdfast select s2l --resume '{place}'" in capsys.readouterr().out
+    Path(place).rename("out")
     assert Run.open(Path("out")).results is None
     monkeypatch.setattr(fine_tuning, "save_state", original)
     with pytest.raises(ConfigError, match="clusters would change"):
@@ -98,6 +101,18 @@ def test_messages_in_parquet(tmp_path: Path) -> None:
     select.main(["s2l", "--data", "chat.parquet", *QUICK, "--budget", "10", "--out", "chat"])
     assert pq.read_table("chat/subset.parquet").num_rows == 10
     assert "Sources" not in Path("chat/report.html").read_text()
+
+
+def test_a_folder_with_times_is_chosen_from_in_parquet() -> None:
+    """JSON has no times, and that was found out after the training."""
+    import pyarrow as pa
+
+    pytest.importorskip("datasets")
+    when = pa.array([1577836800000000001] * 40, pa.timestamp("ns"))
+    Path("folder").mkdir()
+    pq.write_table(pa.table({"prompt": ["Say it."] * 40, "response": ["so"] * 40, "when": when}), "folder/a.parquet")
+    select.main(["s2l", "--data", "folder", *QUICK, "--budget", "10", "--out", "out"])
+    assert pq.read_table("out/subset.parquet")["when"].combine_chunks() == when[:10]
 
 
 def test_sources_can_be_ignored() -> None:
@@ -126,6 +141,10 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", "--budget", "lots"], "the budget is 'lots'"),
         (["--data", "train.jsonl", "--budget", "97"], "give a number from 1 to 96"),
         (["--data", "train.jsonl", "--source-column", "topic"], "no column 'topic'"),
+        (
+            ["--data", "train.jsonl", "--source-column", "instruction", "--budget", "95"],
+            "96 sources and the budget is 95, .* --no-by-source, or .* --source-column",
+        ),
         (["--data", "train.jsonl", "--proxy", "./nowhere"], "'./nowhere' can't be loaded"),
         (["--data", "train.jsonl", "--trajectories", "t.parquet"], "t.parquet can't be read"),
         (["--data", "train.jsonl", "--trajectories", "t.parquet", "--epochs", "9"], "--epochs would change nothing"),
@@ -139,7 +158,7 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", *QUICK, "--max-length", "1"], "--max-length is 1; give at least 2"),
         (
             ["--data", "train.jsonl", *QUICK, "--max-length", "5"],
-            "all prompts .* are longer than 5 tokens",
+            "all prompts .* in their template are longer than 5 tokens",
         ),
         (["--data", "train.jsonl", *QUICK, "--template", "nothing"], "there is no template 'nothing'"),
         (["--data", "train.jsonl", *QUICK, "--device", "banana"], "no computing on the device 'banana'"),
@@ -149,6 +168,12 @@ def test_mistakes_are_said_in_a_sentence_before_anything_is_written(words: list[
     with pytest.raises(HoldfastError, match=message):
         select.main(["s2l", *words, "--out", "out"])
     assert [place.name for place in Path().iterdir()] == ["train.jsonl"]
+
+
+def test_the_tokenizer_from_scratch_knows_the_template(data: Path) -> None:
+    """Letter by letter it would take 33 tokens of every example."""
+    run("--budget", "25%", "--max-length", "32")
+    assert not pq.read_table("out/trajectories.parquet")["undefined"].to_numpy().any()
 
 
 def half_too_long(data: Path) -> None:
@@ -233,6 +258,14 @@ def test_a_directory_is_not_written_twice() -> None:
     run("--budget", "25%")
     with pytest.raises(ConfigError, match="there is a run at out already"):
         run("--budget", "50%")
+
+
+def test_a_subset_that_is_there_is_not_overwritten() -> None:
+    Path("out").mkdir()
+    Path("out/subset.parquet").write_text("mine")
+    with pytest.raises(ConfigError, match=r"out/subset\.parquet is there already"):
+        run("--budget", "25%")
+    assert [place.name for place in Path("out").iterdir()] == ["subset.parquet"]
 
 
 def test_only_some_are_trained_on_and_all_are_recorded() -> None:

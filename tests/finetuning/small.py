@@ -29,8 +29,8 @@ def language(data: Instructions | None = None, **options: int) -> LanguageModel:
     return small_language_model(texts, **{"layers": 2, "width": 16, "heads": 2, "vocabulary": 300, **options})
 
 
-def tokens_of(data: Instructions, found: LanguageModel, max_length: int = 64) -> TokenPairs:
-    return tokenize(data, found.tokenizer, Template.named("plain", found.tokenizer), max_length=max_length)
+def tokens_of(data: Instructions, found: LanguageModel, max_length: int = 64, template: str = "plain") -> TokenPairs:
+    return tokenize(data, found.tokenizer, Template.named(template, found.tokenizer), max_length=max_length)
 
 
 def weights_of(model: torch.nn.Module) -> NDArray[np.float32]:

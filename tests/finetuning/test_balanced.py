@@ -8,6 +8,7 @@ from scipy.stats import chisquare
 
 from holdfast.errors import ConfigError
 from holdfast.finetuning import balanced, quotas, resolve_budget
+from holdfast.finetuning.balanced import members_of
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -59,6 +60,13 @@ def test_those_without_a_group_are_never_taken() -> None:
     assert balanced(np.full(4, -1), 2, seed=0).tolist() == []
 
 
+def test_groups_need_not_be_numbered_one_after_the_other() -> None:
+    labels = np.array([7, 10**6, 7, -1, 10**6, 7])
+    assert balanced(labels, 5, seed=0).tolist() == [0, 1, 2, 4, 5]
+    assert {group: places.tolist() for group, places in members_of(labels).items()} == {7: [0, 2, 5], 10**6: [1, 4]}
+    assert members_of(np.full(3, -1)) == {}
+
+
 def test_small_groups_only_fill_a_shortage() -> None:
     labels = np.array([0] * 10 + [1] * 2 + [2] * 10 + [3])
     for seed in range(20):
@@ -82,6 +90,11 @@ def test_uniform_within_a_group() -> None:
         ("5", 5),
         ("50%", 100),
         ("1,000%", None),
+        ("1,5%", None),
+        ("0,5", None),
+        ("5,0", None),
+        ("1,00", None),
+        (",200", None),
         ("0", None),
         ("201", None),
         ("half", None),
@@ -97,6 +110,12 @@ def test_budgets(budget: int | str, count: int | None) -> None:
             resolve_budget(budget, 200)
     else:
         assert resolve_budget(budget, 200) == count
+
+
+def test_a_comma_parts_thousands() -> None:
+    assert resolve_budget("1,234,567", 2_000_000) == 1_234_567
+    with pytest.raises(ConfigError, match="the budget is '1,234,56'"):
+        resolve_budget("1,234,56", 2_000_000)
 
 
 def test_a_budget_goes_by_its_name() -> None:

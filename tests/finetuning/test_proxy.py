@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, with_lora
+from holdfast.finetuning.losses import trajectory_point
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 
@@ -19,6 +21,23 @@ def test_twelve_points_by_default(tmp_path: Path) -> None:
     found = record_trajectories(DATA, language(DATA), tmp_path, longer)
     assert found.steps == tuple(range(2, 26, 2))
     assert (found.losses[:, -1] < found.losses[:, 0]).all()
+
+
+def test_the_untrained_model_is_no_point(tmp_path: Path) -> None:
+    """The warm-up's first rate is 0, so that nothing is learned in the first step."""
+    found = record_trajectories(DATA, language(DATA), tmp_path / "warm", QUICK)
+    assert found.steps == tuple(range(2, 10))
+    untrained = trajectory_point(language(DATA).model, tokens_of(DATA, language(DATA), template="auto"))
+    assert not np.isclose(found.losses[:, 0], untrained, rtol=1e-4).any()
+    cold = replace(QUICK, warmup=0.0)
+    assert record_trajectories(DATA, language(DATA), tmp_path / "cold", cold).steps == tuple(range(1, 10))
+
+
+def test_a_training_of_one_step_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"has 1 step, .* more epochs, or .* --batch-size"):
+        record_trajectories(DATA, language(DATA), tmp_path, replace(QUICK, epochs=1, batch_size=24))
+    assert list(tmp_path.iterdir()) == []
+    assert record_trajectories(DATA, language(DATA), tmp_path, replace(QUICK, epochs=2, batch_size=24)).steps == (2,)
 
 
 def test_on_a_part_losses_of_all_are_recorded(tmp_path: Path) -> None:
@@ -74,7 +93,7 @@ def test_the_fingerprint_of_a_model_is_that_of_its_weights() -> None:
 
 def test_recording_is_beside_what_the_cost_model_says(tmp_path: Path) -> None:
     """A18: three epochs of steps cost 18, nine points 2 each."""
-    seconds = record_trajectories(DATA, language(DATA), tmp_path, QUICK).seconds
+    seconds = record_trajectories(DATA, language(DATA), tmp_path, replace(QUICK, warmup=0.0)).seconds
     assert seconds is not None
     assert min(seconds.training, seconds.recording) > 0
     assert seconds.recording_by_model == pytest.approx(seconds.training)
@@ -87,6 +106,29 @@ def test_a_saved_model_is_loaded_from_its_folder(tmp_path: Path) -> None:
     found = load_language_model(str(tmp_path))
     assert np.array_equal(weights_of(given.model), weights_of(found.model))
     assert np.array_equal(tokens_of(DATA, given).ids, tokens_of(DATA, found).ids)
+
+
+def test_half_a_download_is_said_to_be_one(tmp_path: Path) -> None:
+    given = language(DATA)
+    given.model.save_pretrained(tmp_path)  # type: ignore[operator]
+    given.tokenizer.save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(DataError, match="can't be loaded"):
+        load_language_model(str(tmp_path))
+
+
+def test_examples_longer_than_the_positions_that_a_model_has_learned_are_refused(tmp_path: Path) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    rotary = language(DATA, longest=16)
+    config = GPT2Config(vocab_size=300, n_positions=16, n_embd=16, n_layer=1, n_head=2)
+    learned = LanguageModel(GPT2LMHeadModel(config), rotary.tokenizer)
+    with pytest.raises(ConfigError, match=r"learned 16 positions and an example has \d\d tokens; .* --max-length 16"):
+        record_trajectories(DATA, learned, tmp_path, QUICK, template="plain", max_length=17)
+    assert list(tmp_path.iterdir()) == []
+    record_trajectories(DATA, learned, tmp_path / "cut", QUICK, template="plain", max_length=16)
+    record_trajectories(DATA, rotary, tmp_path / "rotary", QUICK, template="plain", max_length=17)
 
 
 def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:

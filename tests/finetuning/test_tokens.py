@@ -98,3 +98,38 @@ def test_templates() -> None:
     found.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
     own = Template.named("auto", found.tokenizer)
     assert own.render(several, found.tokenizer) == "<system>Be brief.<user>Hi<assistant>"
+
+
+def test_a_template_that_refuses_a_prompt_is_named_with_its_row() -> None:
+    found = language()
+    found.tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{{ messages[0].content }}"
+    )
+    data = Instructions.of([chat(("user", "Hi")), chat(("system", "Be brief."), ("user", "Hi"))])
+    message = r"refuses the prompt of row 2 of data \(System role not supported\); .* --template instruction"
+    with pytest.raises(DataError, match=message):
+        tokenize(data, found.tokenizer, Template(None))
+
+
+def chat(*turns: tuple[str, str]) -> dict[str, object]:
+    return {"messages": [{"role": role, "content": said} for role, said in (*turns, ("assistant", "Hello"))]}
+
+
+def test_an_end_token_of_the_template_is_kept() -> None:
+    """Chat templates end turns with it; here the prompt ends with such a turn."""
+    found = language()
+    found.tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}"
+    tokens = tokenize(Instructions.of([chat(("user", "Hi"))]), found.tokenizer, Template(None))
+    assert found.tokenizer.decode(tokens.ids) == "Hi<|endoftext|>Hello<|endoftext|>"
+
+
+def test_an_end_token_that_the_tokenizer_adds_by_itself_is_left_out() -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    found = language()
+    found.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", found.tokenizer.eos_token_id)]
+    )
+    data = Instructions.of([{"prompt": "Hi", "response": "Hello"}])
+    assert found.tokenizer.decode(tokens_of(data, found).ids) == "Hi\nHello<|endoftext|>"

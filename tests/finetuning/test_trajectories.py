@@ -27,8 +27,9 @@ def test_files_are_keyed_by_id(tmp_path: Path) -> None:
     assert table["id"].to_pylist() == [7, 3, 5]
     again = Trajectories.load(tmp_path / "t.parquet")
     assert again.steps == given.steps
-    assert np.array_equal(again.losses, given.losses)
-    assert np.array_equal(again.undefined, given.undefined)
+    assert again.ids.tolist() == [3, 5, 7]
+    assert np.array_equal(again.losses, given.losses[[1, 2, 0]])
+    assert again.undefined.tolist() == [True, False, False]
     assert again.key == {"data": "ab12"}
     assert again.at([0, 2]).key == {"data": "ab12"}
 
@@ -43,6 +44,26 @@ def test_points_are_in_the_order_of_their_steps_whatever_the_order_of_columns(tm
     assert found.losses.tolist() == [[1.0, 2.0]]
     assert found.undefined.tolist() == [False]
     assert found.key == {}
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("loss_final", [1.0, 2.0], "a column 'loss_final', which names no step"),
+        ("loss_1", ["1.0", "2.0"], "the column 'loss_1' of .* doesn't hold numbers"),
+        ("id", ["a", "b"], "the column 'id' of .* doesn't hold whole numbers"),
+        ("id", [0, None], "the column 'id' of .* doesn't hold whole numbers"),
+    ],
+)
+def test_columns_that_are_no_trajectories_are_named(
+    tmp_path: Path, column: str, values: list[object], message: str
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"id": [0, 1], "loss_1": [1.0, 2.0], column: values}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match=message):
+        Trajectories.load(tmp_path / "t.parquet")
 
 
 @pytest.mark.parametrize(

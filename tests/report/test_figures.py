@@ -112,6 +112,11 @@ def test_ticks_are_few_and_cover_the_range(low, high):
     assert ticks[-1] >= high * (1 - 1e-9)
 
 
+def test_a_range_of_nothing_has_its_one_end():
+    assert round_numbers(5.0, 5.0) == (5.0,)
+    assert round_numbers(0.0, -1.0) == (0.0,)
+
+
 def test_on_a_logarithmic_axis_equal_ratios_are_equally_far_apart():
     axis = Axis(0.1, 100.0, (), log=True)
     assert [axis.share(value) for value in (0.1, 1, 10, 100)] == pytest.approx([0, 1 / 3, 2 / 3, 1])

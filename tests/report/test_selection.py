@@ -1,11 +1,16 @@
+import re
 from pathlib import Path
 
 import numpy as np
+import pytest
+from numpy.typing import NDArray
 
 from holdfast.data.instructions import Instructions
 from holdfast.finetuning import Trajectories, s2l_select
 from holdfast.report.selection import write_selection
 from tests.report.reading import Element, read_page
+
+Floats = NDArray[np.float32]
 
 COUNTS = {"names": 8, "sums": 24, "words": 16}
 DATA = Instructions.of(
@@ -20,10 +25,10 @@ RARE = np.arange(48) % 4 == 0
 CURVES = np.where(RARE[:, None], [3.0, 2.8], [2.0, 0.5]).astype(np.float32)
 
 
-def page_of(folder: Path, *, by_source: bool, data: Instructions = DATA) -> Element:
+def page_of(folder: Path, *, by_source: bool, data: Instructions = DATA, curves: Floats = CURVES) -> Element:
     sources = data.sources if by_source else None
-    chosen = s2l_select(CURVES, 16, k=2, sources=sources, start="k-means++")
-    losses = Trajectories(np.arange(48), CURVES, (1, 2), np.zeros(48, bool))
+    chosen = s2l_select(curves, 16, k=2, sources=sources, start="k-means++")
+    losses = Trajectories(np.arange(48), curves, tuple(range(1, 1 + curves.shape[1])), np.zeros(48, bool))
     return read_page(write_selection(folder / "a.html", chosen, data, losses, about="so", facts={}).read_text())
 
 
@@ -69,3 +74,19 @@ def test_one_source_is_not_spoken_of(tmp_path: Path) -> None:
     assert not page.all("section", id_="sources")
     assert "source" not in page.one("section", id_="clusters").text.lower()
     assert "whose losses run alike." in page.text
+
+
+@pytest.mark.parametrize("curves", [CURVES[:, :1], 0 * CURVES, -CURVES])
+def test_a_page_of_one_point_or_of_losses_that_are_not_above_0(tmp_path: Path, curves: Floats) -> None:
+    plot = page_of(tmp_path, by_source=False, curves=curves).one("section", id_="curves").one("div", class_="plot")
+    drawn = plot.all("path", class_="line")
+    places = [[float(place) for place in re.findall(r"[-\d.]+", str(path.attributes["d"]))] for path in drawn]
+    assert len(places) >= 3
+    assert all(len(own) >= 2 * curves.shape[1] and 0 <= min(own) <= max(own) <= 1000 for own in places)
+
+
+def test_an_example_without_a_prompt_has_an_empty_one(tmp_path: Path) -> None:
+    alone = Instructions.of([{"messages": [{"role": "assistant", "content": f"r{i}"}]} for i in range(48)])
+    texts = page_of(tmp_path, by_source=False, data=alone).all("li", class_="chosen")
+    assert all(text.all("p")[0].text == "" for text in texts)
+    assert all(text.all("p")[1].text.startswith("r") for text in texts)

@@ -19,6 +19,7 @@ from holdfast.finetuning.evaluation.answers import exact_match
 from holdfast.finetuning.evaluation.programs import find_program, run_program
 from holdfast.finetuning.language_models import LanguageModel
 from holdfast.finetuning.templates import Template
+from holdfast.finetuning.tokens import prompt_ids
 from holdfast.training.sweep import device_of, evaluating
 
 #: What MathInstruct puts behind a question to ask for a program.
@@ -49,9 +50,7 @@ def generate(
     """
     tokenizer, form = language.tokenizer, Template.named(template, language.tokenizer)
     texts = [form.render(turns, tokenizer) for turns in prompts]
-    rows: list[list[int]] = tokenizer(texts, add_special_tokens=form.text is not None, verbose=False)["input_ids"]
-    end = tokenizer.eos_token_id
-    rows = [row[:-1] if row and row[-1] == end else row or [end] for row in rows]
+    rows = prompt_ids(tokenizer, texts, form)
     order = np.argsort([-len(row) for row in rows], kind="stable")
     found = [""] * len(rows)
     with evaluating(language.model):
