@@ -146,8 +146,8 @@ def _numbers(record: Record, report: GroupReport) -> Html:
         cards.append(
             _number(
                 "Full-epoch equivalents",
-                f"{record.best_full_epochs:.3g}",
-                f" of {number(record.full_epochs, 1)}",
+                number(record.best_full_epochs, 2),
+                f" of {number(record.full_epochs, 2)}",
                 "examples trained on until then, in passes over the whole training set",
             )
         )

@@ -45,7 +45,7 @@ def test_the_headline_has_each_average_under_the_name_of_its_weighting(page, fin
         "Average, training mix": f"{averages['train mix']:.1%}",
         "Group mean": f"{averages['group mean']:.1%}",
         "Chosen epoch": f"{results['best_epoch'] + 1} of {SETTINGS.epochs}",
-        "Full-epoch equivalents": f"{results['best_full_epochs']:.3g} of {results['full_epochs']:.1f}",
+        "Full-epoch equivalents": f"{results['best_full_epochs']:.2f} of {results['full_epochs']:.2f}",
     }
 
 
