@@ -44,7 +44,7 @@ from federated.watch import Usage, run_watched
 from federated.workload import Job, find_workload
 
 from holdfast.papers.benchmarks import write_benchmark
-from holdfast.papers.jsonfile import write_json
+from holdfast.papers.engine.jsonfile import write_json
 
 HERE = Path(__file__).parent / "federated"
 CACHE = Path("~/.cache/holdfast/benchmarks")

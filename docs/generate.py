@@ -14,10 +14,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.papers import render
 from holdfast.papers.benchmarks import Benchmark, read_benchmarks
-from holdfast.papers.catalog import find
-from holdfast.papers.results import read_results
+from holdfast.papers.engine import render
+from holdfast.papers.engine.catalog import find
+from holdfast.papers.engine.results import read_results
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"

@@ -28,15 +28,15 @@ from holdfast.cli.options import DEFAULT_DATA, named_data, parse
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import DATASETS, DataSet, Examples, data_root
 from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.files import write_atomically
 from holdfast.models import MODELS, build, find_head
 from holdfast.primitives.threads import torch_threads
+from holdfast.provenance import machine
 from holdfast.report.audit import doubts, write_audit
 from holdfast.report.markup import DASH, counted, number, percent, times
 from holdfast.spurious.discovery import GroupAudit, audit_groups, discover, rank
 from holdfast.spurious.spare import Output
 from holdfast.training import Run
-from holdfast.training.run import machine
-from holdfast.training.state import write_atomically
 
 _PREAMBLE = """Show the clusters that a young network makes of each class, so that a person can see the shortcut.
 

@@ -21,6 +21,7 @@ from holdfast.cli.auditing import whole_folder
 from holdfast.cli.clip import DEFAULT_CLIP_DATA, bar, data_field, load_subject, named_clip_data
 from holdfast.data import data_root
 from holdfast.errors import ConfigError
+from holdfast.files import write_atomically
 from holdfast.multimodal.backends import TwoTower
 from holdfast.multimodal.catalog import CLIP_DATA
 from holdfast.multimodal.detection import Finding, Order
@@ -31,10 +32,9 @@ from holdfast.multimodal.seen import Seen, read_seen, write_seen
 from holdfast.multimodal.tasks import ClipData, ClipTask
 from holdfast.multimodal.verdicts import FINDINGS, SEEN, Decision, Verdict, decide, write_audited
 from holdfast.primitives.threads import torch_threads
+from holdfast.provenance import machine
 from holdfast.report.evidence import write_evidence
 from holdfast.report.markup import DASH, counted, number, percent
-from holdfast.training.run import machine
-from holdfast.training.state import write_atomically
 
 PROGRAM = "holdfast audit multimodal"
 _PREAMBLE = """Find the visible things that a vision-language model leans on, and show them to a person.

@@ -21,16 +21,16 @@ from holdfast.cli.auditing import Subject, subject_of_data, whole_folder
 from holdfast.cli.options import DEFAULT_DATA, named_data
 from holdfast.cli.progress import TrainingProgress
 from holdfast.data import DATASETS, Examples
+from holdfast.files import write_atomically
 from holdfast.models import MODELS, build
 from holdfast.poisoning import Epic
 from holdfast.poisoning.isolation import Proxy
 from holdfast.poisoning.suspects import Suspect, suspects
 from holdfast.primitives.threads import torch_threads
+from holdfast.provenance import machine
 from holdfast.report.markup import counted, number, percent
 from holdfast.report.suspects import write_suspects
 from holdfast.training import fit
-from holdfast.training.run import machine
-from holdfast.training.state import write_atomically
 
 PROGRAM = "holdfast audit poison"
 _PREAMBLE = """Train on data that isn't trusted, drop what EPIC finds isolated, and show it to a person.

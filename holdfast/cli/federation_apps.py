@@ -21,11 +21,11 @@ from holdfast.cli.arguments import as_arguments
 from holdfast.cli.federate_blueprint import blueprint_of
 from holdfast.cli.federate_options import FederateOptions, parse
 from holdfast.errors import ConfigError, FederationError
+from holdfast.files import write_atomically
 from holdfast.integrations.flower.apps import client_app, server_app
 from holdfast.integrations.flower.node import Node
 from holdfast.integrations.flower.project import OPTIONS, RUN
 from holdfast.training import Run
-from holdfast.training.state import write_atomically
 
 
 def make_client_app() -> ClientApp:

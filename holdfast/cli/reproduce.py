@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import textwrap
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -19,12 +20,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column, Table
 from rich.text import Text
 
-from holdfast.errors import ConfigError, DataError
+from holdfast.errors import ConfigError
+from holdfast.papers.engine.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from holdfast.papers.execute import Outcome
-    from holdfast.papers.experiment import Experiment
-    from holdfast.papers.results import Judgement, Results
+    from holdfast.papers.engine.execute import Outcome
+    from holdfast.papers.engine.experiment import Experiment
+    from holdfast.papers.engine.results import Judgement, Results
 
 FAILED = 1
 STOPPED = 130
@@ -40,7 +42,10 @@ def reproduce(
     seeds: Annotated[str | None, tyro.conf.arg(metavar="0,1,2")] = None,
     jobs: int | None = None,
     fresh: bool = False,
-    confirm: int | None = None,
+    judge: bool = False,
+    recheck: bool = False,
+    minutes: float = 30.0,
+    golden: bool = False,
     list: bool = False,
     data_root: Path | None = None,
     results_dir: Path | None = None,
@@ -50,46 +55,40 @@ def reproduce(
     A run that was stopped continues where it was.
 
     Args:
-        name: the experiment, such as spare/table5.1; all are listed without it.
+        name: the experiment, such as spare/table5.1; all are listed without it. With --judge, --recheck and --golden
+            also a paper, such as spare; all of them without it.
         scale: smoke takes seconds, cpu minutes on two cores, paper is the document's own setting.
         seeds: seeds separated by commas; the experiment's own by default.
         jobs: processes at a time; one per core by default.
         fresh: compute everything anew, also what is known from earlier runs.
-        confirm: instead of all cells compute so many, drawn by lot; if they agree to the last bit with results that a
-            change of the code made stale, these are taken for today's.
-        list: list the experiments, how many claims hold, and which results are stale.
+        judge: compute nothing; judge the claims anew from the stored values, after a claim changed.
+        recheck: compute stored cells again, those first that were looked at longest ago, and record how far they are.
+        minutes: how long --recheck goes on; the last cell is not begun if it would take longer.
+        golden: compute the golden cells and compare; new ones, and those whose version was raised, are recorded.
+        list: list the experiments: what was measured, when, at which commit and version, and how many claims hold,
+            fail and are not judged.
         data_root: folder of the data sets; HOLDFAST_DATA by default.
         results_dir: where results lie; results/ of the checkout, or of this folder outside a checkout, by default.
 
     Returns:
-        The exit code: 0 if everything ran, whatever the verdicts; 1 if a cell failed; 130 if it was stopped.
+        The exit code: 0 if everything ran, whatever the verdicts; 1 if a cell failed or differs; 130 if it was stopped.
     """
-    from holdfast.papers import reproduce as papers
-    from holdfast.papers.catalog import find
-    from holdfast.papers.results import results_file
-
     console = Console()
     folder = results_dir or default_results_dir()
-    if list or name is None:
-        console.print(_listing(folder, console.width >= _ROOMY))
-        return 0
-    experiment = find(name)
-    if confirm is not None:
-        file = results_file(folder, experiment.name, scale)
-        return _confirm(console, experiment, file, confirm, jobs=jobs, data_root=data_root)
-    chosen = experiment.default_seeds(scale) if seeds is None else parse_seeds(seeds)
-    total = sum(len(cell.seeds_of(chosen)) for cell in experiment.cells_at(scale))
     try:
-        with _progress(console, f"{experiment.name} at {scale}", total) as listener:
-            results = papers.reproduce(
-                experiment, scale, chosen, jobs=jobs, fresh=fresh, data_root=data_root, listener=listener
-            )
+        if judge:
+            return _judge(console, folder, name)
+        if golden:
+            return _golden(console, folder, name)
+        if recheck:
+            return _recheck(console, folder, name, minutes, data_root)
+        if list or name is None:
+            console.print(_listing(folder, console.width >= _ROOMY))
+            return 0
+        return _run(console, folder, name, scale, seeds, jobs=jobs, fresh=fresh, data_root=data_root)
     except KeyboardInterrupt:
         console.print("Stopped. What was finished is kept; the same command continues.")
         return STOPPED
-    _show(console, experiment, results)
-    _write(console, experiment, results, folder)
-    return 0 if results.complete else FAILED
 
 
 def main(arguments: list[str]) -> int:
@@ -159,33 +158,129 @@ class _Bar:
             self.progress.console.print(f"[red]failed[/] {where}: {escape(outcome.error)}")
 
 
-def _confirm(
-    console: Console, experiment: Experiment, file: Path, count: int, *, jobs: int | None, data_root: Path | None
+def _run(
+    console: Console,
+    folder: Path,
+    name: str,
+    scale: Scale,
+    seeds: str | None,
+    *,
+    jobs: int | None,
+    fresh: bool,
+    data_root: Path | None,
 ) -> int:
-    from holdfast.papers.confirm import confirm
-    from holdfast.papers.results import read_results, write_results
+    from holdfast.papers.engine.catalog import experiments_of, find
+    from holdfast.papers.engine.reproduce import reproduce as compute
+    from holdfast.papers.engine.store import Store, results_file
 
-    results = read_results(file)
-    with _progress(console, f"{experiment.name} at {results.scale}", count) as listener:
-        found, differences = confirm(experiment, results, count, jobs=jobs, data_root=data_root, listener=listener)
-    for one in differences:
-        said = escape(f"{one.cell}, {one.metric}: {one.before!r} then, {one.now!r} now")
-        console.print(f"[red]differs[/] {said}", highlight=False)
-    if differences:
-        console.print("The results are no longer those of this code; run the experiment again.")
-        return FAILED
-    write_results(found, file.parents[1])
-    last = found.confirmed[-1]
-    cells = escape(", ".join(last.cells))
-    console.print(f"Confirmed under seed {last.seed} by {cells}.", highlight=False)
+    experiment = find(name)
+    chosen = experiment.default_seeds(scale) if seeds is None else parse_seeds(seeds)
+    total = sum(len(cell.seeds_of(chosen)) for cell in experiment.cells_at(scale))
+    store = Store(folder, experiments_of(experiment.paper), scale)
+    with _progress(console, f"{experiment.name} at {scale}", total) as listener:
+        results = compute(experiment, store, chosen, jobs=jobs, fresh=fresh, data_root=data_root, listener=listener)
+    _show(console, experiment, results)
+    store.write()
+    file = results_file(folder, experiment.name, scale)
+    state = ", marked as incomplete" if results.failed else ""
+    console.print(f"Results are in {file}{state}; `make docs` regenerates the pages that show them.", highlight=False)
+    return FAILED if results.failed else 0
+
+
+# --------------------------------------------------------------------------------- judging, rechecking, golden cells
+
+
+def _papers(name: str | None) -> list[str]:
+    """The documents that a name stands for: one, that of an experiment, or all."""
+    from holdfast.papers.engine.catalog import PAPERS, find
+
+    if name is None:
+        return [*PAPERS]
+    return [name] if name in PAPERS else [find(name).paper]
+
+
+def _judge(console: Console, folder: Path, name: str | None) -> int:
+    from holdfast.papers.engine.catalog import experiments_of
+    from holdfast.papers.engine.experiment import SCALES
+    from holdfast.papers.engine.store import Store
+
+    total: Counter[str] = Counter()
+    for paper in _papers(name):
+        for scale in SCALES:
+            store = Store(folder, experiments_of(paper), scale)
+            before = {name: record.claims for name, record in store.records.items()}
+            store.judge()
+            for experiment, record in store.records.items():
+                total.update(claim.verdict for claim in record.claims)
+                _say_changes(console, f"{experiment}.{scale}", before.get(experiment, ()), record.claims)
+            store.write()
+    said = ", ".join(f"{total[word]} {word}" for word in ("holds", "fails", "not judged"))
+    console.print(f"{sum(total.values())} claims judged from stored values: {said}.", highlight=False)
     return 0
+
+
+def _say_changes(console: Console, where: str, before: Sequence[Judgement], now: Sequence[Judgement]) -> None:
+    known = {claim.name: claim.verdict for claim in before}
+    for claim in now:
+        if known.get(claim.name) != claim.verdict:
+            was = known.get(claim.name, "new")
+            console.print(escape(f"{where}: {claim.name}: {was} -> {claim.verdict}"), highlight=False)
+
+
+def _recheck(console: Console, folder: Path, name: str | None, minutes: float, data_root: Path | None) -> int:
+    from holdfast.papers.engine.catalog import experiments_of
+    from holdfast.papers.engine.recheck import candidates, recheck
+
+    if not minutes > 0:
+        raise ConfigError(f"minutes is {minutes:g}; give more than 0")
+    ends = time.monotonic() + 60 * minutes
+    waiting = candidates(folder, [experiments_of(paper) for paper in _papers(name)])
+    done = differ = 0
+    while waiting:
+        left = ends - time.monotonic()
+        chosen = next((each for each in waiting if each.entry.seconds <= left), None)
+        if chosen is None:
+            break
+        waiting.remove(chosen)
+        for found in recheck([chosen], data_root=data_root):
+            where = escape(f"{found.candidate.cell.name}, seed {found.candidate.seed}")
+            if found.check is None:
+                differ += 1
+                console.print(f"[red]failed[/] {where}: {escape(found.error or '')}", highlight=False)
+            elif found.check.farthest > 0:
+                differ += 1
+                how = escape(f"{found.check.metric} by {found.check.farthest:.2g} of its size")
+                console.print(f"[red]differs[/] {where}: {how}", highlight=False)
+            else:
+                console.print(f"[green]same[/] {where}", highlight=False)
+            done += 1
+    console.print(f"{done} cells computed again, {differ} differ or failed; {len(waiting)} wait for the next time.")
+    return FAILED if differ else 0
+
+
+def _golden(console: Console, folder: Path, name: str | None) -> int:
+    from holdfast.papers.engine.catalog import experiments_of
+    from holdfast.papers.engine.golden import compute, golden_cells, record
+
+    failed = False
+    for paper in _papers(name):
+        cells = golden_cells(experiments_of(paper))
+        now = {}
+        for label, cell in cells.items():
+            began = time.monotonic()
+            now[label] = compute(cell)
+            console.print(escape(f"{paper}: {label}: {time.monotonic() - began:.1f} s"), highlight=False)
+        for line in record(folder, paper, cells, now):
+            failed = True
+            console.print(f"[red]changed[/] {escape(line)}", highlight=False)
+    return FAILED if failed else 0
 
 
 # ---------------------------------------------------------------------------------------------------------- showing
 
 
 def _show(console: Console, experiment: Experiment, results: Results) -> None:
-    from holdfast.papers import render
+    from holdfast.papers.engine import render
 
     title = f"{experiment.name} at scale {results.scale}: {experiment.source}"
     table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD)
@@ -213,63 +308,40 @@ def _show(console: Console, experiment: Experiment, results: Results) -> None:
 
 
 def _mark(claim: Judgement) -> str:
-    from holdfast.papers.render import verdict
-
-    style = {True: "green", False: "red", None: "dim"}[claim.holds]
-    return f"[{style}]{verdict(claim)}[/]"
-
-
-def _write(console: Console, experiment: Experiment, results: Results, folder: Path) -> None:
-    """Write the results file and its figure, unless an incomplete run would take the place of a complete one."""
-    from holdfast.papers.results import results_file, write_figure, write_results
-
-    file = results_file(folder, results.experiment, results.scale)
-    if not results.complete and (kept := _read(file)) is not None and kept.complete:
-        console.print(f"Incomplete, so the complete results of {kept.date[:10]} in {file} are kept.", highlight=False)
-        return
-    write_results(results, folder)
-    state = "" if results.complete else ", marked as incomplete"
-    console.print(f"Results are in {file}{state}; `make docs` regenerates the pages that show them.", highlight=False)
-    if (figure := write_figure(experiment, results, folder)) is not None:
-        console.print(f"The figure is drawn in {figure}.", highlight=False)
-
-
-def _read(file: Path) -> Results | None:
-    from holdfast.papers.results import read_results
-
-    try:
-        return read_results(file) if file.exists() else None
-    except DataError:
-        return None
+    style = {"holds": "green", "fails": "red", "not judged": "dim"}[claim.verdict]
+    return f"[{style}]{claim.verdict}[/]"
 
 
 def _listing(folder: Path, roomy: bool) -> Table:
-    """The experiments; dates and titles are left out where they would push everything else together."""
-    from holdfast.papers.catalog import EXPERIMENTS
-    from holdfast.papers.results import results_file
+    """The experiments and how they stand; titles are left out where they would push everything else together."""
+    from holdfast.papers.engine.catalog import PAPERS, experiments_of
+    from holdfast.papers.engine.store import Store
 
-    columns = [Column(name, no_wrap=True) for name in ("experiment", "scale", "claims")] + [Column("state")]
-    if roomy:
-        columns += [Column("date", no_wrap=True), Column("what")]
-    table = Table(*columns, box=box.SIMPLE_HEAD)
-    for experiment in EXPERIMENTS.values():
-        for number, scale in enumerate(experiment.scales):
-            name, title = (experiment.name, experiment.title) if number == 0 else ("", "")
-            claims, date, state = _standing(experiment, results_file(folder, experiment.name, scale))
-            table.add_row(name, scale, claims, state, *([date, title] if roomy else []))
+    heads = ("experiment", "scale", "hold", "fail", "not judged", "measured", "commit", "version")
+    columns = [Column(head, no_wrap=True) for head in heads] + [Column("state")]
+    table = Table(*columns, *([Column("what")] if roomy else []), box=box.SIMPLE_HEAD)
+    for paper in PAPERS:
+        experiments = experiments_of(paper)
+        stores = {scale: Store(folder, experiments, scale) for scale in SCALES}
+        for experiment in experiments:
+            for number, scale in enumerate(experiment.scales):
+                name, title = (experiment.name, experiment.title) if number == 0 else ("", "")
+                standing = _standing(stores[scale].results(experiment))
+                table.add_row(name, scale, *standing, *([title] if roomy else []))
     return table
 
 
-def _standing(experiment: Experiment, file: Path) -> tuple[str, str, str]:
-    """How many claims hold, since when, and whether the results can be trusted today."""
-    from holdfast.papers.results import stale
-
-    results = _read(file)
+def _standing(results: Results | None) -> tuple[str, ...]:
+    """Counts of verdicts, the day and the commit of the newest cell, versions, and what is amiss."""
     if results is None:
-        return "", "", "[red]unreadable[/]" if file.exists() else "[dim]not run[/]"
-    checked = sum(claim.holds is not None for claim in results.claims)
-    reason = stale(experiment, results)
-    confirmed = f", confirmed {results.confirmed[-1].date[:10]}" if results.confirmed else ""
-    states = ["incomplete"] * (not results.complete) + ([f"stale: {reason}"] if reason else [])
-    state = f"[yellow]{escape(', '.join(states))}[/]" if states else f"[green]up to date{confirmed}[/]"
-    return f"{results.held}/{checked} hold", results.date[:10], state
+        return ("",) * 6 + ("[dim]not run[/]",)
+    counts = (str(results.count(word)) for word in ("holds", "fails", "not judged"))
+    last = results.origins[-1]
+    versions = sorted({cell.version for cell in results.cells if cell.version is not None})
+    missing = sum(cell.version is None for cell in results.cells)
+    older = sum(cell.version not in (None, cell.wanted) for cell in results.cells)
+    amiss = [f"{missing} cells not measured"] * bool(missing) + [f"{older} of an older version"] * bool(older)
+    amiss += ["incomplete"] * results.failed
+    state = f"[yellow]{', '.join(amiss)}[/]" if amiss else "[green]measured[/]"
+    commit = (last.get("commit") or "")[:8]
+    return (*counts, last["date"][:10], commit, ", ".join(map(str, versions)), state)

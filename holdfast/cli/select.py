@@ -25,6 +25,7 @@ from holdfast.cli.arguments import free_place
 from holdfast.cli.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
 from holdfast.data.instructions import Columns, Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
+from holdfast.files import write_atomically
 from holdfast.finetuning import (
     FineTuning,
     LanguageModel,
@@ -39,10 +40,10 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.fine_tuning import Progress
 from holdfast.finetuning.proxy import record_trajectories
+from holdfast.provenance import machine
 from holdfast.report.markup import counted, number, percent
 from holdfast.report.selection import write_selection
-from holdfast.training.run import Run, machine
-from holdfast.training.state import write_atomically
+from holdfast.training.run import Run
 
 _RATE_FROM_SCRATCH = 2e-3
 _SUFFIXES = (".json", ".jsonl", ".parquet")

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.training.state import write_atomically
+from holdfast.files import write_atomically
 
 
 @dataclass

@@ -34,8 +34,8 @@ from holdfast.federated.personalization.base import Personalizer
 from holdfast.federated.personalization.choosing import ChoosingDitto
 from holdfast.federated.settings import Rounds
 from holdfast.federated.threat import Threat
+from holdfast.files import write_atomically
 from holdfast.training.run import Run
-from holdfast.training.state import write_atomically
 
 #: What ``results.json`` calls itself.
 KIND = "federation"

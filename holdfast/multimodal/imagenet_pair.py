@@ -20,13 +20,13 @@ from holdfast.data.folder import lazy_splits
 from holdfast.data.image_tree import image_files
 from holdfast.data.tables import read_columns
 from holdfast.errors import DataError
+from holdfast.files import write_atomically
 from holdfast.multimodal.detectors import THRESHOLD, Detector, load_owl_vit
 from holdfast.multimodal.outlines import box_inputs
 from holdfast.multimodal.preprocessing import Preprocessing
 from holdfast.multimodal.prompts import Wording
 from holdfast.multimodal.tasks import ClipData, ClipTask
 from holdfast.primitives.streams import numpy_stream
-from holdfast.training.state import write_atomically
 
 PairName = Literal["pacifier", "can-opener"]
 

@@ -17,10 +17,10 @@ import torch
 
 from holdfast.data.examples import Examples
 from holdfast.errors import DataError
+from holdfast.files import write_atomically
 from holdfast.multimodal.attributes import Attributes
 from holdfast.multimodal.detectors import THRESHOLD, Detections
 from holdfast.multimodal.tasks import PARTS, ClipTask
-from holdfast.training.state import write_atomically
 
 _BOX = ("left", "top", "right", "bottom")
 

@@ -18,10 +18,10 @@ import torch
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.files import write_atomically
 from holdfast.multimodal.attributes import Attributes
 from holdfast.multimodal.seen import Seen
 from holdfast.multimodal.tasks import PARTS, ClipTask
-from holdfast.training.state import write_atomically
 
 Decision = Literal["spurious", "healthy", "unsure"]
 

@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from holdfast.papers.jsonfile import expect_keys, number, number_or_none, read_json, text, write_json
-from holdfast.training.run import git_commit
+from holdfast.papers.engine.jsonfile import expect_keys, number, number_or_none, read_json, text, write_json
+from holdfast.provenance import git_commit
 
 Better = Literal["lower", "higher"]
 

@@ -1,42 +1,17 @@
 """The columns that tables of methods share: a data set, a model, how it is trained, and which average is printed.
 
 A cell of such a table is a method in a column. Its settings are the column's, overridden by the published preset of the
-method there; what it depends on is found from the method's own source.
+method there.
 """
 
 from __future__ import annotations
 
-import ast
-import importlib
-import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from holdfast.methods import METHODS
-from holdfast.papers.experiment import Cell
+from holdfast.papers.engine.experiment import Cell
 from holdfast.presets import preset_for
-
-#: Modules that decide the numbers of every cell here, whatever its method.
-SHARED = (
-    "data.coloured",
-    "data.digits",
-    "data.examples",
-    "data.idx",
-    "data.inputs",
-    "data.randomness",
-    "data.transforms",
-    "models.heads",
-    "models.lenet",
-    "models.mlp",
-    "papers.cells",
-    "primitives.streams",
-    "training",
-)
-
-_TRAIN = "holdfast.papers.cells:train"
-_OWN = ("holdfast.spurious.", "holdfast.primitives.")
 
 
 @dataclass(frozen=True)
@@ -133,8 +108,7 @@ def method_cell(
     options: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     training: Mapping[str, Any] | None = None,
-    function: str = _TRAIN,
-    depends: Iterable[str] = (),
+    kind: str = "train",
 ) -> Cell:
     """A method in a column.
 
@@ -147,8 +121,7 @@ def method_cell(
         options: options of the method, on top of the preset.
         data: options of the data set, on top of the preset.
         training: fields of `Training`, on top of the preset.
-        function: what computes the cell.
-        depends: modules that this cell needs besides its method's.
+        kind: what computes the cell.
 
     Returns:
         The cell, named ``column/row``.
@@ -168,21 +141,4 @@ def method_cell(
         "training": {**chosen.training, **published.training, **(training or {})},
         "average": chosen.average,
     }
-    behind = {*modules_behind(method), *(modules_behind(groups) if groups else ()), *depends}
-    return Cell(f"{column}/{row or method}", function, settings, tuple(sorted(behind)))
-
-
-@cache
-def modules_behind(method: str) -> tuple[str, ...]:
-    """The modules of methods and primitives that a method's module imports, itself included, by dotted name."""
-    found: set[str] = set()
-    waiting = [METHODS[method].__module__]
-    while waiting:
-        module = waiting.pop()
-        if module in found or not module.startswith(_OWN):
-            continue
-        found.add(module)
-        for node in ast.walk(ast.parse(inspect.getsource(importlib.import_module(module)))):
-            if isinstance(node, ast.ImportFrom) and node.module is not None:
-                waiting.append(node.module)
-    return tuple(sorted(module.removeprefix("holdfast.") for module in found))
+    return Cell(f"{column}/{row or method}", kind, settings)

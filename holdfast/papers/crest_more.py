@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.papers.crest import DEPENDS, POOLED, POOLED_BATCH_NORM, SMOKE, budget_cell, columns_of
-from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import Results
-
-_CELLS = "holdfast.papers.coreset_cells"
+from holdfast.papers.crest import POOLED, POOLED_BATCH_NORM, SMOKE, budget_cell, columns_of
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
 #: What a circumstance changes about the training on pooled CIFAR-10, for all rows alike.
 _CIRCUMSTANCES: Mapping[str, Mapping[str, Any]] = {
@@ -126,7 +124,6 @@ WHERE = Experiment(
     title="where chosen mini-batches help",
     source="CREST, and circumstances that its chapter doesn't vary",
     cells=_where_cells,
-    depends=DEPENDS,
     claims=(
         Claim("Mini-batches chosen before every step beat random ones in every seed", _choosing_helps, ("cpu",)),
         Claim("CREST beats random mini-batches on average", _crest_helps, ("cpu",)),
@@ -197,7 +194,6 @@ BUDGETS = Experiment(
     title="easy data and time enough: intervals, what is dropped, and what is gained",
     source="CREST, Table 9.2 and Figure 2.5",
     cells=_budget_cells,
-    depends=DEPENDS,
     claims=(
         Claim("The gain over Random shrinks as the budget grows", _gap_closes, ("cpu",)),
         Claim("Less than 70 % of the examples are left with the largest budget", _learned_leave, ("cpu",)),
@@ -214,8 +210,8 @@ def _difficulty_cells(scale: Scale) -> tuple[Cell, ...]:
     rows = {"random": None, "crest": {}, "no dropping": {"drop_learned": False}}
     if scale == "smoke":
         methods = {row: None if options is None else {**small, **options} for row, options in rows.items()}
-        return (Cell("digits", f"{_CELLS}:difficulty_of_choices", {**SMOKE, "budget": 0.2, "methods": methods}),)
-    return (Cell("pooled", f"{_CELLS}:difficulty_of_choices", {**POOLED, "budget": 0.4, "methods": rows}),)
+        return (Cell("digits", "crest-difficulty", {**SMOKE, "budget": 0.2, "methods": methods}),)
+    return (Cell("pooled", "crest-difficulty", {**POOLED, "budget": 0.4, "methods": rows}),)
 
 
 def _gets_harder(results: Results) -> Verdict:
@@ -236,7 +232,6 @@ DIFFICULTY = Experiment(
     title="how hard the examples are that are trained on",
     source="CREST, Figure 2.5",
     cells=_difficulty_cells,
-    depends=DEPENDS,
     claims=(Claim("CREST trains on harder and harder examples, Random doesn't", _gets_harder, ("cpu",)),),
     scales=("smoke", "cpu"),
     digits=3,

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from holdfast.papers.crest import DEPENDS, POOLED, POOLED_BATCH_NORM, SMOKE
-from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import Results
-
-_CELLS = "holdfast.papers.coreset_quality_cells"
+from holdfast.papers.crest import POOLED, POOLED_BATCH_NORM, SMOKE
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
 
 def _gradient_cells(scale: Scale) -> tuple[Cell, ...]:
     if scale == "smoke":
         settings = {**SMOKE, "budget": 0.1, "points": [10, 40], "subset": 128, "draws": 20}
-        return (Cell("digits", f"{_CELLS}:gradients_of_choices", settings),)
+        return (Cell("digits", "crest-gradients", settings),)
     shared = {"budget": 0.1, "points": [50, 300, 700], "subset": 500, "draws": 60}
     return (
-        Cell("group norm", f"{_CELLS}:gradients_of_choices", {**POOLED, **shared}),
-        Cell("batch norm", f"{_CELLS}:gradients_of_choices", {**POOLED_BATCH_NORM, **shared}),
+        Cell("group norm", "crest-gradients", {**POOLED, **shared}),
+        Cell("batch norm", "crest-gradients", {**POOLED_BATCH_NORM, **shared}),
     )
 
 
@@ -65,7 +63,6 @@ GRADIENTS = Experiment(
     title="bias and variance of the gradients that are trained on",
     source="CREST, Figures 2.1, 9.1 and 9.3",
     cells=_gradient_cells,
-    depends=DEPENDS,
     claims=(
         Claim(
             "Coresets have at most 0.65 of the variance of random mini-batches of their size",
@@ -131,10 +128,10 @@ def _model_cells(scale: Scale) -> tuple[Cell, ...]:
     shared = {"budget": 0.1, "subset": 500, "coresets": 5, "start": 100, "regions": 10, "after": _AFTER[scale]}
     if scale == "smoke":
         few = {**shared, "subset": 128, "coresets": 2, "start": 5, "regions": 2}
-        return (Cell("digits", f"{_CELLS}:models_of_the_loss", {**SMOKE, **few}),)
+        return (Cell("digits", "crest-model", {**SMOKE, **few}),)
     return (
-        Cell("group norm", f"{_CELLS}:models_of_the_loss", {**POOLED, **shared}),
-        Cell("batch norm", f"{_CELLS}:models_of_the_loss", {**POOLED_BATCH_NORM, **shared}),
+        Cell("group norm", "crest-model", {**POOLED, **shared}),
+        Cell("batch norm", "crest-model", {**POOLED_BATCH_NORM, **shared}),
     )
 
 
@@ -168,7 +165,6 @@ MODEL = Experiment(
     title="by how much of the loss its models are off",
     source="CREST, Eq. 2.6 to 2.10",
     cells=_model_cells,
-    depends=DEPENDS,
     claims=(
         Claim("The quadratic model is good after a step and gets worse", _good_at_first, ("cpu",)),
         Claim(

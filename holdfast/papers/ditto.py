@@ -14,9 +14,9 @@ from __future__ import annotations
 from functools import partial
 
 from holdfast.papers import ditto_claims as claims
-from holdfast.papers.ditto_columns import DEFENCES, SHARED, Setting, kind_of
+from holdfast.papers.ditto_columns import DEFENCES, Setting, kind_of
 from holdfast.papers.ditto_tables import COLUMNS, FULL, printed
-from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Printed, Scale
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Printed, Scale
 
 _CPU = {
     "rounds": 240,
@@ -240,7 +240,6 @@ def _full(table: int, name: str, title: str, own: tuple[Claim, ...], scales: tup
         title=title,
         source=f"Ditto, Table {table}, with the rows of Table 4 (ICML 2021)",
         cells=partial(_cells, name=name),
-        depends=SHARED,
         printed=_printed(name),
         grid=Grid(ROW_NAMES, {column: heading(column) for column in COLUMNS[name]}, "pooled", "std", SAYS),
         claims=(*own, *_general(name)),

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from holdfast.papers.ditto_columns import CHANGES, kind_of
-from holdfast.papers.experiment import Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Verdict
+from holdfast.papers.engine.results import Results
 
 
 def score(results: Results, column: str, row: str, metric: str = "pooled") -> float:

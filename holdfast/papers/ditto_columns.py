@@ -11,42 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.data import FEDERATIONS
-from holdfast.papers.experiment import Cell
+from holdfast.papers.engine.experiment import Cell
 
-_FUNCTION = "holdfast.papers.ditto_cells:run_federations"
-
-#: Modules that decide the numbers of every cell, whatever its data set.
-SHARED = (
-    "data.clients",
-    "data.partitions",
-    "data.randomness",
-    "federated.adam",
-    "federated.aggregators",
-    "federated.attacks",
-    "federated.batches",
-    "federated.checks",
-    "federated.cohort",
-    "federated.device_report",
-    "federated.executors.base",
-    "federated.federation",
-    "federated.network",
-    "federated.objectives",
-    "federated.personalization.base",
-    "federated.personalization.choosing",
-    "federated.personalization.ditto",
-    "federated.personalization.own_losses",
-    "federated.personalization.pull",
-    "federated.personalization.tuning",
-    "federated.scoring",
-    "federated.selection",
-    "federated.site",
-    "federated.stacked_layers",
-    "federated.state",
-    "federated.threat",
-    "models.device_cnns",
-    "models.device_linear",
-    "primitives.streams",
-)
+_KIND = "ditto-federations"
 
 #: Rows that change the shared model, with what they change. FedMGDA+ is run with each epsilon that the paper tries.
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
@@ -154,9 +121,8 @@ class Setting:
         return [self.cell(f"{name or column}/{kind}", each, most_seeds) for kind, each in settings.items()]
 
     def cell(self, name: str, settings: Mapping[str, Any], most_seeds: int | None = None) -> Cell:
-        """A cell with these settings, which depends on the data set's module too."""
-        module = FEDERATIONS[self.name].__module__.removeprefix("holdfast.")
-        return Cell(name, _FUNCTION, settings, (module,), most_seeds)
+        """A cell with these settings."""
+        return Cell(name, _KIND, settings, most_seeds=most_seeds)
 
 
 def threat_of(column: str) -> dict[str, Any] | None:

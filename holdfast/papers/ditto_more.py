@@ -12,10 +12,10 @@ from typing import Any
 
 from holdfast.papers import ditto_claims as claims
 from holdfast.papers.ditto import FASHION_CPU, ROW_NAMES, SAYS, SETTINGS, heading, seeds_of, setting_at
-from holdfast.papers.ditto_columns import CHANGES, SHARED, Setting
+from holdfast.papers.ditto_columns import CHANGES, Setting
 from holdfast.papers.ditto_tables import COLUMNS, FULL, TABLE_3, TABLE_5, printed
-from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
 _PAPER: tuple[Scale, ...] = ("paper",)
 _BOTH: tuple[Scale, ...] = ("cpu", "paper")
@@ -98,7 +98,6 @@ _TABLE_3 = Experiment(
     title="Ditto beside other ways to personal models",
     source="Ditto, Table 3 (ICML 2021)",
     cells=_cells_3,
-    depends=SHARED,
     printed={f"{place}/{kind}": printed(TABLE_3, place, rows) for place in TABLE_3 for kind, rows in _ROWS_3.items()},
     grid=Grid(_NAMES_3, {place: place.replace("-leaf", "") for place in TABLE_3}, "pooled", "std", SAYS),
     claims=(Claim("Ditto is the best or second best of them", _first_or_second),),
@@ -136,7 +135,6 @@ _TABLE_4 = Experiment(
     title="λ chosen by each device beside the best λ for all",
     source="Ditto, Table 4 (ICML 2021)",
     cells=_cells_4,
-    depends=SHARED,
     printed={
         f"{name}/{column}": printed(FULL[name], column, _TABLE_4_ROWS)
         for name in _TABLE_4_DATA
@@ -191,7 +189,6 @@ _TABLE_5 = Experiment(
     title="Ditto on top of robust aggregation",
     source="Ditto, Table 5 (ICML 2021)",
     cells=_cells_5,
-    depends=SHARED,
     printed={
         f"{name} {column}/{kind}": printed(TABLE_5[name], column, rows)
         for name, rule in _ROBUST.items()
@@ -253,7 +250,6 @@ _FIGURE_5 = Experiment(
     title="The fairer the objective, the less robust: TERM under label poisoning, on Fashion-MNIST",
     source="Ditto, Figure 5 (ICML 2021)",
     cells=_cells_f5,
-    depends=SHARED,
     grid=Grid(
         {row: ROW_NAMES[row] for row in ("global", *_TILTS)},
         {column: heading(column) for column in _CORRUPTION},
@@ -302,7 +298,6 @@ _FIGURE_7 = Experiment(
     title="Two solvers of Ditto under model replacement by a fifth, on Fashion-MNIST",
     source="Ditto, Figure 7 (ICML 2021)",
     cells=_cells_f7,
-    depends=SHARED,
     grid=Grid(
         {"global": "global", "solver": "Ditto by fine-tuning", "ditto-best": "Ditto, joint"},
         {"a3-20": heading("a3-20")},

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 import itertools
 
-from holdfast.papers.ditto_columns import CHANGES, SHARED, Setting, kind_of
+from holdfast.papers.ditto_columns import CHANGES, Setting, kind_of
 from holdfast.papers.ditto_tables import SURROGATE, SURROGATE_COLUMNS, printed
-from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
 _DEFENCES = ("median", "krum", "multi-krum", "clipping", "k-norm", "k-loss")
 _DITTO = ("ditto-0.1", "ditto-1", "ditto-2")
@@ -146,7 +146,6 @@ SURROGATE_EXPERIMENT = Experiment(
     title="Ditto, fair objectives and robust aggregation on the surrogate S(q), which is no data set of the paper",
     source="Generated clients; the entries in brackets are from the design of the surrogate",
     cells=_cells,
-    depends=SHARED,
     printed={
         f"{column}/{kind}": printed(_TABLE, column, [row for row in _ROWS if kind_of(row) == kind], "mean")
         for column in SURROGATE_COLUMNS

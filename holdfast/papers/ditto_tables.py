@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from holdfast.papers.experiment import Printed
+from holdfast.papers.engine.experiment import Printed
 
 #: Entries by column, then row.
 Table = Mapping[str, Mapping[str, tuple[float, float]]]

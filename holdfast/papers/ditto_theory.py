@@ -19,11 +19,9 @@ import numpy as np
 from holdfast.federated.theory import best_lambda, fairest_lambda
 from holdfast.federated.theory.closed_form import Vector
 from holdfast.papers import ditto_theory_cells as cells
-from holdfast.papers.ditto_theory_figures import draw_1, draw_2
-from holdfast.papers.experiment import Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
-_DEPENDS = ("federated.theory", "primitives.streams")
 _FINE: tuple[Scale, ...] = ("cpu", "paper")
 _CASES = cells.FIGURE_1
 
@@ -107,7 +105,6 @@ FIGURE_1 = Experiment(
     title="Point estimation: error of a benign device against λ",
     source="Ditto, Figure 1 (ICML 2021)",
     cells=cells.cells_1,
-    depends=_DEPENDS,
     columns={
         "error": "squared error, 1/1000",
         "error_off": "off by, s.e.",
@@ -131,7 +128,7 @@ FIGURE_1 = Experiment(
         Claim("simulation and closed forms agree", functools.partial(_agree, metrics=("error", "spread"))),
     ),
     digits=2,
-    figure=draw_1,
+    figure="holdfast.papers.ditto_theory_figures:draw_1",
 )
 
 # ----------------------------------------------------------------------------------------------------------- Figure 2
@@ -182,7 +179,6 @@ FIGURE_2 = Experiment(
     title="Point estimation: error of a benign device against how related devices are",
     source="Ditto, Figure 2 (ICML 2021)",
     cells=cells.cells_2,
-    depends=_DEPENDS,
     columns={
         "local": "local, 1/1000",
         "local_off": "off by, s.e.",
@@ -199,7 +195,7 @@ FIGURE_2 = Experiment(
         Claim("simulation and closed forms agree", functools.partial(_agree, metrics=cells.METHODS)),
     ),
     digits=2,
-    figure=draw_2,
+    figure="holdfast.papers.ditto_theory_figures:draw_2",
 )
 
 EXPERIMENTS = (FIGURE_1, FIGURE_2)

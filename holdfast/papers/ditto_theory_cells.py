@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from holdfast.federated.theory import Setting, best_lambda, error, simulate, spread
-from holdfast.papers.experiment import Cell, Scale
+from holdfast.papers.engine.experiment import Cell, Scale
 from holdfast.primitives.streams import derive_seed
 
 TRIALS: dict[Scale, int] = {"smoke": 20_000, "cpu": 70_000, "paper": 70_000}
@@ -103,7 +103,7 @@ def lambdas_2(setting: Setting) -> tuple[float, float, float]:
 
 def cells_1(scale: Scale) -> tuple[Cell, ...]:
     """The cells of Figure 1."""
-    function, trials = "holdfast.papers.ditto_theory_cells:at_lambda", TRIALS[scale]
+    function, trials = "ditto-lambda", TRIALS[scale]
     return tuple(
         Cell(
             name_1(case, lambda_),
@@ -121,7 +121,7 @@ def cells_1(scale: Scale) -> tuple[Cell, ...]:
 
 def cells_2(scale: Scale) -> tuple[Cell, ...]:
     """The cells of Figure 2."""
-    function, trials = "holdfast.papers.ditto_theory_cells:at_relatedness", TRIALS[scale]
+    function, trials = "ditto-relatedness", TRIALS[scale]
     return tuple(
         Cell(name_2(case, relatedness), function, {"setting": asdict(setting_2(case, relatedness)), "trials": trials})
         for case in FIGURE_2

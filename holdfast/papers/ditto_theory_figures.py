@@ -9,7 +9,7 @@ import numpy as np
 
 from holdfast.federated.theory import best_lambda, error, fairest_lambda
 from holdfast.papers import ditto_theory_cells as cells
-from holdfast.papers.results import Results
+from holdfast.papers.engine.results import Results
 from holdfast.report.drawing import Curve, Panel, drawing
 from holdfast.report.figures import Axis
 

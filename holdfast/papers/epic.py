@@ -14,31 +14,13 @@ from typing import Any
 
 import torch
 
-from holdfast.papers.epic_figures import draw_trade_off
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import CellResult, Metric, Results, beside
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import CellResult, Metric, Results, beside
 from holdfast.poisoning.success import success_rate
 from holdfast.primitives.streams import torch_stream
 
-DEFEND = "holdfast.papers.epic_cells:defend"
-_EXCHANGE = "holdfast.papers.epic_cells:exchange"
-
-#: Modules that decide the numbers of every cell.
-DEPENDS = (
-    "papers.epic_beds",
-    "papers.epic_cells",
-    "poisoning",
-    "primitives.facility_location",
-    "primitives.greedy",
-    "primitives.similarity",
-    "primitives.streams",
-    "training.curator",
-    "training.draws",
-    "training.fitting",
-    "training.plan",
-    "training.policy",
-    "training.sweep",
-)
+DEFEND = "epic-defend"
+_EXCHANGE = "epic-exchange"
 
 SHAPES = {"name": "shapes", "examples": 2000, "poisons": 20}
 SMALL = {"name": "shapes", "examples": 300, "poisons": 6, "epochs": 12}
@@ -182,7 +164,6 @@ TRANSFER = Experiment(
     title="three attacks on frozen features of rendered shapes, with EPIC and with what it is compared with",
     source="EPIC, Table 4.1 and Figures 4.2 and 4.5, on a small bed",
     cells=_transfer_cells,
-    depends=DEPENDS,
     claims=(
         Claim("The attacks work", _attacks_work, ("cpu",)),
         Claim("EPIC stops them", _attacks_are_stopped, ("cpu",)),
@@ -240,7 +221,6 @@ EXCHANGE = Experiment(
     title="are the poisons that EPIC drops the ones that work? Training with them alone, and without them alone",
     source="EPIC, Figure 4.1 and section 4.2, on a small bed",
     cells=_exchange_cells,
-    depends=DEPENDS,
     claims=(
         Claim("The poisons that EPIC drops are the ones that work", _effective, ("cpu",)),
         Claim("Poisons dropped at random are not", _random_is_not, ("cpu",)),
@@ -365,7 +345,6 @@ TABLE_4_2 = Experiment(
     title="defences against poisons: success, accuracy, time",
     source="EPIC, Table 4.2",
     cells=_compared_cells,
-    depends=DEPENDS,
     printed={
         "gradient-matching-40/none": {"success": Printed(25), "accuracy": Printed(92.48)},
         "gradient-matching-40/deep-knn": {"success": Printed(21), "accuracy": Printed(91.86)},
@@ -406,7 +385,7 @@ TABLE_4_2 = Experiment(
     },
     seeds=tuple(range(20)),
     derive=beside_undefended,
-    figure=draw_trade_off,
+    figure="holdfast.papers.epic_figures:draw_trade_off",
     digits=2,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.papers.results import Results
+from holdfast.papers.engine.results import Results
 from holdfast.report.drawing import Curve, Panel, drawing
 from holdfast.report.figures import Axis
 

@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.papers.epic import DEFEND, DEPENDS, ROWS, SHAPES, SMALL, beside_undefended, epic_row
-from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import CellResult, Metric, Results, beside
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import CellResult, Metric, Results, beside
+from holdfast.papers.epic import DEFEND, ROWS, SHAPES, SMALL, beside_undefended, epic_row
 
 _LEAST = 1e-30  # a probability that float32 may round to 0
-_WATCH = "holdfast.papers.epic_watch:watch"
+_WATCH = "epic-watch"
 _SCRATCH = {"name": "shapes-scratch", "examples": 2000, "poisons": 60}
 _SMALL_SCRATCH = {"name": "shapes-scratch", "examples": 300, "poisons": 6, "epochs": 6, "steps": 10}
 
@@ -92,7 +92,6 @@ SCRATCH = Experiment(
     title="gradient matching on a small network that is trained from scratch",
     source="EPIC, Tables 4.1 and 4.2, on a small bed",
     cells=_scratch_cells,
-    depends=DEPENDS,
     claims=(
         Claim("Brewing matches the gradients", _brewed, ("cpu",)),
         Claim("Poisons move the target towards the adversarial class", _moved, ("cpu",)),
@@ -154,7 +153,6 @@ FIGURE_4_3 = Experiment(
     title="what EPIC drops and keeps, seen by somebody who knows the poisons",
     source="EPIC, Figure 4.3, on small beds",
     cells=_watched_cells,
-    depends=(*DEPENDS, "papers.epic_watch"),
     claims=(
         Claim("Poisons are dropped sooner than others", _poisons_go_first, ("cpu",)),
         Claim("What is kept has the gradient of all, nearer than as many at random", _kept_are_nearer, ("cpu",)),

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
 from holdfast.papers.multimodal import (
-    DEPENDS,
     MORE,
     QUICK,
     RN50,
@@ -30,9 +30,8 @@ from holdfast.papers.multimodal import (
     shape_cell,
     worst,
 )
-from holdfast.papers.results import Results
 
-_DETECT = "holdfast.papers.multimodal_cells:detect"
+_DETECT = "clip-detect"
 
 _ABLATIONS = ("lc+vc+vs+ls", "lc+vc+vs", "lc+vc+ls", "lc+vs", "lc+ls", "vc+vs")
 _PRINTED: Mapping[str, Mapping[str, Printed]] = {
@@ -81,7 +80,6 @@ ABLATION = Experiment(
     title="which terms are needed",
     source="Spurious correlations in CLIP, Table 9.18",
     cells=_ablation_cells,
-    depends=DEPENDS,
     printed=_PRINTED,
     claims=(
         Claim("Both spurious terms need the contrastive image term", _image_term_needed, ("cpu", "paper")),
@@ -140,7 +138,6 @@ DETECTION = Experiment(
     title="what the accuracy of the pre-trained model depends on",
     source="Spurious correlations in CLIP, equation 7.7 and Table 7.3, on data whose shortcut is known",
     cells=_detection_cells,
-    depends=DEPENDS,
     claims=(
         Claim(
             "Both planted attributes are ranked first, with discrepancies of at least 0.75",
@@ -230,7 +227,6 @@ PRETRAINED = Experiment(
     title="EfficientNet-Lite0 and MiniLM, joined on captioned emoji with a planted background",
     source="Spurious correlations in CLIP, Table 7.4, asked of a real pre-trained model that a CPU can run",
     cells=_emoji_cells,
-    depends=(*DEPENDS, "models.efficientnet_lite"),
     claims=(
         Claim(
             "The planted colours are ranked first, with discrepancies of at least 0.2",

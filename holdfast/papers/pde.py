@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from holdfast.papers.columns import SHARED, method_cell
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.columns import method_cell
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
 _SOURCE = "PDE, {} (NeurIPS 2023)"
 _SHOWN = {"worst_group": "worst group, %", "average": "average, %", "full_epochs": "full epochs"}
@@ -88,7 +88,6 @@ TABLE_2 = Experiment(
     title="Worst-group and average accuracy by method",
     source=_SOURCE.format("Table 2"),
     cells=_benchmark_cells,
-    depends=SHARED,
     printed={
         f"{column}/{row}": _pair(*pair)
         for row, pairs in _TABLE_2.items()
@@ -143,7 +142,6 @@ TABLE_3 = Experiment(
     title="Full epochs until the best worst group",
     source=_SOURCE.format("Table 3, with Tables 9 and 10"),
     cells=_efficiency_cells,
-    depends=SHARED,
     printed={
         "waterbirds/group-dro": {**_pair((86.7,), (93.2,)), "full_epochs": Printed(92, 4)},
         "waterbirds/group-dro at PDE's rate": {**_pair((77.3, 2.0), (97.1, 0.5)), "full_epochs": Printed(15, 15)},
@@ -203,7 +201,6 @@ TABLE_4 = Experiment(
     title="After the warm-up and after the expansion",
     source=_SOURCE.format("Table 4"),
     cells=_stage_cells,
-    depends=SHARED,
     printed={
         "waterbirds/after the warm-up": _pair((86.0,), (91.9,)),
         "waterbirds/after the expansion": _pair((90.3,), (92.4,)),
@@ -255,7 +252,6 @@ TABLE_5 = Experiment(
     title="How many examples an expansion adds",
     source=_SOURCE.format("Table 5"),
     cells=_size_cells,
-    depends=SHARED,
     printed={
         "waterbirds/5 added": _pair((89.9, 0.5), (92.1, 0.3)),
         "waterbirds/10 added": _pair((90.3,), (92.4,)),
@@ -296,7 +292,6 @@ TABLE_6 = Experiment(
     title="The learning rate of the expansion",
     source=_SOURCE.format("Table 6"),
     cells=_rate_cells,
-    depends=SHARED,
     printed={
         "waterbirds/rate 1e-2": _pair((85.4, 3.1), (92.1, 2.0)),
         "waterbirds/rate 1e-3": _pair((89.4, 0.7), (92.6, 0.3)),
@@ -327,7 +322,6 @@ FIGURE_4 = Experiment(
     title="What becomes of the momentum at the first expansion",
     source=_SOURCE.format("Figure 4"),
     cells=_momentum_cells,
-    depends=SHARED,
     columns={**_SHOWN, "worst_group_last": "worst group at the end, %"},
     claims=(Claim("clearing the momentum costs worst-group accuracy", _momentum_matters),),
     spread="population",

@@ -20,8 +20,8 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from holdfast.data.patches import PatchData
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
 from holdfast.spurious.theory.patch_study import Schedule, train_on_patches
 
 
@@ -42,20 +42,7 @@ def study(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 # --------------------------------------------------------------------------------------------------------- the cells
 
-_STUDY = "holdfast.papers.pde_synthetic:study"
-
-#: What decides the numbers besides this module.
-_DEPENDS = (
-    "data.patches",
-    "data.randomness",
-    "models.cubic",
-    "primitives.streams",
-    "spurious.balancing",
-    "spurious.pde",
-    "spurious.theory.cubic",
-    "spurious.theory.momentum",
-    "spurious.theory.patch_study",
-)
+_STUDY = "pde-study"
 
 _CASE_1 = {"beta_c": 0.2, "beta_s": 1.0}
 _CASE_2 = {"beta_c": 1.0, "beta_s": 0.2}
@@ -282,7 +269,6 @@ TABLE_1 = Experiment(
     title="Synthetic data: worst group and gap by method",
     source="PDE, Table 1 (NeurIPS 2023)",
     cells=_table_1,
-    depends=_DEPENDS,
     printed=_PRINTED,
     columns={
         "worst_pooled": "worst group, %",
@@ -366,7 +352,6 @@ PURE = Experiment(
     title="Synthetic data in the paper's form of the network, and two controls",
     source="PDE, eq. 2.3 and Figures 3, 6 and 7 (NeurIPS 2023)",
     cells=_pure,
-    depends=_DEPENDS,
     columns={
         "worst_pooled": "worst group, %",
         "average": "average, %",

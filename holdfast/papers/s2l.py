@@ -13,35 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
 from holdfast.papers.s2l_problems import MIXTURE
 
-_FACTS = "holdfast.papers.s2l_cells:train_on_subset"
-_CLUSTERS = "holdfast.papers.s2l_cells:clusters_of_world"
-_PROBLEMS = "holdfast.papers.s2l_problem_cells:solve_problems"
-_PICKED = "holdfast.papers.s2l_problem_cells:pick_problems"
-_HUB = "holdfast.papers.s2l_hub_cells:fine_tune_and_solve"
-
-#: Modules that decide the numbers of every cell.
-DEPENDS = (
-    "finetuning.analysis",
-    "finetuning.balanced",
-    "finetuning.baselines",
-    "finetuning.curriculum",
-    "finetuning.fine_tuning",
-    "finetuning.language_models",
-    "finetuning.losses",
-    "finetuning.s2l",
-    "finetuning.scores",
-    "finetuning.tokens",
-    "finetuning.trajectories",
-    "papers.s2l_rows",
-    "papers.s2l_world",
-    "primitives.facility_location",
-    "primitives.lloyd",
-    "primitives.streams",
-)
+_FACTS = "s2l-train"
+_CLUSTERS = "s2l-clusters"
+_PROBLEMS = "s2l-solve"
+_PICKED = "s2l-pick"
+_HUB = "s2l-fine-tune"
 
 _REFERENCES = ("least confidence", "middle perplexity", "learnability")
 _ROWS = (
@@ -145,7 +125,6 @@ FACTS = Experiment(
     title="a tenth of a world of facts: what is learned of frequent and of rare topics",
     source="S2L, Table 9.5 and Figures 3.4 and 9.9, in a small world",
     cells=_fact_cells,
-    depends=DEPENDS,
     claims=(
         Claim("S2L is better than random, over topics and over rare ones", _better_than_random, ("cpu",)),
         Claim("S2L within sources is at least as good as equal shares of sources", _not_only_sources, ("cpu",)),
@@ -239,7 +218,6 @@ CLUSTERS = Experiment(
     title="what clusters of loss curves know: topics, a larger model's curves, its gradients",
     source="S2L, Figures 3.2, 3.3, 3.6 and 3.9, and Theorem 3.3.1, in a small world",
     cells=_cluster_cells,
-    depends=DEPENDS,
     claims=(
         Claim("Clusters are of one topic, the more so the more there are", _of_one_topic, ("cpu",)),
         Claim("Curves make purer clusters than the last loss", _purer_than("last loss"), ("cpu",)),
@@ -345,7 +323,7 @@ def _pretrained_cells(scale: Scale) -> tuple[Cell, ...]:
 def _picked_cells(scale: Scale) -> tuple[Cell, ...]:
     rows = ("random", "source-balanced random", "s2l by source")
     cells = _problem_cells(_PRETRAINED, _PRETRAINED_BUDGETS, rows, full_seeds=1)
-    return tuple(replace(cell, function=_PICKED) for cell in cells)
+    return tuple(replace(cell, kind=_PICKED) for cell in cells)
 
 
 def _losses(results: Results, metric: str) -> dict[str, dict[str, float]]:
@@ -405,14 +383,12 @@ _PROBLEM_CLAIMS = (
     Claim("S2L is below equal shares of sources", _beyond_sources, ("cpu",)),
     Claim("S2L on the larger budget matches everything", _as_good_as_all, ("cpu",)),
 )
-_PROBLEM_DEPENDS = (*DEPENDS, "data.instructions", "data.math_problems", "papers.s2l_problems", "finetuning.templates")
 
 PROBLEMS = Experiment(
     name="s2l/problems",
     title="math problems of nine sources, learned from scratch: loss and accuracy by source",
     source="S2L, Tables 3.1 and 9.5, on small models",
     cells=_scratch_cells,
-    depends=_PROBLEM_DEPENDS,
     claims=_PROBLEM_CLAIMS,
     columns={
         "loss": "loss, sources",
@@ -432,7 +408,6 @@ PRETRAINED = Experiment(
     title="math problems of nine sources, SmolLM2-135M-Instruct with LoRA: loss by source",
     source="S2L, Table 3.2, on a small pretrained model",
     cells=_pretrained_cells,
-    depends=_PROBLEM_DEPENDS,
     claims=_PROBLEM_CLAIMS,
     columns={metric: heading for metric, heading in PROBLEMS.columns.items() if metric != "accuracy"},
     scales=("cpu",),
@@ -458,7 +433,6 @@ PICKED = Experiment(
     title="the subsets of s2l/smollm2: how many examples of each source",
     source="S2L, Figure 9.8, on a small mixture",
     cells=_picked_cells,
-    depends=_PROBLEM_DEPENDS,
     claims=(Claim("S2L takes more of the rarest source than random", _all_sources),),
     columns={"chosen": "all"} | {f"chosen {source}": source for source in MIXTURE},
     scales=("cpu",),
@@ -526,7 +500,6 @@ TABLE_9_5 = Experiment(
     title="MathInstruct on Pythia-410M: problems solved after fine-tuning on a part",
     source="S2L, Table 9.5 and Figure 3.4; GSM8K and SVAMP of its six test sets",
     cells=_hub_cells,
-    depends=(*DEPENDS, "data.instructions", "data.math_problems", "finetuning.evaluation", "finetuning.templates"),
     printed={
         "30K/least confidence": _printed_solved(2.7, 13.7),
         "50K/least confidence": _printed_solved(2.1, 14.5),

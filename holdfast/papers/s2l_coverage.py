@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.finetuning.analysis import evenness
-from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import Results
-from holdfast.papers.s2l import DEPENDS, world_sizes
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import Results
+from holdfast.papers.s2l import world_sizes
 from holdfast.papers.s2l_cells import course, world
 from holdfast.papers.s2l_rows import Beginning, choose
 from holdfast.papers.s2l_world import TAIL, TOPICS
@@ -62,7 +62,7 @@ def _no_target() -> Beginning:
 
 
 def _cells(scale: Scale) -> tuple[Cell, ...]:
-    return (Cell("facts/chosen", "holdfast.papers.s2l_coverage:coverage_of_subsets", world_sizes(scale)),)
+    return (Cell("facts/chosen", "s2l-coverage", world_sizes(scale)),)
 
 
 def sign_test(wins: int, of: int) -> float:
@@ -84,7 +84,6 @@ COVERAGE = Experiment(
     title="how many facts and topics a tenth covers",
     source="S2L, Figure 9.9, in a small world",
     cells=_cells,
-    depends=(*DEPENDS, "papers.s2l_cells"),
     claims=(
         Claim("S2L covers more facts than random", lambda results: _more(results, "facts", "random"), ("cpu",)),
         Claim("S2L covers more rare facts", lambda results: _more(results, "rare facts", "random"), ("cpu",)),

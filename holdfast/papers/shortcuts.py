@@ -14,39 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
-_FUNCTION = "holdfast.papers.shortcut_cells:run_personalization"
-DEPENDS = (
-    "data.clients",
-    "data.coloured",
-    "data.environments",
-    "data.painted_clients",
-    "data.partitions",
-    "data.randomness",
-    "federated.adam",
-    "federated.aggregators",
-    "federated.attacks",
-    "federated.batches",
-    "federated.cohort",
-    "federated.disparity",
-    "federated.federation",
-    "federated.network",
-    "federated.objectives",
-    "federated.personalization.adapting",
-    "federated.personalization.adversarial",
-    "federated.personalization.transferability",
-    "federated.personalization.upweighting",
-    "federated.personalizing",
-    "federated.scoring",
-    "federated.selection",
-    "federated.site",
-    "models.environment_cnns",
-    "primitives.pgd",
-    "primitives.streams",
-)
-
+_FUNCTION = "personalization"
 #: Rows with the method behind each.
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "ft": {"name": "ft"},
@@ -373,7 +344,6 @@ def _table(number: int, title: str, metric: tuple[str, str], says: str, claims: 
         title=title,
         source=f"Personalized FL with spurious features, Table {number}; MNIST, small, is not in the document",
         cells=_cells,
-        depends=DEPENDS,
         printed=_printed(),
         grid=Grid(_ROWS, _COLUMNS, *metric, says),
         claims=claims,

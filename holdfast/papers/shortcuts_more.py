@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.papers.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
-from holdfast.papers.results import Results
-from holdfast.papers.shortcut_figures import draw_1, draw_8
-from holdfast.papers.shortcuts import CPU, DEPENDS, TABLE2, listed, mean, small_setting, with_epochs
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
+from holdfast.papers.shortcuts import CPU, TABLE2, listed, mean, small_setting, with_epochs
 
-_FUNCTION = "holdfast.papers.shortcut_cells:run_personalization"
-_GAUSSIAN = "holdfast.papers.shortcut_cells:simulate_gaussian"
+_FUNCTION = "personalization"
+_GAUSSIAN = "personalization-gaussian"
 _SMALL: tuple[Scale, ...] = ("smoke", "cpu")
 
 #: Shares of counterexamples and how many times as often they are drawn: their mass is the same.
@@ -60,7 +59,6 @@ FIGURE2 = Experiment(
     title="The more diverse the counterexamples at the same mass, the smaller the disparity",
     source="Personalized FL with spurious features, Figure 2; on the small federation",
     cells=_diversity_cells,
-    depends=DEPENDS,
     grid=Grid(
         {"ft": "none", **{f"{share:g}": f"{share:.1%}, {factor:g} times" for share, factor in DIVERSITY}},
         {"mnist-small": "MNIST, small"},
@@ -85,7 +83,6 @@ FIGURE1 = Experiment(
     title="Accuracy at home and elsewhere along fine-tuning, and what transfers",
     source="Personalized FL with spurious features, Figures 1 and 3; on the small federation",
     cells=TABLE2.cells,
-    depends=DEPENDS,
     grid=Grid(
         {"ft": "FT", "flipped": "flipped labels", "ours-1-1": "ours, (1, 1)"},
         {"mnist-small": "MNIST, small"},
@@ -95,7 +92,7 @@ FIGURE1 = Experiment(
     ),
     scales=_SMALL,
     digits=3,
-    figure=draw_1,
+    figure="holdfast.papers.shortcut_figures:draw_1",
 )
 
 
@@ -112,7 +109,6 @@ ROBUSTNESS = Experiment(
     title="Attacks that transfer from the shared model, and attacks on the personal model itself",
     source="Personalized FL with spurious features, Section 6.5; MNIST, small, is not in the document",
     cells=TABLE2.cells,
-    depends=DEPENDS,
     printed={
         "mnist/all": {
             "ft/transfer": Printed(0.561),
@@ -163,7 +159,6 @@ IMPERFECT = Experiment(
     title="A shared model that is biased itself",
     source="Personalized FL with spurious features, Section 6.5; on the small federation",
     cells=_imperfect_cells,
-    depends=DEPENDS,
     grid=Grid(
         {"global": "Global", "ft": "FT", "ours-1-1": "ours, (1, 1)"},
         {"even": "clients in halves", "uneven": "70 % in one environment"},
@@ -211,7 +206,6 @@ COMPOSITION = Experiment(
     title="On a robustly aggregated model under attack, and SPARE inside clients",
     source="No document has it; on the small federation, A1 by 20 % of the clients",
     cells=_composed_cells,
-    depends=(*DEPENDS, "federated.personalization.policies", "spurious.separation", "spurious.spare", "training"),
     grid=Grid(
         {"global": "Global", "ft": "FT", "ours-1-1": "ours, (1, 1)", "spare": "SPARE inside clients"},
         {"clean": "clean", "a1-mean": "A1 20 %, mean", "a1-multi-krum": "A1 20 %, multi-Krum"},
@@ -279,7 +273,6 @@ FIGURE8 = Experiment(
     title="Gaussian environments: what a linear model with two weights learns, shared and personal",
     source="Personalized FL with spurious features, Figures 7 and 8",
     cells=_gaussian_cells,
-    depends=("federated.entanglement",),
     columns={"spurious": "|w_s|", "wobble": "its spread over steps", "disparity": "accuracy lost elsewhere"},
     claims=(
         Claim("FedAvg ignores what changes from client to client", _shared_ignores, ("cpu", "paper")),
@@ -288,7 +281,7 @@ FIGURE8 = Experiment(
         Claim("both together fluctuate least whatever the coefficients", _both_is_not_always_calm, ("cpu", "paper")),
     ),
     digits=3,
-    figure=draw_8,
+    figure="holdfast.papers.shortcut_figures:draw_8",
 )
 
 EXPERIMENTS = (FIGURE1, FIGURE2, ROBUSTNESS, IMPERFECT, COMPOSITION, FIGURE8)

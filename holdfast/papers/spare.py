@@ -17,10 +17,11 @@ minority group are memorised and group balancing ends near 69 % instead of the p
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from holdfast.papers.columns import SHARED, method_cell
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.columns import method_cell
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import Results
 
 #: The rows of Table 5.1 but for CIM, which the document names without defining it.
 _ROWS = (
@@ -195,7 +196,6 @@ TABLE_5_1 = Experiment(
     title="Worst-group and average accuracy by method",
     source="SPARE, Table 5.1 of the dissertation (AISTATS 2024)",
     cells=_cells,
-    depends=SHARED,
     printed=_PRINTED,
     columns={"worst_group": "worst group, %", "average": "average, %", "passes": "passes"},
     claims=(
@@ -231,13 +231,12 @@ def _network_cells(scale: Scale) -> tuple[Cell, ...]:
             "waterbirds",
             "spare",
             row=network,
-            function="holdfast.papers.spare_cells:train_in_two_networks",
-            depends=("papers.spare_cells", "models"),
+            kind="spare-two-networks",
         )
         first = {"name": network.removeprefix("pretrained "), "epochs": epochs}
         if network.startswith("pretrained"):
             first["weights"] = "imagenet"
-        cells.append(Cell(cell.name, cell.function, {**cell.settings, "inference": first}, cell.depends))
+        cells.append(replace(cell, settings={**cell.settings, "inference": first}))
     return tuple(cells)
 
 
@@ -252,7 +251,6 @@ TABLE_5_2 = Experiment(
     title="The network that infers the groups need not be the one that is trained on them",
     source="SPARE, Table 5.2 of the dissertation (AISTATS 2024)",
     cells=_network_cells,
-    depends=SHARED,
     printed={
         f"waterbirds/{network}": _row(_numbers(*worst), _numbers(*average))
         for network, (_, (worst, average)) in _NETWORKS.items()
@@ -275,8 +273,7 @@ _SEPARATIONS = {
 
 def _separation_cells(scale: Scale) -> tuple[Cell, ...]:
     columns = tuple(_SEPARATIONS) if scale == "paper" else ("cmnist",)
-    function, depends = "holdfast.papers.spare_cells:silhouettes_by_class", ("papers.spare_cells",)
-    return tuple(method_cell(column, "spare", function=function, depends=depends) for column in columns)
+    return tuple(method_cell(column, "spare", kind="spare-silhouettes") for column in columns)
 
 
 def _powers_as_printed(results: Results) -> Verdict:
@@ -296,7 +293,6 @@ TABLE_5_3 = Experiment(
     title="Silhouettes of the early clusters, and the powers that follow from them",
     source="SPARE, Table 5.3 of the dissertation (AISTATS 2024)",
     cells=_separation_cells,
-    depends=SHARED,
     printed={
         f"{column}/spare": {
             **{f"silhouette {c}": Printed(value) for c, value in enumerate(silhouettes)},
@@ -330,7 +326,6 @@ TABLE_5_4 = Experiment(
     title="Restricted ImageNet, whose shortcuts nobody labelled",
     source="SPARE, Table 5.4 of the dissertation (AISTATS 2024)",
     cells=_restricted_cells,
-    depends=SHARED,
     printed={
         f"restricted-imagenet/{row}": {
             "average": Printed(test),

@@ -9,21 +9,21 @@ only the claims.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from torch import Tensor
 
 from holdfast.papers.cells import train_with
-from holdfast.papers.columns import SHARED, method_cell
-from holdfast.papers.experiment import Cell, Claim, Experiment, Scale, Verdict
-from holdfast.papers.results import Results
+from holdfast.papers.columns import method_cell
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import Results
 from holdfast.spurious import Partition, Spare, balance_weights
 from holdfast.training import Context, Plan, Policy
 
 _UNEQUAL = {"correlation": 0.92, "minority_ratio": [8, 4, 2, 1]}
 _TWO_REDS = {"correlation": 0.99, "palette": "dissertation"}
-_VARIANT = "holdfast.papers.spare_digits:train_variant"
+_VARIANT = "spare-variant"
 
 
 @dataclass(kw_only=True)
@@ -58,10 +58,8 @@ def train_variant(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
 
 def _variant(row: str) -> Cell:
-    cell = method_cell(
-        "digits5", "spare", row=f"s3/{row}", data=_UNEQUAL, function=_VARIANT, depends=("papers.spare_digits",)
-    )
-    return Cell(cell.name, cell.function, {**cell.settings, "variant": row}, cell.depends)
+    cell = method_cell("digits5", "spare", row=f"s3/{row}", data=_UNEQUAL, kind=_VARIANT)
+    return replace(cell, settings={**cell.settings, "variant": row})
 
 
 def _cells(scale: Scale) -> tuple[Cell, ...]:
@@ -147,7 +145,6 @@ DIGITS = Experiment(
     title="SPARE's argument on small coloured digits",
     source="the CPU protocol S1 to S5, made for the claims of SPARE's chapter",
     cells=_cells,
-    depends=SHARED,
     columns={
         "worst_group": "worst group, %",
         "average": "average, %",

@@ -17,13 +17,13 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
+from holdfast.files import write_atomically
 from holdfast.models.heads import find_head
 from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, gradient_medoids
 from holdfast.primitives.similarity import Geometry, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Outlook, Policy
-from holdfast.training.state import write_atomically
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.files import write_atomically
 from holdfast.models.saliency import heat_maps
 from holdfast.report.figures import Axis, Line, Mark, chart, histogram
 from holdfast.report.images import NO_IMAGES, card, image, overlay, pictures
@@ -26,7 +27,6 @@ from holdfast.report.page import code, folded, note, page, section
 from holdfast.report.tables import facts_table, heat_cell, row_name, scrolling, sortable
 from holdfast.spurious.discovery import Cluster, GroupAudit, rank
 from holdfast.spurious.group_inference import GroupInference, judge_groups
-from holdfast.training.state import write_atomically
 
 #: A silhouette under this often marks a majority that was split in two (spec 9.4).
 DOUBTFUL = 0.7

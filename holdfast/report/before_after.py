@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.examples import Examples
+from holdfast.files import write_atomically
 from holdfast.multimodal.backends.base import TwoTower
 from holdfast.multimodal.classifier import PromptClassifier
 from holdfast.multimodal.explanations import class_maps
@@ -26,7 +27,6 @@ from holdfast.report.markup import DASH, Html, number, percent, tag
 from holdfast.report.page import note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
 from holdfast.training.group_report import GroupReport
-from holdfast.training.state import write_atomically
 
 
 @dataclass(frozen=True, eq=False)

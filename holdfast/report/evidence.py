@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.data.examples import Examples
+from holdfast.files import write_atomically
 from holdfast.multimodal.detection import Finding
 from holdfast.multimodal.evidence import Evidence, kindred_words
 from holdfast.multimodal.preprocessing import Preprocessing
@@ -24,7 +25,6 @@ from holdfast.report.images import as_picture, card, overlay
 from holdfast.report.markup import DASH, Html, counted, join, number, percent, tag
 from holdfast.report.page import code, note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
-from holdfast.training.state import write_atomically
 
 _SENTENCES = 5
 _COLUMNS = ("Class", "Attribute", "With it", "Without it", "Discrepancy", "95% interval", "Information", "Taken for")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.files import write_atomically
 from holdfast.report.federation_environments import adaptation, environments
 from holdfast.report.federation_figures import Point, curves, distribution, lambda_bars, scatter
 from holdfast.report.federation_record import SHARED, ClientRows, FederationRecord
@@ -18,7 +19,6 @@ from holdfast.report.markup import DASH, Html, counted, duration, number, percen
 from holdfast.report.page import code, folded, headline, note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
 from holdfast.training.run import Run
-from holdfast.training.state import write_atomically
 
 #: Devices in the table, and faults in theirs; the files have all of them.
 _ROWS, _FAULTS_SHOWN = 400, 200

@@ -13,6 +13,7 @@ import numpy as np
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.federated.run_files import is_federation
+from holdfast.files import write_atomically
 from holdfast.report.choices import choices_section
 from holdfast.report.federation import write_federation_report
 from holdfast.report.figures import accuracy_figure, active_figure, loss_figure, strip
@@ -23,7 +24,6 @@ from holdfast.report.record import Record
 from holdfast.report.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
 from holdfast.training.group_report import GroupReport
 from holdfast.training.run import Run
-from holdfast.training.state import write_atomically
 
 _AVERAGES = {
     "test mix": ("Average, {part} mix", "every example of the {part} set alike"),

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.instructions import Instructions
+from holdfast.files import write_atomically
 from holdfast.finetuning.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories
 from holdfast.report.figures import Axis, Line, chart, round_numbers
 from holdfast.report.markup import Html, counted, duration, join, number, percent, tag, times
 from holdfast.report.page import code, folded, note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
-from holdfast.training.state import write_atomically
 
 _UNFOLDED = 12
 _MOST_CLUSTERS = 300  # with texts; a page of thousands would open slowly

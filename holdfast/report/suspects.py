@@ -15,6 +15,7 @@ import torch
 from PIL import Image
 
 from holdfast.data.examples import Examples
+from holdfast.files import write_atomically
 from holdfast.poisoning.epic import Drop
 from holdfast.poisoning.suspects import Suspect
 from holdfast.report.figures import Axis, Line, chart, round_numbers
@@ -22,7 +23,6 @@ from holdfast.report.images import NO_IMAGES, image, pictures
 from holdfast.report.markup import Html, counted, join, number, percent, tag, times
 from holdfast.report.page import folded, note, page, section
 from holdfast.report.tables import facts_table, row_name, sortable
-from holdfast.training.state import write_atomically
 
 _TILES = 24  # of a class
 _UNFOLDED = 10

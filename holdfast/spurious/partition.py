@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import CheckpointError, DataError
+from holdfast.files import write_atomically
 from holdfast.primitives.silhouette import SilhouetteScore
-from holdfast.training.state import write_atomically
 
 _VECTORS = {"ids": torch.int64, "labels": torch.int64, "clusters": torch.int64, "p": torch.float64}
 

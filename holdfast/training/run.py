@@ -21,9 +21,7 @@ import fcntl
 import io
 import json
 import os
-import platform
 import shlex
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
@@ -36,14 +34,15 @@ import torch
 import yaml
 from torch import Tensor
 
-import holdfast
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError
+from holdfast.files import write_atomically
+from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation import Predictions
 from holdfast.training.events import Event
 from holdfast.training.plan import Plan
-from holdfast.training.state import load_state, save_state, write_atomically
+from holdfast.training.state import load_state, save_state
 
 
 class Run:
@@ -254,32 +253,6 @@ def plain_values(value: Any) -> Any:
     return value
 
 
-def machine() -> dict[str, Any]:
-    """Versions and machine, as every record of a result states them."""
-    return {
-        "holdfast": holdfast.__version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "platform": platform.platform(),
-        "cpus": os.cpu_count(),
-    }
-
-
 def _occasion() -> dict[str, Any]:
     started = datetime.now(timezone.utc).isoformat(timespec="seconds")
     return {"commit": git_commit(), "command": sys.argv, "started": started}
-
-
-def git_commit(folder: Path | None = None) -> str | None:
-    """The commit checked out where holdfast's code lies, or None outside a repository."""
-    try:
-        found = subprocess.run(
-            ["git", "rev-parse", "HEAD"],  # noqa: S607
-            cwd=folder or Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return found.stdout.strip()

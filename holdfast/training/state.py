@@ -8,7 +8,6 @@ never half of it, and a full disk leaves the old one alone.
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from holdfast.errors import CheckpointError
+from holdfast.files import write_atomically
 
 _FORMAT = "holdfast-state-1"
 
@@ -69,29 +69,6 @@ def load_state(path: Path) -> dict[str, Any]:
     restored = _restore(tree, tensors)
     assert isinstance(restored, dict)
     return restored
-
-
-def write_atomically(path: Path, payload: bytes) -> None:
-    """Put `payload` at `path` as a whole or not at all.
-
-    Args:
-        path: the file; its folder must exist.
-        payload: the content.
-
-    Raises:
-        CheckpointError: if the disk is full or the folder can't be written to; what was there before is untouched.
-    """
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        kept = "; what was there before is unharmed" if path.exists() else ""
-        raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
 
 
 def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

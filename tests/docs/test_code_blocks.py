@@ -24,7 +24,7 @@ from holdfast.cli.fit_clip import parse_clip
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
 from holdfast.errors import ConfigError
-from holdfast.papers.catalog import find
+from holdfast.papers.engine.catalog import find
 from tests.docs.pages import PAGES, Block, blocks, name_of
 
 LANGUAGES = {"python", "console", "sh", "text", "yaml", "csv", "toml"}

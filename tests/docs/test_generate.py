@@ -6,11 +6,11 @@ import importlib.util
 from dataclasses import replace
 
 import pytest
-
-from holdfast.papers.catalog import EXPERIMENTS
-from holdfast.papers.execute import Outcome
 from holdfast.papers.fingerprint import Fingerprint
-from holdfast.papers.results import Results, collect, write_results
+
+from holdfast.papers.engine.catalog import EXPERIMENTS
+from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.results import Results, collect, write_results
 from holdfast.papers.spare import TABLE_5_1
 from tests.docs.pages import ROOT
 

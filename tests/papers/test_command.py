@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.cli.reproduce import default_results_dir, main, parse_seeds
 from holdfast.errors import ConfigError
-from holdfast.papers.catalog import EXPERIMENTS
-from holdfast.papers.results import read_results
+from holdfast.papers.engine.catalog import EXPERIMENTS
+from holdfast.papers.engine.results import read_results
 from tests.papers import toy
 from tests.papers.test_execute import ROOT, until
 
@@ -184,7 +184,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from holdfast.cli.reproduce import reproduce
-from holdfast.papers.catalog import EXPERIMENTS
+from holdfast.papers.engine.catalog import EXPERIMENTS
 from tests.papers.toy import slow, toy_experiment
 
 if __name__ == "__main__":

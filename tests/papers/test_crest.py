@@ -2,13 +2,13 @@
 
 import pytest
 import torch
+from holdfast.papers.fingerprint import Fingerprint
 
 from holdfast.papers import coreset_cells as cells
 from holdfast.papers import coreset_quality_cells as quality
 from holdfast.papers import crest, crest_more, crest_quality
-from holdfast.papers.catalog import find
-from holdfast.papers.fingerprint import Fingerprint
-from holdfast.papers.results import CellResult, Measured, Metric, Results
+from holdfast.papers.engine.catalog import find
+from holdfast.papers.engine.results import CellResult, Measured, Metric, Results
 from holdfast.training.policy import Uniform
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from holdfast.papers.fingerprint import Fingerprint
 
 from holdfast.data import FEDERATIONS
 from holdfast.data.surrogate import Surrogate
@@ -13,9 +14,8 @@ from holdfast.papers import ditto, ditto_claims, ditto_more, ditto_surrogate
 from holdfast.papers.ditto_cells import KEPT, build_parts, run_federations
 from holdfast.papers.ditto_columns import Setting, is_strong, kind_of, threat_of
 from holdfast.papers.ditto_tables import COLUMNS, FULL, SURROGATE, TABLE_3, TABLE_5
-from holdfast.papers.execute import Outcome
-from holdfast.papers.fingerprint import Fingerprint
-from holdfast.papers.results import Results, collect, judge
+from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.results import Results, collect, judge
 from tests.data.test_vehicle import cells, put
 
 EXPERIMENTS = (*ditto.EXPERIMENTS, *ditto_more.EXPERIMENTS, *ditto_surrogate.EXPERIMENTS)

@@ -8,8 +8,8 @@ import pytest
 from holdfast.federated.theory import Setting, best_lambda, device_variance, error, spread
 from holdfast.papers import ditto_theory_cells as cells
 from holdfast.papers.ditto_theory import EXPERIMENTS, FIGURE_1, FIGURE_2
-from holdfast.papers.execute import Outcome
-from holdfast.papers.experiment import load_function
+from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.experiment import load_function
 from tests.papers.test_results import make
 
 

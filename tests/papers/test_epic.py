@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from holdfast.papers.fingerprint import Fingerprint
 from torch import nn
 
 from holdfast.data.examples import Examples, Splits
@@ -11,13 +12,12 @@ from holdfast.data.inputs import TensorInputs
 from holdfast.data.transforms import Normalise, Scale
 from holdfast.papers import epic_beds as beds
 from holdfast.papers import epic_cells as cells
-from holdfast.papers.catalog import find
+from holdfast.papers.engine.catalog import find
+from holdfast.papers.engine.results import CellResult, Measured, Metric, Results
 from holdfast.papers.epic import adversarial_class, beside_undefended
 from holdfast.papers.epic_figures import draw_trade_off
 from holdfast.papers.epic_more import with_powers
 from holdfast.papers.epic_watch import Watched, watch
-from holdfast.papers.fingerprint import Fingerprint
-from holdfast.papers.results import CellResult, Measured, Metric, Results
 from holdfast.poisoning import Epic
 from holdfast.poisoning.attacks import Brewing
 from holdfast.primitives.threads import torch_threads

@@ -6,7 +6,7 @@ from holdfast.data.folder import WATERBIRDS_COUNTS
 from holdfast.errors import MissingDependencyError
 from holdfast.multimodal import SpuriousAware
 from holdfast.papers import multimodal, multimodal_cells, multimodal_more
-from holdfast.papers.catalog import find
+from holdfast.papers.engine.catalog import find
 from holdfast.papers.multimodal_cells import detect, method_of, tune
 from tests.multimodal.toy import TWO_TEMPLATES, leaning_tower, tiny_task
 

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.data.patches import PatchData
 from holdfast.models.registry import MODELS
-from holdfast.papers.execute import Outcome
+from holdfast.papers.engine.execute import Outcome
 from holdfast.papers.pde_synthetic import EXPERIMENTS, PURE, TABLE_1, study
 from holdfast.spurious.theory import Schedule
 from tests.papers.test_results import make

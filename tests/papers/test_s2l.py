@@ -6,15 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from holdfast.papers.fingerprint import Fingerprint
 
 from holdfast.errors import MissingDependencyError
 from holdfast.finetuning import FineTuning, Trajectories
 from holdfast.finetuning.evaluation import extract_answer, same_answer
 from holdfast.finetuning.scores import ResponseScores
 from holdfast.papers import s2l, s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
-from holdfast.papers.catalog import find
-from holdfast.papers.fingerprint import Fingerprint
-from holdfast.papers.results import CellResult, Judgement, Measured, Metric, Results, judge
+from holdfast.papers.engine.catalog import find
+from holdfast.papers.engine.results import CellResult, Judgement, Measured, Metric, Results, judge
 from holdfast.papers.s2l_coverage import coverage_of_subsets, sign_test
 from holdfast.papers.s2l_problems import KINDS, MIXTURE, Problems, make_problems
 from holdfast.papers.s2l_rows import Course, begin, choose, follow

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.papers import shortcuts, shortcuts_more
-from holdfast.papers.catalog import find
-from holdfast.papers.experiment import load_function
+from holdfast.papers.engine.catalog import find
+from holdfast.papers.engine.experiment import load_function
 from holdfast.papers.shortcut_cells import evenly, run_personalization, simulate_gaussian
 
 NAMES = ("table2", "table3", "figure1", "figure2", "robustness", "imperfect", "composition", "figure8")

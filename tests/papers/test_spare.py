@@ -2,8 +2,8 @@ from collections.abc import Mapping
 
 from holdfast.data import catalog as data
 from holdfast.papers.columns import modules_behind
-from holdfast.papers.execute import Outcome
-from holdfast.papers.reproduce import reproduce
+from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.reproduce import reproduce
 from holdfast.papers.spare import TABLE_5_1
 from holdfast.training import Training
 from tests.papers.test_results import make

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from holdfast.errors import DataError
-from holdfast.papers.experiment import Cell, Claim, Experiment, Printed, Verdict
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Verdict
 
 
 def add(settings, seed):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.papers.execute import execute
-from holdfast.papers.experiment import Cell
+from holdfast.papers.engine.execute import execute
+from holdfast.papers.engine.experiment import Cell
 from tests.primitives.page_count import ALL_OUTPUTS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -23,13 +23,13 @@ from holdfast.federated.executors import Choice, Executor
 from holdfast.federated.federation import Federation
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.site import Site
+from holdfast.files import write_atomically
 from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.exchange import Exchange, Facts
 from holdfast.integrations.flower.executor import FlowerExecutor
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 from holdfast.training.events import Listener
 from holdfast.training.run import Run
-from holdfast.training.state import write_atomically
 
 
 def federate_on_flower(

@@ -26,7 +26,8 @@ from torch import Tensor, nn
 
 from holdfast.errors import CheckpointError, ConfigError, DataError, MissingDependencyError
 from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
-from holdfast.training.state import load_state, save_state, write_atomically
+from holdfast.files import write_atomically
+from holdfast.training.state import load_state, save_state
 
 try:
     from flwr.app import Context, Message, MessageType, MetricRecord

@@ -24,12 +24,13 @@ from holdfast.federated.network import Network
 from holdfast.federated.personalization.choosing import strong_attack
 from holdfast.federated.site import Order as Work
 from holdfast.federated.site import PartName, Site
+from holdfast.files import write_atomically
 from holdfast.integrations.flower.arrays import RejectedError
 from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.client_state import ClientStates, Remembered
 from holdfast.integrations.flower.holdings import open_data, parse_ids, picked, placed, share_of
 from holdfast.integrations.flower.wire import Order, array, packed
-from holdfast.training.state import load_state, save_state, write_atomically
+from holdfast.training.state import load_state, save_state
 
 _PARTS = ("train", "validation", "test")
 

@@ -1,7 +1,7 @@
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.papers.experiment import Cell, load_function
+from holdfast.papers.engine.experiment import Cell, load_function
 from tests.papers.toy import add, reference, toy_experiment
 
 

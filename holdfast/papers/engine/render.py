@@ -6,10 +6,13 @@ Pages are generated, never edited: the file is the source, and the page says whi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from holdfast.papers.catalog import find
-from holdfast.papers.experiment import Experiment, Grid, Printed
-from holdfast.papers.results import CellResult, Judgement, Measured, Results
+from holdfast.papers.engine.catalog import find
+from holdfast.papers.engine.experiment import Experiment, Grid, Printed
+from holdfast.papers.engine.results import CellResult, Judgement, Measured, Results, VerdictWord
+
+_VERBS: Mapping[VerdictWord, str] = {"holds": "hold", "fails": "fail", "not judged": "are not judged"}
 
 
 def shown(number: Measured | Printed | None, digits: int = 1) -> str:
@@ -23,11 +26,6 @@ def shown(number: Measured | Printed | None, digits: int = 1) -> str:
         return "-"
     mean = f"{number.mean:.{digits}f}"
     return mean if number.spread is None else f"{mean} ± {number.spread:.{digits}f}"
-
-
-def verdict(claim: Judgement) -> str:
-    """``holds``, ``fails`` or ``not checked``."""
-    return {True: "holds", False: "fails", None: "not checked"}[claim.holds]
 
 
 def columns(experiment: Experiment, results: Results) -> dict[str, str]:
@@ -84,20 +82,50 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
         *([] if picture is None else [f"![{declared.title}]({picture})"]),
         _table(heading(declared, results), rows(declared, results)),
     ]
+    if results.scale in declared.notes:
+        parts.append(declared.notes[results.scale])
+    parts += reservations(results)
+    if results.claims:
+        parts += [
+            f"## Claims\n\n{tally(results)}",
+            _table(["claim", "verdict", "evidence"], [_judged(declared, claim) for claim in results.claims]),
+        ]
+    if any(claim.ours for claim in declared.claims):
+        parts.append("¹ The sentence or its threshold is ours, not the document's.")
+    parts.append(f"## Repeat it\n\n```sh\n{command(results)}\n```\n\n{_origin(results)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def tally(results: Results) -> str:
+    """How many claims hold, fail and are not judged."""
+    counts = [f"{results.count(word)} {said}" for word, said in _VERBS.items()]
+    return f"Of {_counted(len(results.claims), 'claim')} " + ", ".join(counts[:2]) + f" and {counts[2]}."
+
+
+def reservations(results: Results) -> list[str]:
+    """What a reader must know of cells that are missing, older or failed, a paragraph each."""
+    missing = [cell.name for cell in results.cells if cell.version is None]
+    older = [cell for cell in results.cells if cell.version not in (None, cell.wanted)]
     failed = [
         f"- {cell.name}, seed {seed}: {_cut(error)}" for cell in results.cells for seed, error in cell.errors.items()
     ]
+    said = []
+    if missing:
+        said.append(f"**Not measured yet:** {', '.join(missing)}.")
+    if older:
+        named = ", ".join(f"{cell.name} (version {cell.version}, today's is {cell.wanted})" for cell in older)
+        said.append(f"**Measured with an older version:** {named}. No claim is judged by them.")
     if failed:
-        parts.append("**Incomplete.** These did not finish:\n\n" + "\n".join(failed))
-    if results.claims:
-        checked = sum(claim.holds is not None for claim in results.claims)
-        judged = [[claim.name, f"**{verdict(claim)}**", claim.evidence] for claim in results.claims]
-        parts += [
-            f"## Claims\n\n{results.held} of {_counted(checked, 'claim')} checked at this scale hold.",
-            _table(["claim", "verdict", "evidence"], judged),
-        ]
-    parts.append(f"## Repeat it\n\n```sh\n{command(results)}\n```\n\n{_origin(results)}")
-    return "\n\n".join(parts) + "\n"
+        said.append("**Incomplete.** These did not finish:\n\n" + "\n".join(failed))
+    return said
+
+
+def _judged(experiment: Experiment, claim: Judgement) -> list[str]:
+    """A claim's line: its sentence, the verdict, the evidence, and why it fails where it does."""
+    declared = next((each for each in experiment.claims if each.name == claim.name), None)
+    mark = "¹" if declared is not None and declared.ours else ""
+    why = f" *Why:* {declared.why}" if declared is not None and declared.why and claim.verdict == "fails" else ""
+    return [f"{claim.name}{mark}", f"**{claim.verdict}**", f"{claim.evidence}.{why}" if why else claim.evidence]
 
 
 def seeds_said(results: Results) -> str:
@@ -107,7 +135,8 @@ def seeds_said(results: Results) -> str:
 
 def fewer_seeds(results: Results) -> str:
     """A sentence where some cells have not all of them."""
-    fewer = sorted({len(cell.seeds) for cell in results.cells if cell.seeds is not None})
+    counts = {len(cell.seeds) for cell in results.cells if cell.seeds}
+    fewer = sorted(count for count in counts if count < len(results.seeds))
     if not fewer:
         return ""
     counted = " or ".join(map(str, [*fewer[:-1], _counted(fewer[-1], "seed")]))
@@ -152,7 +181,7 @@ def _entry(experiment: Experiment, grid: Grid, results: Results, column: str, ro
             ours = f"{_brief(mean.mean, experiment.digits)}{over_seeds}/{_brief(spread.mean, 2)}"
         printed = experiment.printed.get(cell.name, {})
         if names[0] in printed:
-            ours = ours or "failed"
+            ours = ours or ("failed" if cell.errors else "-")
             theirs = f" ({_brief(printed[names[0]].mean, experiment.digits)}"
             theirs += f"/{_brief(printed[names[1]].mean, 2)})" if names[1] in printed else ")"
     return f"{ours}{theirs}" or "-"
@@ -181,10 +210,26 @@ def _row(cell: CellResult, metrics: Mapping[str, bool], experiment: Experiment) 
 
 
 def _origin(results: Results) -> str:
-    commit = "outside a repository" if results.commit is None else f"at commit `{results.commit[:12]}`"
-    dirty = " with uncommitted changes" if results.environment.get("uncommitted_changes") else ""
-    versions = f"torch {results.environment.get('torch', '?')}, {results.environment.get('cpus', '?')} cores"
-    return f"Run {commit}{dirty} on {results.date[:10]} ({versions}). Seconds are of one seed on one thread."
+    """Every commit and day that cells come from, with the packages and the machine of the last."""
+    if not results.origins:
+        return "Nothing was measured yet."
+    runs = [f"{_commit(origin)} on {origin['date'][:10]}" for origin in results.origins]
+    last = results.origins[-1]
+    machine = [f"torch {last.get('torch', '?')}", f"{last.get('cpus', '?')} cores"]
+    if last.get("processor"):
+        machine.append(str(last["processor"]))
+    said = f"Measured {'; '.join(dict.fromkeys(runs))} ({', '.join(machine)}). Seconds are of one seed on one thread."
+    return said if results.scale == "smoke" else f"{said} Versions of the cells: {_versions(results)}."
+
+
+def _commit(origin: Mapping[str, Any]) -> str:
+    where = "outside a repository" if origin.get("commit") is None else f"at commit `{origin['commit'][:12]}`"
+    return where + (" with uncommitted changes" if origin.get("uncommitted_changes") else "")
+
+
+def _versions(results: Results) -> str:
+    found = sorted({cell.version for cell in results.cells if cell.version is not None})
+    return ", ".join(map(str, found)) or "none"
 
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:

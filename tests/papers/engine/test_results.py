@@ -3,12 +3,12 @@ import math
 from dataclasses import replace
 
 import pytest
+from holdfast.papers.fingerprint import Fingerprint, fingerprint
 
 from holdfast.errors import CheckpointError, ConfigError, DataError
-from holdfast.papers.execute import Outcome
-from holdfast.papers.experiment import Claim, Printed, Verdict
-from holdfast.papers.fingerprint import Fingerprint, fingerprint
-from holdfast.papers.results import (
+from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.experiment import Claim, Printed, Verdict
+from holdfast.papers.engine.results import (
     Measured,
     Metric,
     Results,

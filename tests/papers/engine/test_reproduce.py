@@ -1,8 +1,8 @@
 import pytest
+from holdfast.papers.fingerprint import fingerprint
 
 from holdfast.errors import ConfigError
-from holdfast.papers.fingerprint import fingerprint
-from holdfast.papers.reproduce import reproduce
+from holdfast.papers.engine.reproduce import reproduce
 from tests.papers import toy
 
 

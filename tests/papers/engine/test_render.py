@@ -3,8 +3,8 @@ from dataclasses import replace
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.papers.execute import Outcome
-from holdfast.papers.render import markdown
+from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.render import markdown
 from tests.papers.test_results import make, outcomes
 from tests.papers.toy import toy_experiment
 

@@ -1,9 +1,10 @@
 """Runs cells for seeds in worker processes, and remembers what each gave.
 
 Every cell and seed is computed on one thread in a spawned process, so results are the same however many run side by
-side. An outcome is kept as a small JSON file named after everything that determined it (function, settings, seed,
-source code, version of torch); a run that was stopped, by Ctrl-C or a kill, continues where it was. A cell that fails,
-or whose process dies, is reported and the others go on. What is not part of the key: the data files.
+side. An outcome is kept as a small JSON file named after what was asked for (kind, settings, seed, version, release of
+torch); a run that was stopped, by Ctrl-C or a kill, continues where it was. A cell that fails, or whose process dies,
+is reported and the others go on. What is not part of the key: the data files, and the code, whose every change golden
+cells are there to notice.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.papers.experiment import Cell
-from holdfast.papers.fingerprint import cell_sources, digest
-from holdfast.papers.worker import checked, work
-from holdfast.training.state import write_atomically
+from holdfast.files import write_atomically
+from holdfast.papers.engine.experiment import Cell
+from holdfast.papers.engine.kinds import digest, function_of, key_of
+from holdfast.papers.engine.worker import checked, work
+from holdfast.provenance import git_commit, machine, uncommitted_changes
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ class Outcome:
         seconds: how long it took, when it was computed.
         cached: whether it was computed earlier.
         error: what went wrong, in a sentence; None if nothing did.
+        origin: commit, date, versions and machine of the computation.
     """
 
     cell: str
@@ -56,6 +60,7 @@ class Outcome:
     seconds: float
     cached: bool = False
     error: str | None = None
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,11 +83,16 @@ def default_cache() -> Path:
     return Path(os.environ.get("HOLDFAST_CACHE") or "~/.cache/holdfast").expanduser() / "cells"
 
 
+def origin_now() -> dict[str, Any]:
+    """Where a computation of this moment comes from."""
+    date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"commit": git_commit(), "date": date, "uncommitted_changes": uncommitted_changes(), **machine()}
+
+
 def execute(
     cells: Sequence[Cell],
     seeds: Sequence[int],
     *,
-    depends: Sequence[str] = (),
     cache: Path | None = None,
     jobs: int | None = None,
     fresh: bool = False,
@@ -94,7 +104,6 @@ def execute(
     Args:
         cells: what to compute.
         seeds: under which seeds.
-        depends: packages or modules of holdfast whose source is part of what determines an outcome.
         cache: folder of the outcomes, see `default_cache`.
         jobs: how many processes at a time; by default as many as there are cores.
         fresh: compute everything, also what is cached.
@@ -110,9 +119,10 @@ def execute(
     """
     folder = cache or default_cache()
     _prepare(folder)
-    tasks = [
-        _Task(cell, seed, key) for cell in cells for seed, key in _keys(cell, cell.seeds_of(seeds), depends).items()
-    ]
+    origin = origin_now()
+    tasks = [_Task(cell, seed, _key(cell, seed)) for cell in cells for seed in cell.seeds_of(seeds)]
+    for kind in {cell.kind for cell in cells}:
+        function_of(kind)
     outcomes: dict[tuple[str, int], Outcome] = {}
 
     def settle(outcome: Outcome) -> None:
@@ -128,7 +138,8 @@ def execute(
         else:
             settle(known)
     count = min(jobs or os.cpu_count() or 1, len(missing))
-    for task, outcome in _compute(missing, count, dict(environment or {})):
+    for task, computed in _compute(missing, count, dict(environment or {})):
+        outcome = replace(computed, origin=origin)
         if outcome.error is None:
             _remember(folder, task, outcome)
         settle(outcome)
@@ -138,18 +149,14 @@ def execute(
 # ------------------------------------------------------------------------------------------------------- the cache
 
 
-def _keys(cell: Cell, seeds: Sequence[int], depends: Sequence[str]) -> dict[int, dict[str, Any]]:
-    shared = {
-        "function": cell.function,
-        "settings": dict(cell.settings),
-        "sources": cell_sources(cell, depends),
-        "torch": torch.__version__,
-    }
-    try:
-        plain = json.loads(json.dumps(shared, allow_nan=False))
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"the settings of cell {cell.name!r} are not plain JSON values ({error})") from error
-    return {seed: {**plain, "seed": seed} for seed in seeds}
+def _key(cell: Cell, seed: int) -> dict[str, Any]:
+    """A measurement by its stable names; another release of torch draws and rounds differently."""
+    return {"cell": key_of(cell), "version": cell.version, "seed": seed, "torch": _torch_release()}
+
+
+@cache
+def _torch_release() -> str:
+    return metadata.version("torch")
 
 
 def _prepare(folder: Path) -> None:
@@ -172,7 +179,8 @@ def _recall(folder: Path, task: _Task) -> Outcome | None:
         kept = json.loads(file.read_bytes())
         if kept["key"] != task.key:
             return None
-        return Outcome(task.cell.name, task.seed, checked(kept["metrics"]), float(kept["seconds"]), cached=True)
+        metrics, origin = checked(kept["metrics"]), dict(kept["origin"])
+        return Outcome(task.cell.name, task.seed, metrics, float(kept["seconds"]), cached=True, origin=origin)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -181,7 +189,12 @@ def _recall(folder: Path, task: _Task) -> Outcome | None:
 
 
 def _remember(folder: Path, task: _Task, outcome: Outcome) -> None:
-    kept = {"key": task.key, "metrics": outcome.metrics, "seconds": outcome.seconds}
+    kept = {
+        "key": task.key,
+        "metrics": outcome.metrics,
+        "seconds": outcome.seconds,
+        "origin": dict(outcome.origin),
+    }
     try:
         write_atomically(_file(folder, task), json.dumps(kept, indent=1).encode())
     except CheckpointError as error:
@@ -235,7 +248,7 @@ def _start(task: _Task, environment: dict[str, str]) -> _Worker:
 def _assign(worker: _Worker, task: _Task) -> None:
     worker.task, worker.started = task, time.perf_counter()
     with suppress(BrokenPipeError):  # it died; the next `wait` finds out
-        worker.pipe.send((task.cell.function, dict(task.cell.settings), task.seed))
+        worker.pipe.send((task.cell.kind, dict(task.cell.settings), task.seed))
 
 
 def _receive(worker: _Worker) -> Outcome | None:

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.errors import ConfigError
 from holdfast.papers import execute as module
-from holdfast.papers.execute import default_cache, execute
-from holdfast.papers.experiment import Cell
+from holdfast.papers.engine.execute import default_cache, execute
+from holdfast.papers.engine.experiment import Cell
 from tests.papers import toy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -161,7 +161,7 @@ def test_the_cache_is_where_the_environment_says(monkeypatch):
 SCRIPT = """
 import sys
 from pathlib import Path
-from holdfast.papers.execute import execute
+from holdfast.papers.engine.execute import execute
 from tests.papers.test_execute import cell
 from tests.papers.toy import slow
 

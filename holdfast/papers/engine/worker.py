@@ -1,4 +1,4 @@
-"""The life of a process that computes cells, see `holdfast.papers.execute`.
+"""The life of a process that computes cells, see `holdfast.papers.engine.execute`.
 
 Importing this module imports neither torch nor NumPy: a cell that needs them finds the environment already set to one
 thread, and one that doesn't starts at once.
@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.papers.experiment import load_function
+from holdfast.papers.engine.kinds import function_of
 from holdfast.primitives.memory import keep_freed_memory
 
 #: Metrics or None, seconds, an error in a sentence or None, and a traceback where the error is the code's own.
@@ -30,7 +30,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM
 
 
 def work(pipe: Connection, environment: Mapping[str, str]) -> None:
-    """Answer every (function, settings, seed) that comes through the pipe, until it is closed or the parent is gone.
+    """Answer every (kind, settings, seed) that comes through the pipe, until it is closed or the parent is gone.
 
     The process leads a group of its own, so that Ctrl-C reaches only its parent, which ends the whole group.
     """
@@ -43,8 +43,8 @@ def work(pipe: Connection, environment: Mapping[str, str]) -> None:
         torch.set_num_threads(1)
     with suppress(EOFError, BrokenPipeError):
         while True:
-            function, settings, seed = pipe.recv()
-            pipe.send(_attempt(function, settings, seed))
+            kind, settings, seed = pipe.recv()
+            pipe.send(_attempt(kind, settings, seed))
 
 
 def checked(metrics: Any) -> dict[str, float]:
@@ -61,11 +61,11 @@ def checked(metrics: Any) -> dict[str, float]:
     return {str(name): float(value) for name, value in metrics.items()}
 
 
-def _attempt(function: str, settings: Mapping[str, Any], seed: int) -> Answer:
+def _attempt(kind: str, settings: Mapping[str, Any], seed: int) -> Answer:
     started = time.perf_counter()
     metrics, message, trace = None, None, None
     try:
-        metrics = checked(load_function(function)(settings=settings, seed=seed))
+        metrics = checked(function_of(kind)(settings=settings, seed=seed))
     except HoldfastError as error:
         message = str(error)
     except Exception as error:  # a cell runs any code, and the others must go on

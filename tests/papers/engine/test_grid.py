@@ -1,9 +1,9 @@
 import dataclasses
 
-from holdfast.papers.execute import Outcome, execute
-from holdfast.papers.experiment import Cell, Grid, Printed
-from holdfast.papers.render import heading, markdown, rows
-from holdfast.papers.results import from_json, to_json
+from holdfast.papers.engine.execute import Outcome, execute
+from holdfast.papers.engine.experiment import Cell, Grid, Printed
+from holdfast.papers.engine.render import heading, markdown, rows
+from holdfast.papers.engine.results import from_json, to_json
 from tests.papers.test_results import make
 from tests.papers.toy import add, reference, toy_experiment
 

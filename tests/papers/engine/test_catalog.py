@@ -1,14 +1,14 @@
 import json
 
 import pytest
+from holdfast.papers.fingerprint import fingerprint
 
 from holdfast.data import catalog as data
 from holdfast.errors import ConfigError
 from holdfast.methods import build_method
 from holdfast.models.registry import MODELS
-from holdfast.papers.catalog import EXPERIMENTS, find
-from holdfast.papers.experiment import load_function
-from holdfast.papers.fingerprint import fingerprint
+from holdfast.papers.engine.catalog import EXPERIMENTS, find
+from holdfast.papers.engine.experiment import load_function
 from holdfast.training import Training
 
 AT_SCALE = [(name, scale) for name, experiment in EXPERIMENTS.items() for scale in experiment.scales]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.training.state import write_atomically
+from holdfast.files import write_atomically
 
 Built = TypeVar("Built")
 

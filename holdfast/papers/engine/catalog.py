@@ -1,0 +1,52 @@
+"""Every experiment there is, by the name that users type; a document is imported when one of its own is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+from holdfast.errors import ConfigError, nearest
+from holdfast.papers.engine.experiment import Experiment
+
+#: The modules that declare a document's experiments, in the order of its pages.
+PAPERS: Mapping[str, tuple[str, ...]] = {
+    "spare": ("spare", "spare_digits"),
+    "pde": ("pde_synthetic", "pde"),
+    "ditto": ("ditto_theory", "ditto", "ditto_more", "ditto_surrogate"),
+    "spurious-personalization": ("shortcuts", "shortcuts_more"),
+    "crest": ("crest", "crest_more", "crest_quality"),
+    "s2l": ("s2l", "s2l_coverage"),
+    "epic": ("epic", "epic_more"),
+    "multimodal": ("multimodal", "multimodal_more"),
+}
+
+
+def experiments_of(paper: str) -> tuple[Experiment, ...]:
+    """The experiments of a document.
+
+    Raises:
+        ConfigError: if there is no such document; the message offers the nearest name.
+    """
+    if paper not in PAPERS:
+        raise ConfigError(f"there are no experiments of {paper!r}{nearest(paper, PAPERS)}")
+    modules = [importlib.import_module(f"holdfast.papers.{name}") for name in PAPERS[paper]]
+    return tuple(experiment for module in modules for experiment in module.EXPERIMENTS)
+
+
+def every_experiment() -> tuple[Experiment, ...]:
+    """All of them, document by document."""
+    return tuple(experiment for paper in PAPERS for experiment in experiments_of(paper))
+
+
+def find(name: str) -> Experiment:
+    """The experiment called `name`; only its document is imported.
+
+    Raises:
+        ConfigError: if there is none; the message offers the nearest name.
+    """
+    paper = name.partition("/")[0]
+    known = experiments_of(paper) if paper in PAPERS else every_experiment()
+    found = next((experiment for experiment in known if experiment.name == name), None)
+    if found is None:
+        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [each.name for each in known])}")
+    return found
