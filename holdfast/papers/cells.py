@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
-from holdfast.data import Examples, catalog
+from holdfast.data import Examples, Splits, catalog
 from holdfast.errors import HoldfastWarning
-from holdfast.methods import build_method
+from holdfast.methods import METHODS, build_method
 from holdfast.models.registry import build
+from holdfast.papers.engine.pins import options, pinned
+from holdfast.papers.engine.witness import tell
 from holdfast.spurious import InferGroups, Spare
 from holdfast.spurious.group_inference import judge_groups
 from holdfast.training import Chain, GroupReport, Policy, Training, fit
@@ -37,7 +39,20 @@ def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         known also ``precision`` and ``recall`` of the minorities (the smallest of a class), the smallest
         ``silhouette``, the smallest and the median ``k``, and the epoch ``inferred_after``.
     """
-    return train_with(build_method(settings["method"], settings.get("options"), settings.get("groups")), settings, seed)
+    return train_with(
+        pinned_method(settings["method"], settings.get("options"), settings.get("groups")), settings, seed
+    )
+
+
+def pinned_method(method: str, given: Mapping[str, Any] | None = None, groups: str | None = None) -> Policy:
+    """`build_method`, with every option that is not given as it is pinned."""
+    names = [*method.split("+"), *([groups] if groups else [])]
+    return build_method(method, {name: options(METHODS[name], (given or {}).get(name, {})) for name in names}, groups)
+
+
+def pinned_splits(name: str, **given: Any) -> Splits:
+    """A data set, with every option that is not given as it is pinned."""
+    return catalog.load(name, **options(catalog.find(name), given))
 
 
 def train_with(policy: Policy, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -45,7 +60,7 @@ def train_with(policy: Policy, settings: Mapping[str, Any], seed: int) -> dict[s
     data = dict(settings["data"])
     if settings.get("data_by_seed"):
         data["seed"] = seed
-    splits = catalog.load(data.pop("name"), **data)
+    splits = pinned_splits(data.pop("name"), **data)
     chosen, train_set = settings["model"], splits.train
     model = build(chosen["name"], train_set.input_shape, train_set.n_classes, seed=seed, weights=chosen.get("weights"))
     how = dict(settings["training"])
@@ -53,7 +68,9 @@ def train_with(policy: Policy, settings: Mapping[str, Any], seed: int) -> dict[s
         how["device"] = "cuda" if torch.cuda.is_available() else "cpu"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
-        result = fit(model, splits, policy, Training(**how, seed=seed))
+        result = fit(model, splits, policy, pinned(Training, **how, seed=seed))
+    tell("loss", [epoch["loss"] for epoch in result.history])
+    tell("weights", result.model)
     best, last, average = _percents(result.test), _percents(result.test_last), settings["average"]
     return {
         "average": best[average],
