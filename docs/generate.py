@@ -11,13 +11,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 from holdfast.papers.benchmarks import Benchmark, read_benchmarks
 from holdfast.papers.engine import render
-from holdfast.papers.engine.catalog import find
-from holdfast.papers.engine.results import read_results
+from holdfast.papers.engine.catalog import PAPERS, experiments_of, find
+from holdfast.papers.engine.experiment import SCALES, Experiment, Scale
+from holdfast.papers.engine.results import Results
+from holdfast.papers.engine.store import Store, draw, figure_file
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
@@ -37,21 +40,37 @@ def pages(docs: Path = DOCS, results: Path = RESULTS) -> dict[Path, str]:
         Text by file: pages of results, figures beside the results files, and the pages that have marked blocks.
     """
     made, drawn = {}, {}
-    for file in sorted(results.glob("*/*.json")):
-        if file.parent.name != "benchmarks":
-            name = f"{file.parent.name}/{file.stem}"
-            page, measured, picture = _page(docs, name), read_results(file), None
-            if measured.complete and (draw := find(measured.experiment).figure) is not None:
-                drawn[file.with_suffix(".svg")] = draw(measured)
-                picture = Path(os.path.relpath(file.with_suffix(".svg"), page.parent)).as_posix()
-            made[page] = _NOTE.format(file=f"results/{name}.json") + render.markdown(measured, picture=picture)
-    if benchmarks := read_benchmarks(results):
+    everything = list(_everything(results))
+    for experiment, measured in everything:
+        name = f"{experiment.name}.{measured.scale}"
+        page, picture = _page(docs, name), None
+        if (drawing := draw(experiment, measured)) is not None:
+            file = figure_file(results, experiment.name, measured.scale)
+            drawn[file] = drawing
+            picture = Path(os.path.relpath(file, page.parent)).as_posix()
+        made[page] = _NOTE.format(file=f"results/{experiment.paper}/") + render.markdown(
+            measured, experiment, picture=picture
+        )
+    benchmarks = read_benchmarks(results)
+    if benchmarks:
         made[docs / "results" / "benchmarks.md"] = _benchmarks(benchmarks)
-    made[docs / "results" / "README.md"] = _index(docs, list(made))
+    made[docs / "results" / "README.md"] = _index(everything, bool(benchmarks))
     for page in sorted(docs.rglob("*.md")):
         if page not in made and _BLOCK.search(text := page.read_text()):
             made[page] = _filled(text, page, docs, results)
     return made | drawn
+
+
+def _everything(results: Path) -> Iterator[tuple[Experiment, Results]]:
+    """Every experiment of which something is measured, with its results, document by document."""
+    for paper in PAPERS:
+        experiments = experiments_of(paper)
+        for scale in SCALES:
+            store = Store(results, experiments, scale)
+            for experiment in store.experiments.values():
+                measured = store.results(experiment)
+                if measured is not None:
+                    yield experiment, measured
 
 
 def _filled(text: str, page: Path, docs: Path, results: Path) -> str:
@@ -64,12 +83,12 @@ def _page(docs: Path, name: str) -> Path:
 
 
 def _table(page: Path, name: str, docs: Path, results: Path) -> str:
-    """The table of one results file, and where the rest of it is."""
-    file = results / f"{name}.json"
+    """The table of an experiment at a scale, and where the rest of it is."""
     experiment, scale = name.rsplit(".", 1)
-    if not file.exists():
+    declared = find(experiment)
+    measured = Store(results, experiments_of(declared.paper), cast(Scale, scale)).results(declared)
+    if measured is None:
         return f"\nNot measured yet: `holdfast reproduce {experiment} --scale {scale}` does.\n\n"
-    measured, declared = read_results(file), find(experiment)
     heading = render.heading(declared, measured)
     lines = [heading, ["---"] * len(heading), *render.rows(declared, measured)]
     link = Path(os.path.relpath(_page(docs, name), page.parent)).as_posix()
@@ -96,15 +115,36 @@ def _benchmarks(measured: Sequence[Benchmark]) -> str:
     return "".join(parts)
 
 
-def _index(docs: Path, made: list[Path]) -> str:
-    names = [page.relative_to(docs / "results").as_posix() for page in made]
-    entries = [f"- [{name.removesuffix('.md')}]({name})" for name in names]
-    listed = "\n".join(entries) or "None has been committed yet."
-    return (
-        "<!-- Written by docs/generate.py; don't edit. -->\n\n# Results\n\n"
-        "Made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in `benchmarks/`.\n\n"
-        f"{listed}\n"
-    )
+def _index(everything: Sequence[tuple[Experiment, Results]], benchmarks: bool) -> str:
+    """Document by document what is claimed and how it stands, why claims fail, and where the pages are."""
+    parts = [
+        "<!-- Written by docs/generate.py; don't edit. -->\n\n# Results\n\n",
+        "Made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in `benchmarks/`. A claim is "
+        "a sentence of a document, or one of ours about its method, as code over stored values; one that our numbers "
+        "can't decide is not judged, and its page says why.\n\n",
+        "| document | experiments measured | claims hold | fail | not judged |\n| --- | --- | --- | --- | --- |\n",
+    ]
+    totals = [0, 0, 0, 0]
+    for paper in PAPERS:
+        own = [measured for experiment, measured in everything if experiment.paper == paper]
+        counts = [sum(one.count(word) for one in own) for word in ("holds", "fails", "not judged")]
+        totals = [before + now for before, now in zip(totals, [len(own), *counts], strict=True)]
+        parts.append(f"| {paper} | {len(own)} | " + " | ".join(map(str, counts)) + " |\n")
+    parts.append("| all | " + " | ".join(map(str, totals)) + " |\n\n## Claims that fail\n\n")
+    parts.append("| experiment | claim | why |\n| --- | --- | --- |\n")
+    for experiment, measured in everything:
+        name = f"{experiment.name}.{measured.scale}"
+        why = {claim.name: claim.why for claim in experiment.claims}
+        for claim in measured.claims:
+            if claim.verdict == "fails":
+                parts.append(f"| [{name}]({name}.md) | {claim.name} | {why.get(claim.name) or 'unknown'} |\n")
+    parts.append("\n## Pages\n\n")
+    for experiment, measured in everything:
+        name = f"{experiment.name}.{measured.scale}"
+        parts.append(f"- [{name}]({name}.md): {experiment.title}\n")
+    if benchmarks:
+        parts.append("- [benchmarks](benchmarks.md)\n")
+    return "".join(parts)
 
 
 def main() -> None:

@@ -317,9 +317,9 @@ def _listing(folder: Path, roomy: bool) -> Table:
     from holdfast.papers.engine.catalog import PAPERS, experiments_of
     from holdfast.papers.engine.store import Store
 
-    heads = ("experiment", "scale", "hold", "fail", "not judged", "measured", "commit", "version")
-    columns = [Column(head, no_wrap=True) for head in heads] + [Column("state")]
-    table = Table(*columns, *([Column("what")] if roomy else []), box=box.SIMPLE_HEAD)
+    columns = [Column(head, no_wrap=True) for head in ("experiment", "scale", "claims")] + [Column("measured")]
+    table = Table(*columns, *([Column("what")] if roomy else []), box=box.SIMPLE_HEAD, pad_edge=False)
+    table.caption = "claims: how many hold / fail / are not judged; measured: day, commit, version of the cells"
     for paper in PAPERS:
         experiments = experiments_of(paper)
         stores = {scale: Store(folder, experiments, scale) for scale in SCALES}
@@ -331,17 +331,17 @@ def _listing(folder: Path, roomy: bool) -> Table:
     return table
 
 
-def _standing(results: Results | None) -> tuple[str, ...]:
-    """Counts of verdicts, the day and the commit of the newest cell, versions, and what is amiss."""
+def _standing(results: Results | None) -> tuple[str, str]:
+    """Counts of verdicts; the day, the commit and the version of the newest cells, and what is amiss with others."""
     if results is None:
-        return ("",) * 6 + ("[dim]not run[/]",)
-    counts = (str(results.count(word)) for word in ("holds", "fails", "not judged"))
+        return "", "[dim]not run[/]"
+    counts = "/".join(str(results.count(word)) for word in ("holds", "fails", "not judged"))
     last = results.origins[-1]
     versions = sorted({cell.version for cell in results.cells if cell.version is not None})
     missing = sum(cell.version is None for cell in results.cells)
     older = sum(cell.version not in (None, cell.wanted) for cell in results.cells)
     amiss = [f"{missing} cells not measured"] * bool(missing) + [f"{older} of an older version"] * bool(older)
     amiss += ["incomplete"] * results.failed
-    state = f"[yellow]{', '.join(amiss)}[/]" if amiss else "[green]measured[/]"
-    commit = (last.get("commit") or "")[:8]
-    return (*counts, last["date"][:10], commit, ", ".join(map(str, versions)), state)
+    commit = (last.get("commit") or "no commit")[:7]
+    measured = f"{last['date'][:10]} {commit} v{','.join(map(str, versions))}"
+    return counts, escape(measured) + (f" [yellow]{', '.join(amiss)}[/]" if amiss else "")

@@ -39,9 +39,8 @@ def train(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         known also ``precision`` and ``recall`` of the minorities (the smallest of a class), the smallest
         ``silhouette``, the smallest and the median ``k``, and the epoch ``inferred_after``.
     """
-    return train_with(
-        pinned_method(settings["method"], settings.get("options"), settings.get("groups")), settings, seed
-    )
+    policy = pinned_method(settings["method"], settings.get("options"), settings.get("groups"))
+    return train_with(policy, settings, seed)
 
 
 def pinned_method(method: str, given: Mapping[str, Any] | None = None, groups: str | None = None) -> Policy:

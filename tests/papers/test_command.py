@@ -1,26 +1,32 @@
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from holdfast.cli.reproduce import default_results_dir, main, parse_seeds
 from holdfast.errors import ConfigError
-from holdfast.papers.engine.catalog import EXPERIMENTS
-from holdfast.papers.engine.results import read_results
+from holdfast.papers.engine import catalog
+from holdfast.papers.engine.experiment import Cell
+from holdfast.papers.engine.golden import read_golden
+from holdfast.papers.engine.store import Store, read_record
 from tests.papers import toy
-from tests.papers.test_execute import ROOT, until
+from tests.papers.engine.test_execute import ROOT, until
 
 
 @pytest.fixture
 def use(marks, cache, tmp_path, monkeypatch):
     """Put a toy experiment into the catalog."""
+    experiments_of = catalog.experiments_of
 
     def put(functions=(toy.add, toy.add), **changes):
-        monkeypatch.setitem(EXPERIMENTS, "toys/table1", toy.toy_experiment(marks, functions, **changes))
+        toys = (toy.toy_experiment(marks, functions, **changes),)
+        monkeypatch.setitem(catalog.PAPERS, "toys", ())
+        monkeypatch.setattr(catalog, "experiments_of", lambda paper: toys if paper == "toys" else experiments_of(paper))
+        return toys[0]
 
     monkeypatch.setenv("COLUMNS", "160")
     return put
@@ -31,60 +37,58 @@ def run(tmp_path, *arguments):
     return main([*arguments, "--results-dir", str(tmp_path / "results")])
 
 
+def results_of(tmp_path, experiment, scale="smoke"):
+    return Store(tmp_path / "results", [experiment], scale).results(experiment)
+
+
 def test_it_shows_ours_beside_theirs_and_verdicts_and_writes_the_results(use, tmp_path, capsys):
-    use()
+    experiment = use()
     assert run(tmp_path, "toys/table1", "--scale", "smoke", "--seeds", "0,3", "--jobs", "1") == 0
     said = capsys.readouterr().out
     assert re.search(r"toy/a +1\.5 ± 2\.1 +1\.5 ± 0\.5", said)
     assert re.search(r"toy/b +11\.5 ± 2\.1 +- ", said)
     assert re.search(r"holds +b beats a +by 10\.0", said)
     assert re.search(r"fails +a beats b +in 0 of 2 seeds", said)
-    assert re.search(r"not checked +a is large", said)
+    assert re.search(r"not judged +a is large", said)
     assert "make docs" in said
-    assert read_results(tmp_path / "results" / "toys" / "table1.smoke.json").seeds == (0, 3)
+    assert results_of(tmp_path, experiment).seeds == (0, 3)
 
 
 def test_a_failed_cell_gives_exit_code_1_and_a_file_that_says_so(use, tmp_path, capsys):
-    use((toy.add, toy.broken))
+    experiment = use((toy.add, toy.broken))
     assert run(tmp_path, "toys/table1", "--scale", "smoke") == 1
     said = capsys.readouterr().out
     assert "failed toy/b, seed 0: the data set isn't there; fetch it" in said
     assert "marked as incomplete" in said
-    assert not read_results(tmp_path / "results" / "toys" / "table1.smoke.json").complete
+    assert results_of(tmp_path, experiment).failed
 
 
 def test_no_number_is_cut_where_the_terminal_is_narrow(use, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    use(columns={"score": "a heading of many words"}, digits=40)
+    experiment = use(columns={"score": "a heading of many words"}, digits=40)
     assert run(tmp_path, "toys/table1", "--scale", "smoke", "--seeds", "0,3", "--jobs", "1") == 0
     printed = capsys.readouterr().out
-    found = read_results(tmp_path / "results" / "toys" / "table1.smoke.json")
+    found = results_of(tmp_path, experiment)
     assert f"{found.mean('toy/b', 'score'):.40f}" in printed
     table = printed.partition("verdict")[0]
     assert "…" not in table and "many words" in table
 
 
-def test_a_figure_is_drawn_beside_complete_results(use, tmp_path, capsys):
-    use(figure=lambda results: f"<svg>{results.mean('toy/b', 'score')}</svg>")
+def test_a_figure_is_drawn_beside_complete_results(use, tmp_path):
+    use(figure="tests.papers.toy:drawn")
     assert run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1") == 0
-    figure = tmp_path / "results" / "toys" / "table1.smoke.svg"
-    assert figure.read_text() == "<svg>10.5</svg>"
-    assert str(figure) in capsys.readouterr().out.replace("\n", "")
-    figure.unlink()
-    use((toy.add, toy.broken), figure=lambda results: f"<svg>{results.mean('toy/b', 'score')}</svg>")
-    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--fresh") == 1
-    assert not figure.exists()
+    assert (tmp_path / "results" / "toys" / "table1.smoke.svg").read_text() == "<svg>10.5</svg>"
 
 
-def test_an_incomplete_run_does_not_replace_complete_results(use, tmp_path, capsys):
+def test_a_failed_run_does_not_replace_measured_values(use, tmp_path, capsys, marks):
     use()
     assert run(tmp_path, "toys/table1", "--scale", "smoke") == 0
     file = tmp_path / "results" / "toys" / "table1.smoke.json"
     before = file.read_bytes()
-    use((toy.add, toy.broken))
-    assert run(tmp_path, "toys/table1", "--scale", "smoke") == 1
+    marks.rename(marks.with_name("moved"))
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--fresh") == 0
+    assert "failed toy/a" in capsys.readouterr().out
     assert file.read_bytes() == before
-    assert "are kept" in " ".join(capsys.readouterr().out.split())
 
 
 def test_fresh_computes_again(use, tmp_path, marks):
@@ -94,57 +98,81 @@ def test_fresh_computes_again(use, tmp_path, marks):
     assert len(list(marks.iterdir())) == 8
 
 
-def test_the_list_says_what_holds_and_what_is_stale(use, tmp_path, capsys, monkeypatch):
+def test_the_list_says_what_was_measured_when_and_what_holds(use, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
     use(scales=("smoke", "cpu"))
     run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1")
     capsys.readouterr()
     assert run(tmp_path, "--list") == 0
     said = capsys.readouterr().out
-    assert re.search(r"toys/table1 +smoke +1/2 hold +up to date +\d{4}-\d\d-\d\d +Toys", said)
+    assert re.search(r"toys/table1 +smoke +1/1/1 +\d{4}-\d\d-\d\d [0-9a-f]{7} v1 +Toys", said)
     assert re.search(r"cpu +not run", said)
     assert "spare/table5.1" in said
     monkeypatch.setenv("COLUMNS", "80")
     run(tmp_path, "--list")
     assert "spurious-personalization/composition" in capsys.readouterr().out
-    monkeypatch.setenv("COLUMNS", "160")
-    use(scales=("smoke", "cpu"), claims=())
-    run(tmp_path)
-    assert "stale: declaration changed" in capsys.readouterr().out
-    (tmp_path / "results" / "toys" / "table1.smoke.json").write_text("{")
-    run(tmp_path)
-    assert "unreadable" in capsys.readouterr().out
 
 
-def test_the_list_names_the_code_that_changed(use, tmp_path, capsys):
+def raise_version(experiment):
+    """The same experiment with the second cell at version 2."""
+    first, second = experiment.cells("smoke")
+    return {"cells": lambda scale: (first, replace(second, version=2))}
+
+
+def test_the_list_says_which_results_are_of_an_older_version(use, tmp_path, capsys):
+    experiment = use()
+    run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1")
+    use(**raise_version(experiment))
+    capsys.readouterr()
+    run(tmp_path, "--list")
+    assert "1 of an older version" in capsys.readouterr().out
+
+
+def test_claims_are_judged_anew_and_nothing_is_computed(use, tmp_path, capsys, marks):
+    experiment = use()
+    run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1")
+    computed = len(list(marks.iterdir()))
+    use(claims=(replace(experiment.claims[1], name="a is the better one"),))
+    assert run(tmp_path, "toys", "--judge") == 0
+    said = capsys.readouterr().out
+    assert "toys/table1.smoke: a is the better one: new -> fails" in said
+    assert "1 claims judged from stored values: 0 holds, 1 fails, 0 not judged." in said
+    assert len(list(marks.iterdir())) == computed
+    (claim,) = read_record(tmp_path / "results" / "toys" / "table1.smoke.json").claims
+    assert claim.name == "a is the better one"
+
+
+def test_a_recheck_computes_what_was_looked_at_longest_ago_and_records_it(use, tmp_path, capsys, marks):
     use()
     run(tmp_path, "toys/table1", "--scale", "smoke", "--jobs", "1")
     file = tmp_path / "results" / "toys" / "table1.smoke.json"
-    stored = json.loads(file.read_text())
-    stored["fingerprint"]["sources"]["errors"] = "older"
-    file.write_text(json.dumps(stored))
-    capsys.readouterr()
-    run(tmp_path, "--list")
-    assert "stale: errors changed since" in capsys.readouterr().out
+    computed = len(list(marks.iterdir()))
+    assert run(tmp_path, "toys", "--recheck", "--minutes", "5") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "same toys/table1.smoke:toy/a, seed 0" in said and "2 cells computed again, 0 differ" in said
+    assert len(list(marks.iterdir())) == computed + 2
+    assert [[check.seed for check in entry.checks] for entry in read_record(file).cells] == [[0], [0]]
+    file.write_text(file.read_text().replace("11.0", "11.5"))
+    assert run(tmp_path, "toys", "--recheck") == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "differs toys/table1.smoke:toy/b, seed 1: score by 0.043 of its size" in said
+    last = read_record(file).cells[1].checks[-1]
+    assert (last.seed, last.metric) == (1, "score") and last.farthest == pytest.approx(0.5 / 11.5)
 
 
-def test_stale_results_are_confirmed_by_a_sample(use, tmp_path, capsys):
-    use()
-    run(tmp_path, "toys/table1", "--scale", "smoke")
-    file = tmp_path / "results" / "toys" / "table1.smoke.json"
-    stored = json.loads(file.read_text())
-    stored["fingerprint"]["sources"]["errors"] = "of an earlier day"
-    file.write_text(json.dumps(stored))
-    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--confirm", "1") == 0
-    assert "Confirmed under seed" in capsys.readouterr().out
-    run(tmp_path, "--list")
-    assert "up to date, confirmed" in capsys.readouterr().out
-    for cell in stored["cells"]:
-        cell["metrics"]["score"]["ours"]["values"] = [0.5, 0.5]
-    file.write_text(json.dumps(stored))
-    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--confirm", "1") == 1
-    assert "0.5 then" in capsys.readouterr().out
-    assert json.loads(file.read_text()) == stored
+def test_golden_values_are_recorded_once_and_never_without_a_raised_version(use, tmp_path, capsys):
+    cell = Cell("golden/told", toy.reference(toy.told), {"value": 2.0})
+    use(golden=(cell,))
+    assert run(tmp_path, "toys", "--golden") == 0
+    assert read_golden(tmp_path / "results", "toys")["golden/told"].values == {"loss": 2.0}
+    use(golden=(replace(cell, settings={"value": 2.1}),))
+    assert run(tmp_path, "toys", "--golden") == 1
+    assert "raise its version" in " ".join(capsys.readouterr().out.split())
+    assert read_golden(tmp_path / "results", "toys")["golden/told"].values == {"loss": 2.0}
+    use(golden=(replace(cell, settings={"value": 2.1}, version=2),))
+    assert run(tmp_path, "toys", "--golden") == 0
+    kept = read_golden(tmp_path / "results", "toys")["golden/told"]
+    assert (kept.version, kept.values) == (2, {"loss": 2.1})
 
 
 def test_an_unknown_experiment_is_refused(use, tmp_path):
@@ -154,10 +182,9 @@ def test_an_unknown_experiment_is_refused(use, tmp_path):
 
 
 def test_the_command_gives_the_data_root_to_the_cells(use, tmp_path):
-    use((toy.environment,), claims=(), printed={})
+    experiment = use((toy.environment,), claims=(), printed={})
     assert run(tmp_path, "toys/table1", "--scale", "smoke", "--seeds", "0", "--data-root", "/") == 0
-    results = read_results(tmp_path / "results" / "toys" / "table1.smoke.json")
-    assert results.mean("toy/a", "root") == 1
+    assert results_of(tmp_path, experiment).mean("toy/a", "root") == 1
 
 
 @pytest.mark.parametrize("text", ["", "a", "0,", "0 1", "-1", "0,,1", "1.5"])
@@ -184,12 +211,13 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from holdfast.cli.reproduce import reproduce
-from holdfast.papers.engine.catalog import EXPERIMENTS
+from holdfast.papers.engine import catalog
 from tests.papers.toy import slow, toy_experiment
 
 if __name__ == "__main__":
     marks, results = map(Path, sys.argv[1:])
-    EXPERIMENTS["toys/table1"] = toy_experiment(marks, (slow, slow), seeds=(0, 1))
+    catalog.PAPERS["toys"] = ()
+    catalog.experiments_of = lambda paper: (toy_experiment(marks, (slow, slow), seeds=(0, 1)),)
     sys.exit(reproduce("toys/table1", jobs=2, results_dir=results))
 """
 

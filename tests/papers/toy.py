@@ -6,6 +6,8 @@ from pathlib import Path
 
 from holdfast.errors import DataError
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Verdict
+from holdfast.papers.engine.store import Store
+from holdfast.papers.engine.witness import tell
 
 
 def add(settings, seed):
@@ -40,6 +42,11 @@ def suicidal(settings, seed):
     os.kill(os.getpid(), 9)
 
 
+def told(settings, seed):
+    tell("loss", settings["value"])
+    return {"score": settings["value"]}
+
+
 def undefined(settings, seed):
     return {"score": float("nan")}
 
@@ -60,6 +67,16 @@ def reference(function):
     return f"{function.__module__}:{function.__name__}"
 
 
+def drawn(results):
+    return f"<svg>{results.mean('toy/b', 'score')}</svg>"
+
+
+def measured(experiment, outcomes, scale="cpu", seeds=(0, 1)):
+    """Results of outcomes, judged, without a folder."""
+    store = Store(Path("/nowhere"), [experiment], scale)
+    return store.put(experiment, seeds, outcomes)
+
+
 def toy_experiment(marks, functions=(add, add), **changes):
     """Two cells, ``toy/a`` and ``toy/b``, of which the second scores ten more."""
 
@@ -74,7 +91,6 @@ def toy_experiment(marks, functions=(add, add), **changes):
         "title": "Toys",
         "source": "A book of toys, Table 1",
         "cells": cells,
-        "depends": ("errors",),
         "printed": {"toy/a": {"score": Printed(1.5, 0.5)}},
         "columns": {"score": "score"},
         "claims": (
@@ -93,6 +109,6 @@ def b_beats_a(results):
 
 
 def a_beats_b(results):
-    pairs = list(zip(results.values("toy/a", "score"), results.values("toy/b", "score"), strict=True))
-    wins = sum(a > b for a, b in pairs)
-    return Verdict(wins == len(pairs), f"in {wins} of {len(pairs)} seeds")
+    ours, theirs = (results.by_seed(cell, "score") for cell in ("toy/a", "toy/b"))
+    wins = [ours[seed] > theirs[seed] for seed in ours if seed in theirs]
+    return Verdict(all(wins), f"in {sum(wins)} of {len(wins)} seeds")

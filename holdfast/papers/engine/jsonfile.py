@@ -35,7 +35,7 @@ def read_json(file: Path, kind: str, build: Callable[[Mapping[str, Any]], Built]
     Args:
         file: the file.
         kind: what it should be, for the message.
-        build: may complain by ValueError, KeyError, TypeError or AttributeError.
+        build: may complain by ValueError, LookupError, TypeError or AttributeError.
 
     Returns:
         What `build` gave.
@@ -47,7 +47,7 @@ def read_json(file: Path, kind: str, build: Callable[[Mapping[str, Any]], Built]
         return build(json.loads(file.read_text()))
     except OSError as error:
         raise DataError(f"the {kind} {file} can't be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(f"{file} is not a {kind} ({error}); make it anew") from error
 
 

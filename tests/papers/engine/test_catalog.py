@@ -1,22 +1,55 @@
 import json
+import subprocess
+import sys
 
 import pytest
-from holdfast.papers.fingerprint import fingerprint
 
 from holdfast.data import catalog as data
 from holdfast.errors import ConfigError
 from holdfast.methods import build_method
 from holdfast.models.registry import MODELS
-from holdfast.papers.engine.catalog import EXPERIMENTS, find
-from holdfast.papers.engine.experiment import load_function
+from holdfast.papers.engine.catalog import PAPERS, every_experiment, experiments_of, find
+from holdfast.papers.engine.kinds import KINDS, key_of
 from holdfast.training import Training
 
+EXPERIMENTS = {experiment.name: experiment for experiment in every_experiment()}
 AT_SCALE = [(name, scale) for name, experiment in EXPERIMENTS.items() for scale in experiment.scales]
 
 
 def test_an_unknown_experiment_is_answered_with_the_nearest():
     with pytest.raises(ConfigError, match=r"did you mean 'spare/table5\.1'"):
         find("spare/table51")
+    with pytest.raises(ConfigError, match=r"did you mean 'spare/table5\.1'"):
+        find("spear/table5.1")
+    with pytest.raises(ConfigError, match="did you mean 'spare'"):
+        experiments_of("spear")
+
+
+def test_names_are_of_their_paper_and_unique():
+    names = [experiment.name for experiment in every_experiment()]
+    assert len(set(names)) == len(names)
+    for paper in PAPERS:
+        assert {experiment.paper for experiment in experiments_of(paper)} == {paper}
+
+
+def imported(statement):
+    """The modules of holdfast and whether torch or NumPy were imported by a statement, in a fresh process."""
+    code = f"{statement}; import sys; print(*[name for name in sys.modules if name.split('.')[0] in KEPT])"
+    code = "KEPT = ('holdfast', 'torch', 'numpy', 'scipy', 'sklearn', 'pyarrow'); " + code
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_declarations_import_nothing_heavy_so_that_all_can_be_listed():
+    found = imported("from holdfast.papers.engine.catalog import every_experiment; every_experiment()")
+    assert [name for name in found if not name.startswith("holdfast")] == []
+
+
+@pytest.mark.parametrize("name", ["ditto/table8", "s2l/facts"])
+def test_one_experiment_imports_its_own_document_only(name):
+    found = imported(f"from holdfast.papers.engine.catalog import find; find({name!r})")
+    own = {f"holdfast.papers.{module}" for module in PAPERS[name.partition("/")[0]]}
+    others = {f"holdfast.papers.{module}" for paper in PAPERS for module in PAPERS[paper]} - own
+    assert own <= set(found) and not others & set(found)
 
 
 @pytest.mark.parametrize(("name", "scale"), AT_SCALE)
@@ -25,14 +58,28 @@ def test_every_declaration_can_run_in_another_process(name, scale):
     assert experiment.name == name
     for cell in experiment.cells_at(scale):
         assert json.loads(json.dumps(cell.settings)) == cell.settings
-        assert callable(load_function(cell.function))
-    assert fingerprint(experiment, scale) == fingerprint(experiment, scale)
+        assert cell.kind in KINDS
+        assert key_of(cell)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_every_experiment_claims_something(name):
+    claims = [claim.name for claim in EXPERIMENTS[name].claims]
+    assert claims, "a table without a sentence to judge is no evidence"
+    assert len(set(claims)) == len(claims)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_every_printed_number_belongs_to_a_cell_of_the_largest_scale(name):
     experiment = find(name)
     assert set(experiment.printed) <= {cell.name for cell in experiment.cells_at(experiment.scales[-1])}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_golden_cells_have_the_versions_of_the_cells_they_stand_for(name):
+    experiment = EXPERIMENTS[name]
+    declared = {cell.version for scale in experiment.scales for cell in experiment.cells_at(scale)}
+    assert {cell.version for cell in experiment.golden} == declared
 
 
 METHOD_CELLS = [

@@ -4,17 +4,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.papers import execute as module
 from holdfast.papers.engine.execute import default_cache, execute
 from holdfast.papers.engine.experiment import Cell
 from tests.papers import toy
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def cell(marks, base=0, function=toy.add, name=None, **settings):
@@ -64,11 +64,18 @@ def test_another_seed_setting_or_name_computes_only_what_is_new(marks, cache):
     assert renamed[0].cell == "toy/new"
 
 
-def test_changed_source_computes_anew(marks, cache, monkeypatch):
+def test_a_raised_version_computes_anew(marks, cache):
     execute([cell(marks)], (0,), cache=cache, jobs=1)
-    monkeypatch.setattr(module, "cell_sources", lambda cell, depends: {"training": "another digest"})
-    execute([cell(marks)], (0,), cache=cache, jobs=1)
+    execute([replace(cell(marks), version=2)], (0,), cache=cache, jobs=1)
+    execute([replace(cell(marks), version=2)], (0,), cache=cache, jobs=1)
     assert count(marks) == 2
+
+
+def test_an_outcome_remembers_where_it_was_computed(marks, cache):
+    first = execute([cell(marks)], (0,), cache=cache, jobs=1)
+    again = execute([cell(marks)], (0,), cache=cache, jobs=1)
+    assert again[0].origin == first[0].origin
+    assert {"commit", "date", "torch", "numpy", "processor", "cpus"} <= set(first[0].origin)
 
 
 def test_fresh_computes_what_is_known(marks, cache):
@@ -162,7 +169,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from holdfast.papers.engine.execute import execute
-from tests.papers.test_execute import cell
+from tests.papers.engine.test_execute import cell
 from tests.papers.toy import slow
 
 if __name__ == "__main__":

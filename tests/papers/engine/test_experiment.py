@@ -1,18 +1,8 @@
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.papers.engine.experiment import Cell, load_function
-from tests.papers.toy import add, reference, toy_experiment
-
-
-def test_a_function_is_found_by_its_reference():
-    assert load_function(reference(add)) is add
-
-
-@pytest.mark.parametrize("bad", ["tests.papers.toy:nothing", "no.such.module:add", "tests.papers.toy", ":add"])
-def test_a_reference_to_nothing_is_a_configuration_error(bad):
-    with pytest.raises(ConfigError, match="module:function"):
-        load_function(bad)
+from holdfast.papers.engine.experiment import Cell
+from tests.papers.toy import toy_experiment
 
 
 @pytest.mark.parametrize("name", ["table1", "toys/", "a/b/c"])
