@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test golden lint docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast demo
 
 test: $(INSTALLED)-dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=25
+
+golden: $(INSTALLED)-dev
+	$(BIN)/python -m pytest -m golden
 
 lint: $(INSTALLED)-dev
 	$(BIN)/ruff check .

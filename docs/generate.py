@@ -119,9 +119,9 @@ def _index(everything: Sequence[tuple[Experiment, Results]], benchmarks: bool) -
     """Document by document what is claimed and how it stands, why claims fail, and where the pages are."""
     parts = [
         "<!-- Written by docs/generate.py; don't edit. -->\n\n# Results\n\n",
-        "Made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in `benchmarks/`. A claim is "
-        "a sentence of a document, or one of ours about its method, as code over stored values; one that our numbers "
-        "can't decide is not judged, and its page says why.\n\n",
+        "Made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in `benchmarks/`. A claim "
+        "is a sentence of a document, or one of ours about its method, as code over stored values; one that our "
+        "numbers can't decide is not judged, and its page says why.\n\n",
         "| document | experiments measured | claims hold | fail | not judged |\n| --- | --- | --- | --- | --- |\n",
     ]
     totals = [0, 0, 0, 0]
