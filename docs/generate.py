@@ -8,6 +8,7 @@ script would write.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -54,7 +55,11 @@ def pages(docs: Path = DOCS, results: Path = RESULTS) -> dict[Path, str]:
     benchmarks = read_benchmarks(results)
     if benchmarks:
         made[docs / "results" / "benchmarks.md"] = _benchmarks(benchmarks)
-    made[docs / "results" / "README.md"] = _index(everything, bool(benchmarks))
+    if (measured_golden := _golden(results)) is not None:
+        made[docs / "results" / "golden.md"] = measured_golden
+    made[docs / "results" / "README.md"] = _index(
+        everything, [page.name for page in made if page.parent.name == "results"]
+    )
     for page in sorted(docs.rglob("*.md")):
         if page not in made and _BLOCK.search(text := page.read_text()):
             made[page] = _filled(text, page, docs, results)
@@ -115,7 +120,37 @@ def _benchmarks(measured: Sequence[Benchmark]) -> str:
     return "".join(parts)
 
 
-def _index(everything: Sequence[tuple[Experiment, Results]], benchmarks: bool) -> str:
+def _golden(results: Path) -> str | None:
+    """What golden cells let pass and what they notice, where it was measured."""
+    folder = results / "benchmarks" / "golden"
+    if not (folder / "mutants.json").exists() or not (folder / "rounding.json").exists():
+        return None
+    rounding, mutants = (json.loads((folder / f"{name}.json").read_text()) for name in ("rounding", "mutants"))
+    parts = [
+        _NOTE.format(file="results/benchmarks/golden/"),
+        "# What golden cells let pass and what they notice\n\n",
+        "Golden cells ([guide](../guides/reproduce.md)) may differ from their kept values by "
+        f"{rounding['relative']:g} of each. Computed as other processors round:\n\n",
+        "| way | largest difference, share of what is tolerated | where | seconds |\n| --- | --- | --- | --- |\n",
+    ]
+    for way, found in rounding["ways"].items():
+        parts.append(f"| `{way}` | {found['share_of_tolerance']:.3f} | {found['value']} | {found['seconds']:.0f} |\n")
+    parts.append("\nOne change at a time in a copy of the repository, then `pytest -m golden` there:\n\n")
+    parts.append(
+        "| change | wanted | found | first red cell, or verdicts | seconds |\n| --- | --- | --- | --- | --- |\n"
+    )
+    for one in mutants["mutants"]:
+        said = one["first"] or one.get("verdicts", "")
+        parts.append(f"| {one['mutant']} | {one['wanted']} | {one['found']} | {said} | {one['seconds']:.0f} |\n")
+    where = f"at commit `{(mutants['commit'] or '')[:12]}` (torch {mutants['torch']}, {mutants['processor']})"
+    parts.append(
+        f"\nMeasured {where} by\n\n"
+        "```sh\npython benchmarks/golden.py rounding\npython benchmarks/golden.py mutants\n```\n"
+    )
+    return "".join(parts)
+
+
+def _index(everything: Sequence[tuple[Experiment, Results]], others: Sequence[str]) -> str:
     """Document by document what is claimed and how it stands, why claims fail, and where the pages are."""
     parts = [
         "<!-- Written by docs/generate.py; don't edit. -->\n\n# Results\n\n",
@@ -142,8 +177,7 @@ def _index(everything: Sequence[tuple[Experiment, Results]], benchmarks: bool) -
     for experiment, measured in everything:
         name = f"{experiment.name}.{measured.scale}"
         parts.append(f"- [{name}]({name}.md): {experiment.title}\n")
-    if benchmarks:
-        parts.append("- [benchmarks](benchmarks.md)\n")
+    parts += [f"- [{page.removesuffix('.md')}]({page})\n" for page in others]
     return "".join(parts)
 
 
