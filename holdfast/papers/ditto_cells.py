@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,11 +45,12 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Run one federation, or several that differ by an option, and report the rows of a table.
 
     Args:
-        settings: ``data`` (name and options), ``data_by_seed`` (whether the seed draws the data too), ``model``,
-            ``rounds`` (fields of `Rounds`), and where wanted ``objective``, ``aggregator``, ``threat`` (name and
-            options each; of a threat also its ``ratio``) and ``personalize`` (a list of names and options). Each entry
-            of ``runs`` replaces some of these for a federation of its own. ``rows`` has for each row the labels of
-            the models it may be; between several the best is taken, ``by`` validation or test.
+        settings: ``data`` (name and options), ``data_by_seed`` (whether the seed draws the data too), ``task`` (the
+            clients' own by default; ``margin`` makes two classes signs, as Vehicle's are), ``model``, ``rounds``
+            (fields of `Rounds`), and where wanted ``objective``, ``aggregator``, ``threat`` (name and options each; of
+            a threat also its ``ratio``) and ``personalize`` (a list of names and options). Each entry of ``runs``
+            replaces some of these for a federation of its own. ``rows`` has for each row the labels of the models it
+            may be; between several the best is taken, ``by`` validation or test.
         seed: of the initial model, of who is malicious, and of every draw.
 
     Returns:
@@ -59,6 +60,8 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """
     keep_freed_memory()
     clients = pinned_federation(settings["data"]).load(data_root(None), seed if settings["data_by_seed"] else 0)
+    if "task" in settings:
+        clients = replace(clients, task=settings["task"])
     candidates: dict[str, list[tuple[float, DeviceReport]]] = {row: [] for row in settings["rows"]}
     found: dict[str, float] = {"dropped": 0.0, "diverged": 0.0}
     for changes in settings.get("runs") or [{}]:

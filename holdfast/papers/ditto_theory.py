@@ -130,7 +130,7 @@ def _near(found: Sequence[float], wanted: float, what: str) -> Verdict:
     ratios = [each / wanted for each in found]
     mean, half = statistics.fmean(ratios), half_width(ratios)
     said = f"{what} lowest at {mean * wanted:.3f} ± {half * wanted:.3f}, the theorem says {wanted:.3f} (within 5 %)"
-    inside = 0.95 < mean - half and mean + half < 1.05
+    inside = mean - half > 0.95 and mean + half < 1.05
     outside = mean + half < 0.95 or mean - half > 1.05
     return Verdict(True if inside else False if outside or len(found) == 1 else None, said)
 
