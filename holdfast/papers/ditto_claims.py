@@ -194,7 +194,9 @@ def in_order(results: Results, column: str) -> Verdict:
     turned = {pair: ours[pair[1]] - ours[pair[0]] for pair in told if ours[pair[1]] > ours[pair[0]]}
     surely = [pair for pair in turned if ahead(results, column, pair[1], pair[0]).holds]
     said = f"rank correlation {_tau(ours, printed):+.2f}; {len(surely)} of {len(told)} pairs printed {ORDERED:g} apart "
-    said += "are reversed" + (f" and {len(turned) - len(surely)} more within the noise" if turned else "")
+    said += "are reversed" + (
+        f" and {len(turned) - len(surely)} more within the noise" if len(turned) > len(surely) else ""
+    )
     if turned:
         upper, lower = max(surely or turned, key=lambda pair: turned[pair])
         said += f", most of all {upper} {ours[upper]:.3f} below {lower} {ours[lower]:.3f} "

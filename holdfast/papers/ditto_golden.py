@@ -18,11 +18,11 @@ _GENERATED = {"name": "surrogate", "q": 5}
 _WORDS = {"name": "synthetic-many", "clients": 20, "examples": 40}
 
 _SERIAL = {
-    "rounds": 2,
+    "rounds": 3,
     "cohort": 5,
     "batch_size": 32,
     "local_steps": 2,
-    "learning_rate": 0.05,
+    "learning_rate": 0.2,
     "evaluate_every": 0,
     "executor": "serial",
 }
@@ -75,7 +75,7 @@ PLAIN = _cell(
 #: Every defence against boosted updates, and the fair objective, with the network of the paper.
 DEFENDED = _cell("defences", _DIGITS, "cnn-half", "a3-20", _BATCHED, runs=_changes(("fair", *DEFENCES)))
 FASHION = _cell(
-    "fashion", _DIGITS, "cnn-fashion", "a2-50", {**_SERIAL, "cohort": 2}, personalize=[*_ditto(1.0), _FINETUNING]
+    "fashion", _DIGITS, "cnn-fashion", "a2-80", {**_SERIAL, "cohort": 2}, personalize=[*_ditto(1.0), _FINETUNING]
 )
 SVM = _cell(
     "svm",
@@ -131,7 +131,7 @@ ROBUST_DITTO = _cell(
     "robust-ditto",
     _DIGITS,
     "cnn-half",
-    "a2-50",
+    "a2-80",
     _BATCHED,
     personalize=_ditto(1.0),
     runs=[{"aggregator": {"name": name}} for name in ("clipping", "multi-krum")],
