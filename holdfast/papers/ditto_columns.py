@@ -1,7 +1,8 @@
 """Cells of Ditto's tables: a data set with its recipe, a column that names the attack, and kinds of federations.
 
 A column has one ``plain`` federation, FedAvg with everything that rides along or tunes its shared model, and one for
-each objective or aggregator that changes the shared model.
+each objective or aggregator that changes the shared model. Recipes are the published ones (Ditto, Appendices D and
+G.4), written down here so that the library's may change and the tables don't.
 """
 
 from __future__ import annotations
@@ -10,10 +11,51 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.data import FEDERATIONS
 from holdfast.papers.engine.experiment import Cell
 
-_KIND = "ditto-federations"
+KIND = "ditto-federations"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a federation is trained on a data set; the fields are those of `holdfast.data.federations.Recipe`."""
+
+    model: str
+    learning_rate: float
+    batch_size: int
+    rounds: int
+    cohort: int = 10
+    local_steps: int = 2
+    local_epochs: int = 0
+    halve_every: int = 0
+    weak: tuple[float, ...] = (0.1, 1.0, 2.0)
+    strong: tuple[float, ...] = (0.05, 0.1, 0.2)
+    fixed: tuple[float, ...] = (0.1, 1.0, 2.0)
+    finetune_epochs: int = 50
+
+
+_FEMNIST = Recipe("cnn-femnist", learning_rate=0.1, batch_size=32, rounds=1000, fixed=(0.01, 0.1, 1.0))
+RECIPES: Mapping[str, Recipe] = {
+    "vehicle": Recipe("svm", learning_rate=0.1, batch_size=32, rounds=600, local_steps=1),
+    "femnist": _FEMNIST,
+    "fashion-mnist": Recipe("cnn-fashion", learning_rate=0.05, batch_size=16, rounds=5000),
+    "femnist-skewed": _FEMNIST,
+    "celeba-leaf": Recipe("cnn-celeba", learning_rate=0.1, batch_size=16, rounds=1000),
+    "stackoverflow": Recipe(
+        "bag-of-words",
+        learning_rate=0.01,
+        batch_size=100,
+        rounds=400,
+        cohort=50,
+        local_steps=0,
+        local_epochs=1,
+        halve_every=200,
+        weak=(0.05, 0.1, 0.3),
+        strong=(0.01, 0.05, 0.1),
+        fixed=(0.05, 0.1, 0.3),
+    ),
+    "surrogate": Recipe("softmax", learning_rate=0.1, batch_size=16, rounds=600),
+}
 
 #: Rows that change the shared model, with what they change. FedMGDA+ is run with each epsilon that the paper tries.
 EPSILONS = (0.0, 0.1, 0.5, 1.0)
@@ -60,11 +102,16 @@ class Setting:
     @property
     def ditto_rows(self) -> tuple[str, ...]:
         """Rows with one lambda for all."""
-        return tuple(f"ditto-{lambda_:g}" for lambda_ in self.lambdas or FEDERATIONS[self.name].recipe.fixed)
+        return tuple(f"ditto-{lambda_:g}" for lambda_ in self.lambdas or self.recipe.fixed)
+
+    @property
+    def recipe(self) -> Recipe:
+        """The published settings of the data set."""
+        return RECIPES[self.name]
 
     def plain(self, column: str) -> dict[str, Any]:
         """Settings of the federation that gives global, local, fine-tuned and all of Ditto's models."""
-        recipe = FEDERATIONS[self.name].recipe
+        recipe = self.recipe
         lambdas = self.lambdas or recipe.fixed
         epochs = recipe.finetune_epochs if self.epochs is None else self.epochs
         methods: list[dict[str, Any]] = [{"name": "local"}, *({"name": "ditto", "lambda_": each} for each in lambdas)]
@@ -87,7 +134,7 @@ class Setting:
 
     def base(self, column: str) -> dict[str, Any]:
         """Settings that all federations of a column have."""
-        recipe = FEDERATIONS[self.name].recipe
+        recipe = self.recipe
         work = {"local_epochs": recipe.local_epochs} if recipe.local_epochs else {"local_steps": recipe.local_steps}
         rounds = {
             "rounds": recipe.rounds,
@@ -122,7 +169,7 @@ class Setting:
 
     def cell(self, name: str, settings: Mapping[str, Any], most_seeds: int | None = None) -> Cell:
         """A cell with these settings."""
-        return Cell(name, _KIND, settings, most_seeds=most_seeds)
+        return Cell(name, KIND, settings, most_seeds=most_seeds)
 
 
 def threat_of(column: str) -> dict[str, Any] | None:

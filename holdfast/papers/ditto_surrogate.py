@@ -8,10 +8,14 @@ those of the specification: softmax regression, 600 rounds, three seeds, which d
 from __future__ import annotations
 
 import functools
-import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from holdfast.papers import ditto_claims as claims
+from holdfast.papers import ditto_golden as golden
 from holdfast.papers.ditto_columns import CHANGES, Setting, kind_of
 from holdfast.papers.ditto_tables import SURROGATE, SURROGATE_COLUMNS, printed
+from holdfast.papers.engine.evidence import every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -47,49 +51,72 @@ _TABLE = {
 }
 
 
-def score(results: Results, column: str, row: str, metric: str = "mean") -> float:
-    """Mean over seeds of a row's metric in a column."""
-    return results.mean(f"{column}/{kind_of(row)}", f"{row}/{metric}")
+_score = functools.partial(claims.score, metric="mean")
+_ahead = functools.partial(claims.ahead, metric="mean")
 
 
 def _as_designed(results: Results, attack: bool) -> Verdict:
-    """Another stream of random numbers draws other data: 0.03 is what the designer expects.
+    """Another stream of random numbers draws other data: 0.03 is what the designer expects of a mean.
 
-    Under A3 the last attackers decide, and who is malicious: a single seed's global model has a deviation of 0.05. That
-    ours are other draws and no other algorithm is tested by a replay in NumPy (tests/federated/test_surrogate.py).
+    Where seeds are in two modes there is no mean to compare with, and most of the seeds must be as near. Under A3 the
+    last attackers decide, and who is malicious: a single seed's global model has a deviation of 0.05. That ours are
+    other draws and no other algorithm is tested by a replay in NumPy (tests/federated/test_surrogate.py).
     """
-    apart = {
-        (column, row): score(results, column, row) - mean
-        for column, entries in _TABLE.items()
+    entries = {
+        (column, row): (list(claims.by_seed(results, column, row, "mean").values()), mean)
+        for column, of in _TABLE.items()
         if column.endswith("a3-20") == attack
-        for row, (mean, _) in entries.items()
+        for row, (mean, _) in of.items()
     }
-    near = sum(abs(gap) <= 0.03 for gap in apart.values())
-    column, row = max(apart, key=lambda where: abs(apart[where]))
-    said = f"{near} of {len(apart)} entries are within 0.03; the farthest is {row} in {column}"
-    return Verdict(near == len(apart), f"{said}, {apart[column, row]:+.3f}")
+    near = sum(_is_near(found, wanted) for found, wanted in entries.values())
+    apart = {where: sum(found) / len(found) - wanted for where, (found, wanted) in entries.items()}
+    column, row = max(
+        (where for where in apart if not _is_near(*entries[where])),
+        key=lambda where: abs(apart[where]),
+        default=max(apart, key=lambda where: abs(apart[where])),
+    )
+    values = ", ".join(f"{value:.3f}" for value in entries[column, row][0])
+    said = f"{near} of {len(entries)} entries are within 0.03; the farthest is {row} in {column}, {values} by seed"
+    return Verdict(near == len(entries), f"{said} for {entries[column, row][1]:.3f}")
 
 
-def _ditto_beats_both(results: Results) -> Verdict:
-    leads = {
-        column: max(score(results, column, row) for row in _DITTO)
-        - max(score(results, column, row) for row in ("global", "local"))
-        for column in _COLUMNS[10]
-    }
-    return Verdict(min(leads.values()) > 0, _listed(leads, "the best Ditto minus the better of the two"))
+def _is_near(found: Sequence[float], wanted: float) -> bool:
+    if max(found) - min(found) <= claims.TWO_MODES:
+        return abs(sum(found) / len(found) - wanted) <= 0.03
+    return 2 * sum(abs(value - wanted) <= 0.03 for value in found) > len(found)
+
+
+def _best(results: Results, column: str, rows: Sequence[str]) -> str:
+    """The row with the highest mean over seeds."""
+    return max(rows, key=lambda row: _score(results, column, row))
+
+
+def _best_is_ahead(results: Results, rows: Sequence[str], others: Sequence[str], columns: Sequence[str]) -> Verdict:
+    """In each of the columns the best of some rows is ahead of the best of others."""
+    pairs: dict[str, list[float]] = {}
+    for column in columns:
+        one, other = _best(results, column, rows), _best(results, column, others)
+        pairs[f"{one} minus {other} in {column}"] = claims.gaps(results, column, one, other, "mean")
+    return claims.all_exceed(pairs)
 
 
 def _rising(results: Results, rows: tuple[str, ...], columns: tuple[str, ...]) -> Verdict:
     """In each of the columns every row is ahead of the one before it."""
-    scores = {column: [score(results, column, row) for row in rows] for column in columns}
-    said = "; ".join(f"{' < '.join(f'{value:.3f}' for value in of)} in {column}" for column, of in scores.items())
-    rises = all(low < high for of in scores.values() for low, high in itertools.pairwise(of))
-    return Verdict(rises, f"{', '.join(_ROWS[row] for row in rows)}: {said}")
+    verdicts = {column: claims.ordered(results, column, rows, "mean") for column in columns}
+    whole = every(list(verdicts.values()))
+    said = "; ".join(
+        f"{' < '.join(f'{_score(results, column, row):.3f}' for row in rows)} in {column}" for column in columns
+    )
+    decided = (
+        "" if whole.holds else f"{next(each.evidence for each in verdicts.values() if each.holds is whole.holds)}; "
+    )
+    return Verdict(whole.holds, f"{decided}{', '.join(_ROWS[row] for row in rows)}: {said}")
 
 
 def _tilting_is_free_when_clean(results: Results) -> Verdict:
-    gaps = {row: score(results, "s10 clean", row) - score(results, "s10 clean", "global") for row in ("fair", "term-5")}
-    return Verdict(max(map(abs, gaps.values())) <= 0.01, _listed(gaps, "minus global") + " (within 0.01)")
+    return every(
+        [claims.close(results, row, "global", ("s10 clean",), margin=0.01, metric="mean") for row in ("fair", "term-5")]
+    )
 
 
 def _filters_are_the_mean_when_clean(results: Results) -> Verdict:
@@ -100,46 +127,95 @@ def _filters_are_the_mean_when_clean(results: Results) -> Verdict:
 
 
 def _filters_collapse(results: Results) -> Verdict:
-    scores = {row: score(results, "s10 a1-80", row) for row in ("k-norm", "multi-krum")}
-    return Verdict(max(scores.values()) < 0.25, _listed(scores, "under A1 by 80 %") + " (below 0.25)")
+    """Under every seed: the cells have two modes."""
+    return every([claims.at_most(results, "s10 a1-80", row, 0.25, "mean") for row in ("k-norm", "multi-krum")])
 
 
 def _k_loss_is_one_sided(results: Results) -> Verdict:
-    under = {
-        column: score(results, column, "k-loss") - score(results, column, "global")
-        for column in ("s10 a3-20", "s10 a1-80")
-    }
-    return Verdict(under["s10 a3-20"] < 0 < under["s10 a1-80"], _listed(under, "k-loss minus global"))
+    return every([_ahead(results, "s10 a3-20", "global", "k-loss"), _ahead(results, "s10 a1-80", "k-loss", "global")])
 
 
 def _robust_rules_win_against_boosts(results: Results) -> Verdict:
-    best = max(score(results, "s10 a3-20", row) for row in _DITTO)
-    leads = {row: score(results, "s10 a3-20", row) - best for row in ("median", "clipping")}
-    return Verdict(min(leads.values()) > 0, _listed(leads, "minus the best Ditto under A3"))
-
-
-def _defences_lose_to_local(results: Results) -> Verdict:
-    gaps = {
-        column: score(results, column, "local") - max(score(results, column, row) for row in _DEFENCES)
-        for column in _COLUMNS[5]
-    }
-    return Verdict(min(gaps.values()) > 0, _listed(gaps, "local minus the best defence"))
+    best = _best(results, "s10 a3-20", _DITTO)
+    return every([_ahead(results, "s10 a3-20", row, best) for row in ("median", "clipping")])
 
 
 def _robust_or_unfair(results: Results, row: str) -> Verdict:
     """Where a rule keeps what most devices send, devices with rare classes lose."""
-    ratios = {
-        column: score(results, column, row, "std") / score(results, column, "global", "std") for column in _COLUMNS[5]
-    }
-    wide = sum(ratio >= 1.2 for ratio in ratios.values())
-    return Verdict(wide >= 2, _listed(ratios, "deviation over devices relative to global's") + " (1.2 in two or more)")
+    verdicts, ratios = {}, {}
+    for column in _COLUMNS[5]:
+        ours, theirs = (claims.by_seed(results, column, name, "std") for name in (row, "global"))
+        over = claims.exceed([ours[seed] - 1.2 * theirs[seed] for seed in ours], what=column)
+        verdicts[column] = Verdict(over.holds, "")
+        ratios[column] = _score(results, column, row, metric="std") / _score(results, column, "global", metric="std")
+    found = claims.most(verdicts, 2, "a deviation over devices of 1.2 times global's")
+    return Verdict(found.holds, f"{found.evidence}; {_listed(ratios)}")
 
 
-def _listed(numbers: dict[str, float], what: str) -> str:
-    return f"{what}: " + ", ".join(f"{value:.3f} for {name}" for name, value in numbers.items())
+def _listed(ratios: Mapping[str, float]) -> str:
+    return ", ".join(f"{value:.2f} times in {name}" for name, value in ratios.items())
 
 
 _FULL: tuple[Scale, ...] = ("cpu",)
+
+_OTHER_DRAWS = (
+    "Our data: another stream of random numbers draws other clients and other attackers, and one of three seeds draws "
+    "an easier federation; a replay in NumPy gives the same numbers as ours."
+)
+_CLAIMS = (
+    Claim(
+        "entries without boosted updates are what the surrogate was designed to give",
+        functools.partial(_as_designed, attack=False),
+        _FULL,
+        why=_OTHER_DRAWS,
+    ),
+    Claim(
+        "entries under A3 are what the surrogate was designed to give",
+        functools.partial(_as_designed, attack=True),
+        _FULL,
+        why=_OTHER_DRAWS,
+    ),
+    Claim(
+        "feature shift: the best Ditto is ahead of global and local everywhere",
+        functools.partial(_best_is_ahead, rows=_DITTO, others=("global", "local"), columns=_COLUMNS[10]),
+        _FULL,
+    ),
+    Claim(
+        "feature shift: the more TERM is tilted, the more an attack hurts",
+        functools.partial(_rising, rows=("term-5", "fair", "global"), columns=_ATTACKS[10]),
+        _FULL,
+    ),
+    Claim("feature shift: TERM costs nothing when nobody attacks", _tilting_is_free_when_clean),
+    Claim("feature shift: k-norm and multi-Krum are the mean when nobody attacks", _filters_are_the_mean_when_clean),
+    Claim(
+        "feature shift: k-norm and multi-Krum collapse below 0.25 when 80 % poison labels",
+        _filters_collapse,
+        _FULL,
+        why="Our data: under one of three seeds the malicious 80 % own 72 % of the training examples instead of 84 %, "
+        "fewer of them are selected, and multi-Krum stands.",
+    ),
+    Claim("feature shift: k-loss fails under A3 and helps when 80 % poison labels", _k_loss_is_one_sided, _FULL),
+    Claim("feature shift: median and clipping are ahead of Ditto under A3", _robust_rules_win_against_boosts, _FULL),
+    Claim(
+        "label skew: global < local < Ditto with λ=0.1",
+        functools.partial(_rising, rows=("global", "local", "ditto-0.1"), columns=_COLUMNS[5]),
+        _FULL,
+    ),
+    Claim(
+        "label skew: every defence stays below local models",
+        functools.partial(_best_is_ahead, rows=("local",), others=_DEFENCES, columns=_COLUMNS[5]),
+        _FULL,
+    ),
+    *(
+        Claim(f"label skew: {row} is less fair than the mean", functools.partial(_robust_or_unfair, row=row), _FULL)
+        for row in ("median", "krum", "multi-krum", "k-norm")
+    ),
+    Claim(
+        "label skew: the smaller λ, the better",
+        functools.partial(_rising, rows=_DITTO[::-1], columns=_COLUMNS[5]),
+        _FULL,
+    ),
+)
 
 SURROGATE_EXPERIMENT = Experiment(
     name="ditto/surrogate",
@@ -158,48 +234,8 @@ SURROGATE_EXPERIMENT = Experiment(
         "std",
         "the mean accuracy over benign devices/its standard deviation over them",
     ),
-    claims=(
-        Claim(
-            "entries without boosted updates are what the surrogate was designed to give",
-            functools.partial(_as_designed, attack=False),
-            _FULL,
-        ),
-        Claim(
-            "entries under A3 are what the surrogate was designed to give",
-            functools.partial(_as_designed, attack=True),
-            _FULL,
-        ),
-        Claim("feature shift: the best Ditto is ahead of global and local everywhere", _ditto_beats_both, _FULL),
-        Claim(
-            "feature shift: the more TERM is tilted, the more an attack hurts",
-            functools.partial(_rising, rows=("term-5", "fair", "global"), columns=_ATTACKS[10]),
-            _FULL,
-        ),
-        Claim("feature shift: TERM costs nothing when nobody attacks", _tilting_is_free_when_clean),
-        Claim(
-            "feature shift: k-norm and multi-Krum are the mean when nobody attacks", _filters_are_the_mean_when_clean
-        ),
-        Claim("feature shift: k-norm and multi-Krum collapse when 80 % poison labels", _filters_collapse, _FULL),
-        Claim("feature shift: k-loss fails under A3 and helps when 80 % poison labels", _k_loss_is_one_sided, _FULL),
-        Claim(
-            "feature shift: median and clipping are ahead of Ditto under A3", _robust_rules_win_against_boosts, _FULL
-        ),
-        Claim(
-            "label skew: global < local < Ditto with λ=0.1",
-            functools.partial(_rising, rows=("global", "local", "ditto-0.1"), columns=_COLUMNS[5]),
-            _FULL,
-        ),
-        Claim("label skew: every defence stays below local models", _defences_lose_to_local, _FULL),
-        *(
-            Claim(f"label skew: {row} is less fair than the mean", functools.partial(_robust_or_unfair, row=row), _FULL)
-            for row in ("median", "krum", "multi-krum", "k-norm")
-        ),
-        Claim(
-            "label skew: the smaller λ, the better",
-            functools.partial(_rising, rows=_DITTO[::-1], columns=_COLUMNS[5]),
-            _FULL,
-        ),
-    ),
+    golden=(golden.GENERATED,),
+    claims=tuple(replace(claim, ours=True) for claim in _CLAIMS),
     scales=("smoke", "cpu"),
     digits=3,
 )

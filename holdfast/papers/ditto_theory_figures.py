@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from holdfast.federated.theory import best_lambda, error, fairest_lambda
-from holdfast.papers import ditto_theory_cells as cells
+from holdfast.federated.theory import Setting, best_lambda, error, fairest_lambda
+from holdfast.papers import ditto_theory as theory
+from holdfast.papers.ditto_theory_cells import lambdas_2
 from holdfast.papers.engine.results import Results
 from holdfast.report.drawing import Curve, Panel, drawing
 from holdfast.report.figures import Axis
@@ -17,7 +18,7 @@ from holdfast.report.figures import Axis
 def draw_1(results: Results) -> str:
     """Figure 1: the error against λ, with a band for the spread over devices."""
     titles = {"clean": "No adversaries, 8 devices", "attacked": "8 of 16 devices malicious"}
-    fairest = fairest_lambda(cells.FIGURE_1["attacked"])
+    fairest = fairest_lambda(Setting(**theory.PANELS_1["attacked"]))
     return drawing(
         "Ditto, Figure 1: the error is least at the λ of the theory, which is smaller under attack",
         "Squared error of a benign device against lambda, without and with malicious devices. Both curves are U-shaped "
@@ -33,8 +34,8 @@ def draw_1(results: Results) -> str:
 
 
 def _panel_1(results: Results, case: str, title: str) -> Panel:
-    setting, fine = cells.FIGURE_1[case], np.geomspace(0.01, 100, 161)
-    names = [cells.name_1(case, lambda_) for lambda_ in cells.LAMBDAS]
+    setting, fine = Setting(**theory.PANELS_1[case]), np.geomspace(0.01, 100, 161)
+    names = [theory.name_1(case, lambda_) for lambda_ in theory.LAMBDAS]
     means = np.array([results.mean(name, "error") for name in names]) / 1000
     half = np.array([results.mean(name, "spread") for name in names]) / 1000 / math.sqrt(setting.K_b)
     local, everywhere = (results.mean(f"{case}/{end}", "error") / 1000 for end in ("0", "inf"))
@@ -44,15 +45,15 @@ def _panel_1(results: Results, case: str, title: str) -> Panel:
         (
             Curve(
                 band,
-                _pairs(cells.LAMBDAS, means - half),
+                _pairs(theory.LAMBDAS, means - half),
                 "teal",
                 "band",
-                upper=_pairs(cells.LAMBDAS, means + half),
+                upper=_pairs(theory.LAMBDAS, means + half),
             ),
             Curve("", ((0.01, local), (100.0, local)), "grey", "dashed", text="local, λ = 0"),
             Curve("", ((0.01, everywhere), (100.0, everywhere)), "orange", "dashed", text="global, λ = ∞"),
             Curve("closed form", _pairs(fine, error(setting, fine)), "ink"),
-            Curve("simulated", _pairs(cells.LAMBDAS, means), "teal", "dots"),
+            Curve("simulated", _pairs(theory.LAMBDAS, means), "teal", "dots"),
         ),
         x=Axis(0.01, 100, tuple((10.0**power, f"{10.0**power:g}") for power in range(-2, 3)), log=True),
         y=Axis(0.0, 0.035, tuple((tick / 1000, f"{tick / 1000:g}") for tick in range(0, 36, 5))),
@@ -89,13 +90,13 @@ def _panel_2(results: Results, case: str, title: str) -> Panel:
         "ditto": ("Ditto, λ = λ*", "teal"),
     }
     fine = [float(value) for value in np.geomspace(1, 20, 81)]
-    settings = [cells.setting_2(case, relatedness) for relatedness in fine]
-    closed = np.array([error(setting, cells.lambdas_2(setting)) for setting in settings])
+    settings = [Setting(**theory.setting_2(case, relatedness)) for relatedness in fine]
+    closed = np.array([error(setting, lambdas_2(setting)) for setting in settings])
     curves = []
     for method, (name, colour) in looks.items():
-        found = [results.mean(cells.name_2(case, x), method) / 1000 for x in cells.RELATEDNESS]
-        curves.append(Curve(name, _pairs(fine, closed[:, cells.METHODS.index(method)]), colour))
-        curves.append(Curve("", _pairs(cells.RELATEDNESS, found), colour, "dots"))
+        found = [results.mean(theory.name_2(case, x), method) / 1000 for x in theory.RELATEDNESS]
+        curves.append(Curve(name, _pairs(fine, closed[:, theory.METHODS.index(method)]), colour))
+        curves.append(Curve("", _pairs(theory.RELATEDNESS, found), colour, "dots"))
     ticks = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
     return Panel(
         title,
@@ -109,7 +110,7 @@ def _panel_2(results: Results, case: str, title: str) -> Panel:
 
 
 def _federations(results: Results) -> str:
-    return f"{cells.TRIALS[results.scale] * len(results.seeds):,} simulated federations, the same"
+    return f"{theory.TRIALS[results.scale] * len(results.seeds):,} simulated federations, the same"
 
 
 def _pairs(x: Iterable[float], y: Iterable[float]) -> tuple[tuple[float, float], ...]:

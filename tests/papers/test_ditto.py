@@ -1,22 +1,25 @@
 import re
 import statistics
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 import torch
-from holdfast.papers.fingerprint import Fingerprint
 
 from holdfast.data import FEDERATIONS
 from holdfast.data.surrogate import Surrogate
 from holdfast.errors import DataError
 from holdfast.models.registry import MODELS
-from holdfast.papers import ditto, ditto_claims, ditto_more, ditto_surrogate
+from holdfast.papers import ditto, ditto_claims, ditto_more, ditto_surrogate, ditto_theory
 from holdfast.papers.ditto_cells import KEPT, build_parts, run_federations
-from holdfast.papers.ditto_columns import Setting, is_strong, kind_of, threat_of
+from holdfast.papers.ditto_columns import RECIPES, Setting, is_strong, kind_of, threat_of
 from holdfast.papers.ditto_tables import COLUMNS, FULL, SURROGATE, TABLE_3, TABLE_5
-from holdfast.papers.engine.execute import Outcome
-from holdfast.papers.engine.results import Results, collect, judge
+from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge, with_printed
+from holdfast.papers.engine.store import Store
+from holdfast.papers.engine.witness import watching
 from tests.data.test_vehicle import cells, put
+
+RESULTS = Path(__file__).parents[2] / "results"
 
 EXPERIMENTS = (*ditto.EXPERIMENTS, *ditto_more.EXPERIMENTS, *ditto_surrogate.EXPERIMENTS)
 FIVE = ("vehicle", "femnist", "fashion-mnist", "celeba-leaf", "stackoverflow")
@@ -116,6 +119,14 @@ def test_every_cell_names_methods_and_options_that_exist_and_rows_that_they_give
                 tuner = getattr(settled, "tuner", lambda: None)()
                 labels |= {tuner.label} if tuner is not None else set()
             assert {label for of in settings["rows"].values() for label in of} <= labels
+
+
+def test_the_recipes_are_those_of_the_library():
+    """A library that learns a better recipe changes this test, and not the tables."""
+    for name, recipe in RECIPES.items():
+        library = asdict(FEDERATIONS[name].recipe)
+        assert {field: library[field] for field in asdict(recipe)} == asdict(recipe), name
+        assert (library["optimizer"], library["weights"]) == ("sgd", "")
 
 
 def test_the_paper_scale_is_the_published_setting():
@@ -281,47 +292,188 @@ def test_the_seed_draws_the_surrogate_but_not_real_data(monkeypatch):
     assert not any(setting.by_seed for setting in (*ditto.SETTINGS.values(), ditto.FASHION_CPU))
 
 
+def test_the_witness_is_told_of_every_model_and_nothing_is_read_for_it_elsewhere(monkeypatch):
+    settings = replace(TOY, epochs=1).plain("a1-50")
+    with watching() as told:
+        run_federations(settings, seed=1)
+    rows = ("local", "ditto-0.1", "ditto-1", "ditto-2", "ditto-auto", "finetuning")
+    wanted = {"weights|norm", "weights|wave", "global/loss"}
+    wanted |= {f"{row}/{what}" for row in rows for what in ("loss", "weights|norm", "weights|wave")}
+    assert set(told) == wanted
+    assert len(set(told.values())) == len(told)
+    monkeypatch.setattr("holdfast.papers.ditto_cells._PersonalModels.state_dict", lambda self: 1 / 0)
+    run_federations(settings, seed=1)
+
+
 # ----------------------------------------------------------------------------------------------------------- claims
 
 
+def made(experiment, scale, numbers):
+    """Results with a value per seed: numbers by cell and metric, each a number or a list of them."""
+    found = []
+    for name, metrics in numbers.items():
+        values = {metric: value if isinstance(value, list) else [value] for metric, value in metrics.items()}
+        seeds = tuple(range(max(map(len, values.values()), default=0)))
+        found.append(CellResult(name, {metric: Metric(Measured.of(each)) for metric, each in values.items()}, seeds))
+    return Results(experiment.name, scale, (0,), with_printed(experiment, found))
+
+
 def _unprinted(cell):
-    return [f"{row}/pooled" for row in cell.settings["rows"]]
+    return [f"{row}/{metric}" for row in cell.settings["rows"] for metric in ("pooled", "std")]
 
 
 def results_as_printed(experiment, scale):
     """What the claims would read had we measured what is printed."""
-    cells = experiment.cells_at(scale)
-    outcomes = []
-    for cell in cells:
-        numbers = {metric: number.mean for metric, number in experiment.printed.get(cell.name, {}).items()}
-        fixed = [numbers[metric] for metric in numbers if re.fullmatch(r"ditto-[\d.]+/pooled", metric)]
-        if fixed:
-            numbers = {"ditto-auto/pooled": max(fixed), "ditto-best/pooled": max(fixed), **numbers}
-        outcomes.append(Outcome(cell.name, 0, numbers or dict.fromkeys(_unprinted(cell), 0.0), 1.0))
-    blank = Results(experiment.name, scale, None, "2026", (0,), (), (), Fingerprint("", {}), {})
-    return judge(experiment, replace(blank, cells=collect(experiment, cells, outcomes)))
+    numbers = {}
+    for cell in experiment.cells_at(scale):
+        printed = {metric: number.mean for metric, number in experiment.printed.get(cell.name, {}).items()}
+        for metric in ("pooled", "std"):
+            fixed = [value for name, value in printed.items() if re.fullmatch(rf"ditto-[\d.]+/{metric}", name)]
+            if fixed:
+                printed = {f"ditto-auto/{metric}": max(fixed), f"ditto-best/{metric}": max(fixed), **printed}
+        numbers[cell.name] = printed or dict.fromkeys(_unprinted(cell), 0.0)
+    return judge(experiment, made(experiment, scale, numbers))
 
 
-@pytest.mark.parametrize("experiment", ditto.EXPERIMENTS, ids=lambda experiment: experiment.name)
+#: What the document says of all its data sets, and its own table contradicts; or rounds away.
+NOT_AS_PRINTED = {
+    ("ditto/table7", "Table 2: Ditto's accuracy differs less over devices than global, local and fair models' in most "
+     "columns"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("experiment", (*ditto.EXPERIMENTS, *ditto_more.EXPERIMENTS[:2]), ids=lambda each: each.name)
 def test_the_claims_hold_for_the_printed_numbers(experiment):
     """A table doesn't make a claim that the paper's own exceptions contradict. Skewed FEMNIST prints no λ by device."""
     judged = results_as_printed(experiment, "paper")
-    assert [claim.name for claim in judged.claims if claim.holds is not True] == []
+    failing = {(experiment.name, claim.name) for claim in judged.claims if claim.verdict != "holds"}
+    assert failing == {known for known in NOT_AS_PRINTED if known[0] == experiment.name}
 
 
 def test_the_claims_of_the_surrogate_hold_for_the_numbers_of_its_design():
     judged = results_as_printed(ditto_surrogate.SURROGATE_EXPERIMENT, "cpu")
-    assert [claim.name for claim in judged.claims if not claim.holds] == []
+    assert [claim.name for claim in judged.claims if claim.verdict != "holds"] == []
+
+
+def table_8(**numbers):
+    """Some entries of Table 8, ``clean_krum=0.5`` or a list by seed; those of one cell are put together."""
+    cells = {}
+    for place, value in numbers.items():
+        column, row = place.rsplit("__")
+        column, row = column.replace("_", "-"), row.replace("__", "").replace("_", "-")
+        cells.setdefault(f"{column}/{kind_of(row)}", {})[f"{row}/pooled"] = value
+    return made(ditto.TABLE_8, "cpu", cells)
+
+
+@pytest.mark.parametrize(
+    ("differences", "holds", "says"),
+    [
+        ([0.05, 0.06, 0.055], True, "+0.055"),
+        ([-0.05, -0.06, -0.055], False, "-0.055"),
+        ([0.05, -0.04, 0.02], None, "within the noise"),
+        ([0.36, 0.06, 0.03], True, "+0.360, +0.060, +0.030 by seed"),
+        ([0.45, 0.001, 0.44], True, "by seed"),
+        ([-0.45, -0.001, -0.44], False, "by seed"),
+        ([0.45, -0.02, 0.44], None, "seeds disagree"),
+        ([0.01], True, "one seed"),
+    ],
+)
+def test_differences_of_two_modes_are_decided_by_seed_and_others_by_their_noise(differences, holds, says):
+    verdict = ditto_claims.exceed(differences, what="gap")
+    assert verdict.holds is holds
+    assert says in verdict.evidence
 
 
 def test_a_claim_fails_where_an_entry_contradicts_it():
-    experiment = ditto.TABLE_8
-    numbers = {"clean/plain": {"ditto-1/pooled": 0.9, "global/pooled": 0.89}}
-    outcomes = [Outcome(cell, 0, metrics, 1.0) for cell, metrics in numbers.items()]
-    cells = [cell for cell in experiment.cells_at("cpu") if cell.name in numbers]
-    blank = Results(experiment.name, "cpu", None, "2026", (0,), (), (), Fingerprint("", {}), {})
-    results = replace(blank, cells=collect(experiment, cells, outcomes))
+    results = table_8(clean__ditto_1=0.9, clean__global=0.89)
     verdict = ditto_claims.at_least(results, "ditto-1", "global", ("clean",), 0.02)
-    assert not verdict.holds
-    assert "0.010 in clean" in verdict.evidence
+    assert verdict.holds is False
+    assert "ditto-1 minus global in clean +0.010" in verdict.evidence
     assert kind_of("ditto-1") == "plain"
+
+
+def test_the_order_of_a_column_is_refuted_by_a_pair_that_is_printed_well_apart():
+    """Printed for A1 by half: global .855, local .876, fair .637, Krum .818."""
+    as_printed = {"a1_50__global": 0.8, "a1_50__local": 0.79, "a1_50__fair": 0.5, "a1_50__krum": 0.7}
+    near = ditto_claims.in_order(table_8(**as_printed), "a1-50")
+    assert near.holds is True  # local and global are printed too near to be in an order
+    assert near.evidence.startswith("rank correlation +0.67; 0 of 4 pairs")
+    far = ditto_claims.in_order(table_8(**{**as_printed, "a1_50__krum": 0.1}), "a1-50")
+    assert far.holds is False
+    assert "krum 0.100 below fair 0.500 (printed 0.818 over 0.637)" in far.evidence
+    noisy = {row: [value, value + 0.01, value - 0.01] for row, value in as_printed.items()}
+    unclear = table_8(**{**noisy, "a1_50__krum": [0.4, 0.49, 0.6]})
+    assert ditto_claims.in_order(unclear, "a1-50").holds is None
+
+
+def test_bounds_and_collapses_are_judged_under_every_seed():
+    results = table_8(a3_50__global=[0.1, 0.62, 0.1])
+    verdict = ditto_claims.at_most(results, "a3-50", "global", 0.4)
+    assert verdict.holds is False
+    assert "0.100, 0.620, 0.100 by seed" in verdict.evidence
+    assert ditto_claims.at_most(table_8(a3_50__global=[0.1, 0.12, 0.1]), "a3-50", "global", 0.4).holds is True
+    assert ditto_claims.reaches(results, "a3-50", "global", 0.09).holds is True
+
+
+def test_most_columns_leave_open_what_noise_leaves_open():
+    yes, no, unclear = (ditto_claims.Verdict(holds, "") for holds in (True, False, None))
+    assert ditto_claims.most({"a": yes, "b": yes, "c": no}, 2, "so").holds is True
+    assert ditto_claims.most({"a": yes, "b": unclear, "c": no}, 2, "so").holds is None
+    assert ditto_claims.most({"a": yes, "b": no, "c": no}, 2, "so").holds is False
+
+
+def test_ditto_leads_where_at_most_one_row_is_ahead_of_it():
+    rows = {"clean__ditto_auto": 0.9, "clean__global": 0.8, "clean__local": 0.7, "clean__krum": 0.95}
+    assert ditto_claims.ditto_leads(table_8(**rows)).holds is True
+    verdict = ditto_claims.ditto_leads(table_8(**{**rows, "clean__local": 0.93}))
+    assert verdict.holds is False
+    assert "clean (place 3)" in verdict.evidence
+    noisy = table_8(
+        clean__ditto_auto=[0.9, 0.9], clean__global=[0.8, 0.98], clean__local=[0.7, 0.71], clean__krum=[0.95, 0.96]
+    )
+    assert ditto_claims.ditto_leads(noisy).holds is None
+
+
+def test_the_two_solvers_are_compared_seed_by_seed():
+    experiment = ditto_more.EXPERIMENTS[-1]
+    tuned, joint = experiment.claims
+    plain = {"global/pooled": [0.37, 0.4, 0.11], "ditto-best/pooled": [0.71, 0.67, 0.68]}
+    for solver, verdicts in (
+        ([0.6, 0.55, 0.56], (True, True)),
+        ([0.8, 0.79, 0.78], (True, False)),
+        ([0.3, 0.72, 0.5], (None, None)),
+    ):
+        results = made(experiment, "cpu", {"a3-20/plain": plain, "a3-20/solver": {"solver/pooled": solver}})
+        assert (tuned.check(results).holds, joint.check(results).holds) == verdicts
+
+
+def test_the_note_beside_table_8_has_the_stored_figures():
+    store = Store(RESULTS, [ditto.TABLE_8], "cpu")
+    results = store.results(ditto.TABLE_8)
+    note = ditto.TABLE_8.notes["cpu"]
+    entries = {
+        "multi-Krum .294 / .889": ("a1-50", "multi-krum"),
+        "k-norm .239 / .888": ("a1-50", "k-norm"),
+        "Krum .097 / .818": ("a1-50", "krum"),
+        "the global model .304 / .753": ("a3-10", "global"),
+        "k-loss .644 / .898": ("clean", "k-loss"),
+        "multi-Krum .706 / .095": ("a2-80", "multi-krum"),
+        "Krum .178 / .805": ("a2-80", "krum"),
+        "k-norm .122 / .828": ("a3-50", "k-norm"),
+    }
+    assert note.count(" / .") == len(entries)
+    for said, (column, row) in entries.items():
+        ours = ditto_claims.score(results, column, row)
+        theirs = results.printed(f"{column}/{kind_of(row)}", f"{row}/pooled").mean
+        assert said in note
+        assert said.endswith(f"{ours:.3f} / {theirs:.3f}".replace("0.", "."))
+
+
+def test_every_failing_claim_says_why():
+    for experiment in (*EXPERIMENTS, *ditto_theory.EXPERIMENTS):
+        whys = {claim.name: claim.why for claim in experiment.claims}
+        for scale in experiment.scales:
+            results = Store(RESULTS, (*ditto_theory.EXPERIMENTS, *EXPERIMENTS), scale).results(experiment)
+            if results is not None:
+                failing = [claim.name for claim in judge(experiment, results).claims if claim.verdict == "fails"]
+                assert [name for name in failing if not whys[name]] == []
