@@ -8,7 +8,7 @@ from holdfast.papers.engine.results import Results
 from holdfast.report.drawing import Curve, Panel, drawing
 from holdfast.report.figures import Axis
 
-_METHODS = {"ft": "Fine-tuning", "flipped": "Flipped labels", "ours-1-1": "Ours, (1, 1)"}
+_METHODS = {"ft": "Fine-tuning", "flipped": "Flipped labels", "ours": "Ours, tuned"}
 
 
 def draw_1(results: Results) -> str:
