@@ -20,47 +20,6 @@ from holdfast.papers.s2l_world import TAIL, TOPICS
 _ROWS = ("full", "random", "source-balanced random", "s2l", "s2l by source")
 
 
-def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Choose subsets and count what is in them; nothing is trained but the proxy.
-
-    Args:
-        settings: ``examples``, ``steps`` of the proxy and ``budget``.
-        seed: of everything.
-
-    Returns:
-        For each row ``ROW/facts`` and ``ROW/rare facts``, those of the rare half of the topics, that the subset has at
-        least once, and ``ROW/evenness`` of its topics.
-    """
-    n, train = settings["examples"], world(seed, settings["examples"]).train
-    found = dict[str, float]()
-    for row in _ROWS:
-        chosen = choose(
-            row,
-            settings["budget"],
-            sources=train.sources,
-            undefined=train.tokens.undefined,
-            proxy=lambda: course("proxy", n, settings["steps"], seed).course.trajectories,
-            target=_no_target,
-            k=TOPICS,
-            seed=seed,
-        )
-        found |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
-    return found
-
-
-def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:
-    rare = chosen[topics[chosen] >= TOPICS - TAIL]
-    return {
-        "facts": float(len(np.unique(facts[chosen]))),
-        "rare facts": float(len(np.unique(facts[rare]))),
-        "evenness": evenness(topics[chosen], TOPICS),
-    }
-
-
-def _no_target() -> Beginning:
-    raise AssertionError("these rows choose without a target")
-
-
 def _cells(scale: Scale) -> tuple[Cell, ...]:
     return (Cell("facts/chosen", "s2l-coverage", world_sizes(scale)),)
 
