@@ -71,7 +71,8 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
             found[f"{point}/epsilon {kind}"] = sum(distances) / len(distances) / float(whole.norm())
 
     run_steps(model, splits, Uniform(), settings, seed=seed, last=max(settings["points"]), after=measure)
-    tell("quality", found)
+    near_ties = ("random picks", "central")  # who is nearest to such a pick may hang on rounding
+    tell("quality", {name: value for name, value in found.items() if not name.endswith(near_ties)})
     return found
 
 
