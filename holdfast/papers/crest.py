@@ -6,8 +6,8 @@ CIFAR-10 with the document's ResNet-20 and 5 epochs in full instead of 200; ``sm
 bundled digits. Of the numbers of Table 2.1 the document has only CREST's on CIFAR-10; those of Table 2.3 are complete.
 Table 2.3 removes one part of CREST at a time.
 
-Two controls are ours. *Stratified random* mini-batches have the class counts of CREST's and choose nothing. *Random, same
-time* takes random mini-batches for as long as CREST takes, its choices included, instead of for as many steps.
+Two controls are ours. *Stratified random* mini-batches have the class counts of CREST's and choose nothing. *Random,
+same time* takes random mini-batches for as long as CREST takes, its choices included, instead of for as many steps.
 
 The document counts events of choosing. One event of CREST chooses a handful of mini-batches to dozens of them, one of
 choosing before every step a single one, so claims here count mini-batches; the events are beside them.
@@ -310,7 +310,7 @@ TABLE_2_1 = Experiment(
         Claim(
             "CREST chooses at most 26 % of the mini-batches that choosing before every step does",
             _fewer_chosen,
-            why="The document counts events, and every event of CREST chooses five mini-batches and more per step until "
+            why="The document counts events. An event of CREST chooses five mini-batches and more per step until "
             "the next check; most of those are never trained on.",
         ),
         Claim("CREST keeps 95 % of the accuracy of choosing before every step", _keeps_accuracy, why=_SHORT_CIFAR),
@@ -332,8 +332,8 @@ TABLE_2_1 = Experiment(
         "choosing": "seconds choosing",
     },
     notes={
-        "cpu": "*Updates* are events of choosing, as the document counts them; *mini-batches chosen* is what they chose "
-        "in all. *Stratified random* and *random, same time* are controls of ours: the first has CREST's class counts "
+        "cpu": "*Updates* are events of choosing, as the document counts them; *mini-batches chosen* is what they chose"
+        " in all. *Stratified random* and *random, same time* are controls of ours: the first has CREST's class counts "
         "and chooses nothing, the second has CREST's time."
     },
     digits=2,
@@ -443,12 +443,16 @@ def _tolerance_trades_choices(results: Results) -> Verdict:
     """At most a fifth as many mini-batches as steps at a tolerance of 0.05, at most half as many at 0.02."""
     (column,) = columns_of(results)
     finer, usual = (f"{column}/{row}" for row in ("tolerance 0.02", "crest"))
-    found = [beats(results, (finer, "chosen"), (usual, "chosen"), digits=0, what="mini-batches chosen, 0.02 minus 0.05")]
+    found = [
+        beats(results, (finer, "chosen"), (usual, "chosen"), digits=0, what="mini-batches chosen, 0.02 minus 0.05")
+    ]
     for cell, most in ((usual, 0.2), (finer, 0.5)):
         steps = results.mean(cell, "steps")
         shares = [chosen / steps for chosen in results.values(cell, "chosen")]
         events = results.mean(cell, "updates") / steps
-        what = f"{most:g} minus the {sum(shares) / len(shares):.2f} mini-batches per step of {cell} ({events:.2f} events)"
+        what = (
+            f"{most:g} minus the {sum(shares) / len(shares):.2f} mini-batches per step of {cell} ({events:.2f} events)"
+        )
         found.append(above([most - share for share in shares], digits=2, what=what))
     return every(found)
 
@@ -460,8 +464,8 @@ def _intact_batches_matter(results: Results) -> Verdict:
 
 
 _NOISY_PROBE = (
-    "A single random probe makes the curvature look larger than it is, so its model of the loss goes stale sooner than one "
-    "without curvature, see crest/model."
+    "A single random probe makes the curvature look larger than it is, so its model of the loss goes stale sooner than "
+    "one without curvature, see crest/model."
 )
 _TOO_SHORT = "The scale: in 704 steps hardly an example is learned well enough to be dropped."
 
@@ -506,9 +510,7 @@ TABLE_2_3 = Experiment(
             ours=True,
             why="The bounds are met by events of choosing; each of those chooses about eighteen mini-batches.",
         ),
-        Claim(
-            "Mini-batches that are kept whole are better than reshuffled ones", _intact_batches_matter, ours=True
-        ),
+        Claim("Mini-batches that are kept whole are better than reshuffled ones", _intact_batches_matter, ours=True),
     ),
     columns=TABLE_2_1.columns,
     notes=TABLE_2_1.notes,

@@ -1,4 +1,4 @@
-"""Golden cells of CREST: a dozen steps on the bundled digits, with every method, part and circumstance of its tables."""
+"""Golden cells of CREST: a dozen steps on the bundled digits, with every method and part in its tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,14 @@ CIRCUMSTANCES = _together(
 )
 HALVES = _together(
     "halves",
-    halves={**_SHORT, "pool": 2, "method": "erm", "draws_per_step": 64, "then": "crest", "then_options": {"every_batch": True}},
+    halves={
+        **_SHORT,
+        "pool": 2,
+        "method": "erm",
+        "draws_per_step": 64,
+        "then": "crest",
+        "then_options": {"every_batch": True},
+    },
     stratified={**_SHORT, "method": "crest", "options": {"subset": 32, "every_batch": True, "drop_learned": False}},
 )
 DROPPING = Cell(

@@ -99,7 +99,8 @@ def _larger_gain(results: Results, one: str, other: str, row: str = "every batch
     """Whether the gain over Random in one circumstance is larger than (a share of) that in another, seed by seed."""
     ours, theirs = (_gains(results, circumstance, row) for circumstance in (one, other))
     said = "; ".join(
-        f"{name} {', '.join(f'{gain:+.2f}' for gain in gains.values())}" for name, gains in ((one, ours), (other, theirs))
+        f"{name} {', '.join(f'{gain:+.2f}' for gain in gains.values())}"
+        for name, gains in ((one, ours), (other, theirs))
     )
     pairs = [share * ours[seed] - theirs[seed] for seed in ours if seed in theirs]
     factor = "" if share == 1 else f"{share:g} times "
@@ -277,8 +278,8 @@ def _intervals_grow(results: Results) -> Verdict:
 
 
 _EASY_DATA = (
-    "Our data: with so many steps on MNIST all rows are within half a point, and after dropping CREST trains on a third "
-    "of the digits, the hardest ones, over and over."
+    "Our data: with so many steps on MNIST all rows are within half a point, and CREST trains on less than a third of "
+    "the digits, those it has not dropped, over and over."
 )
 
 BUDGETS = Experiment(
@@ -290,7 +291,10 @@ BUDGETS = Experiment(
     claims=(
         Claim("The gain over Random shrinks as the budget grows", _gap_closes, ("cpu",)),
         Claim(
-            "CREST is more accurate than Random at a tenth and at a fifth", _ahead_of("random"), ("cpu",), why=_EASY_DATA
+            "CREST is more accurate than Random at a tenth and at a fifth",
+            _ahead_of("random"),
+            ("cpu",),
+            why=_EASY_DATA,
         ),
         Claim(
             "CREST is more accurate than stratified random mini-batches at a tenth and at a fifth",
@@ -307,9 +311,7 @@ BUDGETS = Experiment(
             why="A real limit of the method at this scale: a step of this network takes two milliseconds, and choosing "
             "eight times as long.",
         ),
-        Claim(
-            "Less than 70 % of the examples are left with the largest budget", _learned_leave, ("cpu",), ours=True
-        ),
+        Claim("Less than 70 % of the examples are left with the largest budget", _learned_leave, ("cpu",), ours=True),
         Claim("Dropping what is learned saves choices", _dropping_saves, ("cpu",)),
         Claim("Dropping what is learned gains accuracy", _dropping_pays, ("cpu",), why=_EASY_DATA),
         Claim(
@@ -349,7 +351,7 @@ def _rises(results: Results, row: str) -> list[float]:
 
 
 def _gets_harder(results: Results) -> Verdict:
-    """Figure 2.5: the mean forgetting score of what CREST trains on rises; that of random draws does by less than half."""
+    """Figure 2.5: the mean forgetting score of what CREST trains on rises; that of random draws hardly does."""
     ours, random = _rises(results, "crest"), _rises(results, "random")
     said = f"where Random rises by {sum(random) / len(random):+.3f}"
     return every(

@@ -189,7 +189,9 @@ _WORLD_CLUSTERS = "facts/clusters"
 def _larger(results: Results, one: str, other: str, margin: float = 0.0) -> Verdict:
     """Whether one number of the clusters is above another, seed by seed."""
     means = (results.mean(_WORLD_CLUSTERS, metric) for metric in (one, other))
-    what = "{} {:.3f} minus {} {:.3f}:".format(*(part for pair in zip((one, other), means, strict=True) for part in pair))
+    what = "{} {:.3f} minus {} {:.3f}:".format(
+        *(part for pair in zip((one, other), means, strict=True) for part in pair)
+    )
     return beats(results, (_WORLD_CLUSTERS, one), (_WORLD_CLUSTERS, other), margin, what=what)
 
 
@@ -207,9 +209,7 @@ def _purer_than(other: str) -> Callable[[Results], Verdict]:
     """Curves against their last point (A13), or against hidden states of the trained target (Figure 3.6)."""
 
     def check(results: Results) -> Verdict:
-        return every(
-            [_larger(results, f"trajectories {k}/purity", f"{other} {k}/purity") for k in _CLUSTER_COUNTS]
-        )
+        return every([_larger(results, f"trajectories {k}/purity", f"{other} {k}/purity") for k in _CLUSTER_COUNTS])
 
     return check
 
@@ -465,7 +465,7 @@ PRETRAINED = Experiment(
     cells=_pretrained_cells,
     golden=(golden.LORA,),
     claims=_problem_claims(
-        "The scale: all rows have one epoch, so 40 % of the data is 40 % of the steps, of a training too short to converge."
+        "The scale: all rows have one epoch, so 40 % of the data is 40 % of the steps of a short training."
     ),
     notes={"cpu": "All rows train for one epoch, so a smaller subset has fewer steps, as in Table 3.2."},
     columns={metric: heading for metric, heading in PROBLEMS.columns.items() if metric != "accuracy"},
@@ -479,7 +479,12 @@ def _all_sources(results: Results) -> Verdict:
     found = []
     for budget in _PRETRAINED_BUDGETS:
         ours, theirs = (
-            [min(counts) for counts in zip(*(results.values(f"{budget}/{row}", f"chosen {source}") for source in MIXTURE))]
+            [
+                min(counts)
+                for counts in zip(
+                    *(results.values(f"{budget}/{row}", f"chosen {source}") for source in MIXTURE), strict=True
+                )
+            ]
             for row in ("s2l by source", "random")
         )
         said = f"examples of the source with the fewest at {budget}, S2L {ours} minus random {theirs}:"
@@ -562,9 +567,7 @@ def _none_beats_random(results: Results) -> Verdict:
 
 def _beyond_sources(results: Results) -> Verdict:
     """The control that the document lacks."""
-    return every(
-        [_hub_ahead(results, f"{budget}/s2l", f"{budget}/source-balanced random") for budget in _HUB_BUDGETS]
-    )
+    return every([_hub_ahead(results, f"{budget}/s2l", f"{budget}/source-balanced random") for budget in _HUB_BUDGETS])
 
 
 def _printed_solved(gsm8k: float, svamp: float) -> Mapping[str, Printed]:

@@ -24,7 +24,7 @@ from holdfast.finetuning.losses import example_losses
 from holdfast.finetuning.s2l import TrajectoryClusters
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
-from holdfast.papers.s2l_rows import HOW, Course, choose, follow, told_loss
+from holdfast.papers.s2l_rows import HOW, Course, choose, follow, tell_weights, told_loss
 from holdfast.papers.s2l_world import HEAD, LONGEST, TAIL, TOPICS, VOCABULARY, Facts, make_world
 from holdfast.primitives.streams import numpy_stream
 from holdfast.training.sweep import evaluating
@@ -130,10 +130,8 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             k=settings.get("k", TOPICS),
             seed=seed,
         )
-        fine_tune(
-            model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=told_loss
-        )
-    tell("weights", model)
+        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=told_loss)
+    tell_weights(model)
     right = answer_accuracy(model, data.test)
     topics = np.array([right[data.test.topics == topic].mean() for topic in range(TOPICS)])
     return {

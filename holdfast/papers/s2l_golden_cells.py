@@ -1,4 +1,4 @@
-"""A data root that holds next to nothing, for golden cells of S2L: problems of a line, models of a few thousand weights.
+"""A data root that holds next to nothing, for golden cells of S2L: problems of a line and models of few weights.
 
 The tables on problems read published sets, and the one at the document's scale models of the hub. Here the same code
 reads files of the same form that are made on the spot.

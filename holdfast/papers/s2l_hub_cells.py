@@ -27,8 +27,7 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.proxy import record_trajectories
-from holdfast.papers.engine.witness import tell
-from holdfast.papers.s2l_rows import HOW, Course, choose, follow, told_loss
+from holdfast.papers.s2l_rows import HOW, Course, choose, follow, tell_weights, told_loss
 
 
 @lru_cache(maxsize=1)
@@ -98,7 +97,7 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
         )
         steps = training.steps_for(int((~tokens.undefined).sum()))
         fine_tune(language.model, tokens.part(chosen), _settings(settings, seed, steps), progress=told_loss)
-    tell("weights", language.model)
+    tell_weights(language.model)
     found = dict[str, float]()
     for name in settings["tests"]:
         problems = load_math_problems(name, data_root(None))

@@ -38,7 +38,7 @@ from holdfast.models.packaged import packaged_folder
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l_mixture import MIXTURE
 from holdfast.papers.s2l_problems import Problems, make_problems
-from holdfast.papers.s2l_rows import HOW, Beginning, Course, begin, choose, follow, told_loss
+from holdfast.papers.s2l_rows import HOW, Beginning, Course, begin, choose, follow, tell_weights, told_loss
 from holdfast.primitives.streams import derive_seed
 
 Floats = NDArray[np.float32]
@@ -64,9 +64,7 @@ def _model(kind: Mapping[str, Any] | str, data: Instructions, seed: int) -> Lang
         return _with_lora(load_language_model(str(smollm2_file())), seed)
     texts = [text for turns, said in zip(data.prompts, data.responses, strict=True) for text in (turns[0][1], said)]
     tokenizer = learned_tokenizer(texts, 1024)
-    model = gpt_neox(
-        len(tokenizer), layers=kind["layers"], width=kind["width"], heads=4, longest=512, seed=seed, end=0
-    )
+    model = gpt_neox(len(tokenizer), layers=kind["layers"], width=kind["width"], heads=4, longest=512, seed=seed, end=0)
     language = LanguageModel(model, tokenizer)
     return _with_lora(language, seed) if kind.get("lora") else language
 
@@ -148,11 +146,9 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     chosen = _chosen(settings, train, tokens, seed)
     everything = _fine_tuning("target", settings, seed).steps_for(int((~tokens.undefined).sum()))
     steps = everything if settings["same"] == "steps" else None
-    fine_tune(
-        language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps), progress=told_loss
-    )
+    fine_tune(language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps), progress=told_loss)
     losses = trajectory_point(language.model, _tokens(test, language, settings), reduction="mean")
-    tell("weights", language.model)
+    tell_weights(language.model)
     tell("test losses", torch.from_numpy(losses))
     found = _by_source("loss", losses, test)
     rare = sorted(MIXTURE, key=MIXTURE.__getitem__)[:_RARE]
@@ -162,9 +158,7 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     if settings["answers"]:
         golds = [final_answer(response) for response in test.responses]
         length = settings["max_length"] // 2
-        right = math_accuracy(
-            language, test.prompts, golds, max_new_tokens=length, batch_size=64, programs=False
-        )
+        right = math_accuracy(language, test.prompts, golds, max_new_tokens=length, batch_size=64, programs=False)
         found |= _by_source("accuracy", 100 * right.astype(np.float32), test)
     return found
 

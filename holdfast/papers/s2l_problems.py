@@ -19,6 +19,7 @@ Pair = tuple[str, str]
 #: Word problems longer than this, question and solution together, are left out: they cost most and teach least here.
 _LETTERS = 330
 
+
 @dataclass(frozen=True, eq=False)
 class Problems:
     """Problems to learn from and to be tested with.

@@ -42,6 +42,7 @@ Mask = NDArray[np.bool_]
 POINTS = 12
 #: What all trainings share and no table varies, whatever the library's defaults are.
 HOW: Mapping[str, Any] = {"weight_decay": 0.0, "warmup": 0.03, "max_norm": 1.0}
+_KEY_BIAS = "query_key_value.bias"
 _EARLY = 1000 / 6141  # of a training: where the document takes its early reference
 
 
@@ -77,6 +78,14 @@ def told_loss(progress: Progress) -> None:
     """Tells the witness the loss of every step; to be given to `fine_tune`."""
     if progress.doing == "training":
         tell("loss", progress.loss)
+
+
+def tell_weights(model: nn.Module) -> None:
+    """Tells the witness the weights but for biases of attention: a key's has no effect and so no gradient but rounding.
+
+    AdamW makes steps of full length out of that.
+    """
+    tell("weights", {name: part for name, part in model.state_dict().items() if not name.endswith(_KEY_BIAS)})
 
 
 class _Enough(Exception):  # noqa: N818 - nothing is wrong
@@ -187,7 +196,9 @@ def choose(
 
     def reference() -> Beginning:
         found = target()
-        tell("early", [torch.from_numpy(part) for part in (found.before.loss, found.early.loss, found.early.confidence)])
+        tell(
+            "early", [torch.from_numpy(part) for part in (found.before.loss, found.early.loss, found.early.confidence)]
+        )
         return found
 
     def whole() -> Course:
@@ -207,7 +218,9 @@ def choose(
         "least confidence": lambda: least_confidence(whole().end.confidence, usable, budget),
         "middle perplexity, early": lambda: middle_perplexity(reference().early.loss, usable, budget),
         "middle perplexity": lambda: middle_perplexity(whole().end.loss, usable, budget),
-        "learnability, early": lambda: high_learnability(reference().before.loss, reference().early.loss, usable, budget),
+        "learnability, early": lambda: high_learnability(
+            reference().before.loss, reference().early.loss, usable, budget
+        ),
         "learnability": lambda: high_learnability(whole().before.loss, whole().end.loss, usable, budget),
         "facility locations, early": lambda: _locations(reference(), "early", sources, usable, budget),
         "facility locations": lambda: _locations(whole(), "end", sources, usable, budget),
