@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from holdfast.coresets import Crest, Forgetting
 from holdfast.coresets.subset import SubsetPolicy
-from holdfast.data import Examples, Splits, catalog
+from holdfast.data import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
-from holdfast.methods import build_method
 from holdfast.models.registry import build
+from holdfast.papers.cells import pinned_method, pinned_splits
+from holdfast.papers.engine.pins import pinned
+from holdfast.papers.engine.witness import tell
 from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.training import Curator, Policy
 from holdfast.training.evaluation import predict
@@ -31,7 +33,7 @@ from holdfast.training.policy import Uniform
 from holdfast.training.settings import Training, build_optimizer
 from holdfast.training.sweep import Sweep
 
-AUGMENT = Compose((RandomCrop(margin="reflect"), RandomFlip()))
+AUGMENT = Compose((pinned(RandomCrop, margin="reflect"), pinned(RandomFlip)))
 _WARM_UP, _CUTS = 0.1, (0.6, 0.85)
 
 
@@ -53,15 +55,16 @@ def train_on_budget(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     splits = load_splits(settings, seed)
     model = model_of(settings, splits, seed)
     total, optimizer = steps_of(settings, len(splits.train)), optimizer_of(model, settings)
-    policies = {0: _policy(settings["method"], settings.get("options", {}))}
+    policies = {0: pinned_method(settings["method"], {settings["method"]: settings.get("options", {})})}
     if "then" in settings:
-        policies[total // 2] = _policy(settings["then"], settings.get("then_options", {}))
+        policies[total // 2] = pinned_method(settings["then"], {settings["then"]: settings.get("then_options", {})})
     started, began = time.process_time(), time.perf_counter()
     for (first, policy), last in zip(policies.items(), (*list(policies)[1:], total), strict=True):
         run_steps(model, splits, policy, settings, seed=seed, first=first, last=last, optimizer=optimizer)
     seconds = time.process_time() - started
     work = _work(policies, settings, total)
     work["choosing"] *= seconds / (time.perf_counter() - began)
+    tell("work", {name: work[name] for name in ("updates", "forward", "checks")})
     accuracy = (predict(model, splits.test).predicted == splits.test.labels).float().mean()
     return {"accuracy": 100 * float(accuracy), "steps": total, "seconds": seconds, **work}
 
@@ -88,10 +91,11 @@ def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, f
 
     run_steps(model, splits, Uniform(), full, seed=seed, last=steps_of(full, len(train)), after=record)
     scores = forgetting.scores.float()
+    tell("scores", scores)
     found = {"mean": float(scores.mean())}
     total = steps_of(settings, len(train))
     for row, options in settings["methods"].items():
-        fresh, policy = model_of(settings, splits, seed), Uniform() if options is None else Crest(**options)
+        fresh, policy = model_of(settings, splits, seed), Uniform() if options is None else pinned(Crest, **options)
         trained = run_steps(fresh, splits, policy, settings, seed=seed, last=total)
         for third, part in enumerate(torch.tensor_split(torch.arange(len(trained)), 3), 1):
             found[f"{row}/third {third}"] = float(scores[torch.cat([trained[step] for step in part])].mean())
@@ -102,7 +106,7 @@ def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, f
 def load_splits(settings: Mapping[str, Any], seed: int) -> Splits:
     """The data of a cell, pooled and repeated as it asks."""
     data = dict(settings["data"])
-    splits = catalog.load(data.pop("name"), **data)
+    splits = pinned_splits(data.pop("name"), **data)
     pool, copies = settings.get("pool", 1), settings.get("copies", 1)
     if pool > 1:
         splits = Splits(splits.name, *(_pooled(part, pool) for part in (splits.train, splits.validation, splits.test)))
@@ -150,16 +154,17 @@ def run_steps(
     budget = steps_of(settings, len(splits.train))
     schedule = budget / settings["budget"] if settings.get("cut") else budget
     optimizer = optimizer or optimizer_of(model, settings)
-    curator = Curator(
-        splits.train,
-        policy,
+    curator = pinned(
+        Curator,
+        examples=splits.train,
+        policy=policy,
         batch_size=settings.get("draws_per_step", settings["batch_size"]),
         seed=derive_seed(seed, "from", first),
         augment=AUGMENT if settings.get("augment", True) else None,
         drop_last=True,
         validation=splits.validation,
     )
-    objective, trained = as_method(policy).objective, list[Tensor]()
+    objective, trained, losses = as_method(policy).objective, list[Tensor](), list[Tensor]()
     objective.prepare(splits.train)
     model.train()
     for step, batch in enumerate(curator.steps(last - first, model, optimizer), first):
@@ -170,8 +175,11 @@ def run_steps(
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         trained.append(batch.positions)
+        losses.append(loss.detach())
         if after is not None:
             after(step + 1)
+    tell("loss", map(float, losses))
+    tell("weights", model)
     return trained
 
 
@@ -208,10 +216,6 @@ def _work(policies: Mapping[int, Policy], settings: Mapping[str, Any], steps: in
     return found
 
 
-def _policy(name: str, options: Mapping[str, Any]) -> Policy:
-    return build_method(name, {name: options})
-
-
 def model_of(settings: Mapping[str, Any], splits: Splits, seed: int) -> nn.Module:
     """The network of a cell."""
     return build(settings["model"], splits.train.input_shape, splits.train.n_classes, seed=seed)
@@ -221,7 +225,7 @@ def optimizer_of(model: nn.Module, settings: Mapping[str, Any]) -> torch.optim.O
     """SGD with momentum, as all cells use it."""
     return build_optimizer(
         model,
-        Training(learning_rate=settings["learning_rate"], weight_decay=settings["weight_decay"], momentum=0.9),
+        pinned(Training, learning_rate=settings["learning_rate"], weight_decay=settings["weight_decay"], momentum=0.9),
     )
 
 

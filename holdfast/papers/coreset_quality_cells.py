@@ -16,8 +16,10 @@ from holdfast.coresets.looking import Look, look_at
 from holdfast.coresets.mini_batches import Pool, mini_batch_coresets
 from holdfast.coresets.region import Region, Setting
 from holdfast.data import Examples
-from holdfast.methods import build_method
+from holdfast.papers.cells import pinned_method
 from holdfast.papers.coreset_cells import AUGMENT, load_splits, model_of, optimizer_of, run_steps
+from holdfast.papers.engine.pins import options, pinned
+from holdfast.papers.engine.witness import tell
 from holdfast.primitives.streams import torch_stream
 from holdfast.training import Curator
 from holdfast.training.policy import Uniform
@@ -69,6 +71,8 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
             found[f"{point}/epsilon {kind}"] = sum(distances) / len(distances) / float(whole.norm())
 
     run_steps(model, splits, Uniform(), settings, seed=seed, last=max(settings["points"]), after=measure)
+    near_ties = ("random picks", "central")  # who is nearest to such a pick may hang on rounding
+    tell("quality", {name: value for name, value in found.items() if not name.endswith(near_ties)})
     return found
 
 
@@ -104,7 +108,7 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
         )
         for name, (order, memory, draws) in _MODELS.items()
     }
-    here, accounts = Setting(model, train), Accounts()
+    here, accounts = pinned(Setting, model=model, examples=train), Accounts()
     off: dict[str, list[float]] = {f"{name} after {steps}": [] for name in models for steps in settings["after"]}
     for number in range(settings["regions"]):
         stream = torch_stream(seed, "region", number)
@@ -118,13 +122,16 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
             assert isinstance(inputs, Tensor)
             inputs = inputs if augment is None else augment(inputs, stream)
             losses = F.cross_entropy(model(inputs), labels, reduction="none")
+            tell("own loss", losses)
             optimizer.zero_grad(set_to_none=True)
             (weights[place] * losses).mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             if step in settings["after"]:
                 for name, region in models.items():
                     off[f"{name} after {step}"].append(region.error(here, step, accounts))
-    return {what: math.fsum(errors) / len(errors) for what, errors in off.items()}
+    found = {what: math.fsum(errors) / len(errors) for what, errors in off.items()}
+    tell("off", found)
+    return found
 
 
 def _gradients(
@@ -140,7 +147,7 @@ def _gradients(
         subset = everything.draw(r, stream)
         seen = look_at(model, train, subset, proxy="logit", statistics="running")
         assert isinstance(seen.proxies, Tensor)
-        (best,) = mini_batch_coresets(seen.proxies, train.labels[subset], 1, m, by_class=False)
+        (best,) = mini_batch_coresets(seen.proxies, train.labels[subset], 1, m, **_by_class(False))
         own = gradient(model, train, subset)
         crest = gradient(model, train, subset[best.chosen], best.weights)
         kinds["random r"].append(own)
@@ -171,7 +178,7 @@ def _shares(proxies: Tensor, picked: Tensor) -> Tensor:
 
 
 def _craig_subset(model: nn.Module, train: Examples) -> tuple[Tensor, Tensor]:
-    curator = Curator(train, build_method("craig"), batch_size=1)
+    curator = pinned(Curator, examples=train, policy=pinned_method("craig"), batch_size=1)
     curator.start(model)
     assert curator.plan.active is not None and curator.plan.loss_weight is not None
     chosen = curator.plan.active.nonzero().flatten()
@@ -183,10 +190,14 @@ def _coresets(here: Setting, settings: Mapping[str, Any], stream: torch.Generato
     labels = here.examples.labels
     everything = Pool(torch.arange(len(labels)), labels, by_class=True)
     subsets = [everything.draw(settings["subset"], stream) for _ in range(settings["coresets"])]
-    looks = [look_at(here.model, here.examples, one, proxy="logit") for one in subsets]
+    looks = [look_at(here.model, here.examples, one, proxy="logit", statistics="batch") for one in subsets]
     proxies = torch.cat([seen.proxies for seen in looks if isinstance(seen.proxies, Tensor)])
     found = mini_batch_coresets(
-        proxies, labels[torch.cat(subsets)], len(subsets), settings["batch_size"], by_class=True
+        proxies, labels[torch.cat(subsets)], len(subsets), settings["batch_size"], **_by_class(True)
     )
     batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, found, strict=True)])
     return batches, torch.stack([one.weights for one in found]), looks
+
+
+def _by_class(stratified: bool) -> dict[str, Any]:
+    return options(mini_batch_coresets, {"by_class": stratified})

@@ -5,15 +5,24 @@ Table 2.1 trains with a tenth of the usual steps and compares the final accuracy
 CIFAR-10 with the document's ResNet-20 and 5 epochs in full instead of 200; ``smoke`` is a short training on the
 bundled digits. Of the numbers of Table 2.1 the document has only CREST's on CIFAR-10; those of Table 2.3 are complete.
 Table 2.3 removes one part of CREST at a time.
+
+Two controls are ours. *Stratified random* mini-batches have the class counts of CREST's and choose nothing. *Random,
+same time* takes random mini-batches for as long as CREST takes, its choices included, instead of for as many steps.
+
+The document counts events of choosing. One event of CREST chooses a handful of mini-batches to dozens of them, one of
+choosing before every step a single one, so claims here count mini-batches; the events are beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
-from holdfast.papers.engine.results import CellResult, Metric, Results, beside
+from holdfast.papers import crest_golden as golden
+from holdfast.papers.engine.evidence import above, beats, every
+from holdfast.papers.engine.experiment import SCALES, Cell, Claim, Experiment, Printed, Scale, Verdict
+from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, beside
 
 _TRAIN = "crest-train"
 
@@ -51,6 +60,12 @@ _TUNED = {"interval": 4}
 #: As many backward passes as one probe on each of five mini-batches, and a curvature with less noise.
 _EIGHT_PROBES = {"draws": 8, "modelled": 1}
 
+#: CREST's time as a share of the full training's, as we measured it (the document's, where we did not): the budget of
+#: random mini-batches for as long.
+_TIMES = {"digits": 0.5, "fashion": 0.75, "cifar10": 0.6, "pooled": 0.4, "cifar10-200": 0.5}
+
+STRATIFIED, SAME_TIME = "stratified random", "random, same time"
+
 #: What a row of Table 2.1 trains with.
 _ROWS: Mapping[str, Mapping[str, Any]] = {
     "full": {"method": "erm", "budget": 1.0},
@@ -68,12 +83,19 @@ BASELINES = ("random", "craig", "gradmatch", "glister", "sgd, cut")
 #: These look at all examples again and again, which takes half as long as the full training, so one seed must do.
 _CHOOSE_FROM_ALL = ("craig", "gradmatch", "glister")
 
-_COLUMNS: Mapping[str, Mapping[str, Any]] = {"digits": SMOKE, "fashion": _FASHION, "cifar10": _CIFAR}
-
 
 def budget_cell(column: str, row: str, settings: Mapping[str, Any], seeds: int | None = None) -> Cell:
     """A cell that trains on a tenth of the steps unless it says otherwise."""
     return Cell(f"{column}/{row}", _TRAIN, {"budget": 0.1, **settings}, most_seeds=seeds)
+
+
+def controls(column: str, settings: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The rows that choose nothing and have what CREST has: its class counts, or its time."""
+    whole = {"subset": settings["batch_size"], "by_class": True, "every_batch": True, "drop_learned": False}
+    return {
+        STRATIFIED: {"method": "crest", "options": whole},
+        SAME_TIME: {"method": "erm", "budget": _TIMES[column]},
+    }
 
 
 def _cells(scale: Scale) -> tuple[Cell, ...]:
@@ -85,7 +107,7 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
     return tuple(
         budget_cell(column, row, {**settings, **_options(settings, changes)}, _seeds(row))
         for column, settings in columns.items()
-        for row, changes in _ROWS.items()
+        for row, changes in {**_ROWS, **controls(column, settings)}.items()
     )
 
 
@@ -131,73 +153,145 @@ def columns_of(results: Results) -> list[str]:
     return list(dict.fromkeys(name.partition("/")[0] for name in results.names))
 
 
+#: Examples that a data set has for training before some are set aside for validation.
+_LOADED = {"digits": 1100, "fashion-mnist": 60_000, "cifar10": 50_000, "mnist": 60_000}
+
+
+def mini_batches_chosen(settings: Mapping[str, Any], metrics: Mapping[str, Metric]) -> list[float]:
+    """How many mini-batches a cell chose under each seed, by what is known of its work.
+
+    CREST writes down how many examples it passed through the model: r for each mini-batch that it chose, r for each
+    subset of each check, and m for each mini-batch that it modelled the loss on. The first is what is left.
+    """
+    n = _LOADED[settings["data"]["name"]] - settings["data"].get("validation", 0)
+    m, options = settings["batch_size"], settings.get("options", {})
+    values = {name: metrics[name].ours.values for name in ("steps", "updates", "checks", "forward")}
+    if settings["method"] in _CHOOSE_FROM_ALL:
+        return [events * (round(0.1 * n) // m) for events in values["updates"]]
+    if not any(values["checks"]):  # nothing is chosen, or one mini-batch by each event
+        return list(values["updates"])
+    r = options.get("subset") or max(round(n / 100), 4 * m)
+    modelled = min(options.get("modelled", 5), options.get("coresets", 5))
+    found = []
+    for steps, events, checks, forward in zip(*values.values(), strict=True):
+        passed = forward * steps * m
+        found.append(float(round((passed - 2 * checks * r - events * modelled * m) / r)))
+    return found
+
+
+def with_chosen(
+    declared: Callable[[Scale], tuple[Cell, ...]], scales: Sequence[Scale] = SCALES
+) -> Callable[[tuple[CellResult, ...]], tuple[CellResult, ...]]:
+    """Adds ``chosen``, mini-batches chosen, and ``each``, seconds of choosing one, for `Experiment.derive`."""
+
+    def derive(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
+        settings = {cell.name: cell.settings for scale in scales for cell in declared(scale)}
+        return tuple(_counted(cell, settings[cell.name]) if cell.metrics else cell for cell in cells)
+
+    return derive
+
+
+def _counted(cell: CellResult, settings: Mapping[str, Any]) -> CellResult:
+    chosen = mini_batches_chosen(settings, cell.metrics)
+    added = {"chosen": chosen}
+    if all(chosen):
+        added["each"] = [s / count for s, count in zip(cell.metrics["choosing"].ours.values, chosen, strict=True)]
+    return replace(cell, metrics={**cell.metrics, **{name: Metric(Measured.of(of)) for name, of in added.items()}})
+
+
 def _listed(numbers: Mapping[str, float], digits: int = 1) -> str:
     return ", ".join(f"{name} {number:.{digits}f}" for name, number in numbers.items())
 
 
-def _more_error(results: Results, column: str, row: str, other: str) -> float:
-    """How much more relative error a row has than another, over the seeds that both have: they share their start."""
-    ours, theirs = (results.values(f"{column}/{name}", "error") for name in (row, other))
-    shared = min(len(ours), len(theirs))
-    return (sum(ours[:shared]) - sum(theirs[:shared])) / shared
+def _less_error(results: Results, column: str, row: str, other: str) -> Verdict:
+    """Whether a row has less relative error than another, over the seeds that both have: they share their start."""
+    where = ((f"{column}/{name}", "error") for name in (other, row))
+    return beats(results, *where, digits=2, what=f"relative error of {other} minus {row} on {column}")
 
 
 def _smallest_error(results: Results) -> Verdict:
     """The document: CREST has the smallest relative error in every column."""
-    said, holds = [], True
-    for column in columns_of(results):
-        more = {row: _more_error(results, column, row, "crest") for row in BASELINES}
-        holds &= min(more.values()) >= 0
-        said.append(f"on {column} {_listed(more)}")
-    return Verdict(holds, "points of relative error more than CREST " + "; ".join(said))
+    return every([_less_error(results, column, "crest", row) for column in columns_of(results) for row in BASELINES])
 
 
-def _ahead_of_random(results: Results) -> Verdict:
-    """In every seed, since both see the same start and schedule."""
-    gains = {
-        column: min(
-            ours - theirs
-            for ours, theirs in zip(
-                results.values(f"{column}/crest", "accuracy"),
-                results.values(f"{column}/random", "accuracy"),
-                strict=True,
-            )
-        )
-        for column in columns_of(results)
-    }
-    return Verdict(min(gains.values()) > 0, f"the smallest gain in points over seeds is {_listed(gains, 2)}")
+def _more_accurate_than(other: str) -> Callable[[Results], Verdict]:
+    def check(results: Results) -> Verdict:
+        return every([_less_error(results, column, "crest", other) for column in columns_of(results)])
+
+    return check
 
 
 def _coresets_fall_behind(results: Results) -> Verdict:
-    """The document: up to 18.2 points more error than CREST, and more than Random."""
-    behind = {
-        f"{row} on {column}": _more_error(results, column, row, "random")
-        for column in columns_of(results)
-        for row in _CHOOSE_FROM_ALL
-    }
-    return Verdict(min(behind.values()) > 0, f"more relative error than Random: {_listed(behind)}")
+    """Figure 2.1: a tenth of the data, chosen once per epoch, trains poorly."""
+    return every(
+        [_less_error(results, column, "random", row) for column in columns_of(results) for row in _CHOOSE_FROM_ALL]
+    )
 
 
 def _cut_is_worst(results: Results) -> Verdict:
     """The full schedule stopped early never lowers its rate."""
-    behind = {column: _more_error(results, column, "sgd, cut", "random") for column in columns_of(results)}
-    return Verdict(min(behind.values()) > 0, f"more relative error than Random: {_listed(behind)}")
+    return every([_less_error(results, column, "random", "sgd, cut") for column in columns_of(results)])
 
 
-def _fewer_updates(results: Results) -> Verdict:
-    """The document: 2 to 26 % of the updates that choosing before every batch makes; here a fifth at most."""
-    shares = {
-        column: results.mean(f"{column}/crest", "updates") / results.mean(f"{column}/every batch", "updates")
-        for column in columns_of(results)
-    }
-    return Verdict(max(shares.values()) <= 0.2, f"share of every batch's updates: {_listed(shares, 3)} (at most 0.2)")
+def _fewer_chosen(results: Results) -> Verdict:
+    """Figure 2.3 prints 2, 3, 19 and 26 % of the updates that choosing before every batch makes."""
+    found = []
+    for column in columns_of(results):
+        ours, theirs = (results.by_seed(f"{column}/{row}", "chosen") for row in ("crest", "every batch"))
+        shares = [ours[seed] / theirs[seed] for seed in ours]
+        events = results.mean(f"{column}/crest", "updates")
+        whole = results.mean(f"{column}/every batch", "updates")
+        judged = above([0.26 - share for share in shares], digits=2, what=f"26 % minus the share on {column}")
+        said = f"{sum(shares) / len(shares):.0%} of the mini-batches, {events / whole:.0%} of the events on {column}"
+        found.append(replace(judged, evidence=f"{said} ({judged.evidence})"))
+    return every(found)
 
 
-def _half_the_time(results: Results) -> Verdict:
-    """The document: 1.7 to 2.5 times as fast as full training, everything included."""
-    times = {column: results.mean(f"{column}/crest", "time") for column in columns_of(results)}
-    return Verdict(max(times.values()) <= 0.5, f"share of full training's time: {_listed(times, 2)} (at most 0.5)")
+def _keeps_accuracy(results: Results) -> Verdict:
+    """Figure 2.3 prints 95 to 99 % of the accuracy of choosing before every batch."""
+    found = []
+    for column in columns_of(results):
+        ours, theirs = (results.by_seed(f"{column}/{row}", "accuracy") for row in ("crest", "every batch"))
+        shares = [100 * ours[seed] / theirs[seed] for seed in ours]
+        found.append(above(shares, 95, digits=1, what=f"percent of every batch's accuracy on {column}"))
+    return every(found)
 
+
+def _faster_than_full(results: Results) -> Verdict:
+    """Figure 2.2: 1.7 to 2.5 times as fast as full training, everything included."""
+    return every(
+        [
+            above(
+                [1 / time for time in results.values(f"{column}/crest", "time")],
+                1.7,
+                digits=2,
+                what=f"full training's time over CREST's on {column}",
+            )
+            for column in columns_of(results)
+        ]
+    )
+
+
+def _choosing_is_cheaper(results: Results) -> Verdict:
+    """Table 2.2 prints 0.006 and 0.089 seconds for the choice of a mini-batch; here with the look at the examples."""
+    return every(
+        [
+            beats(
+                results,
+                (f"{column}/craig", "each"),
+                (f"{column}/every batch", "each"),
+                what=f"seconds per mini-batch on {column}, CRAIG {results.mean(f'{column}/craig', 'each'):.3f} minus "
+                f"a mini-batch coreset's {results.mean(f'{column}/every batch', 'each'):.3f}:",
+            )
+            for column in columns_of(results)
+        ]
+    )
+
+
+_SHORT_CIFAR = (
+    "On CIFAR-10 our training is 5 epochs in full and so 176 steps, with batch norm: seeds of one row differ by ten "
+    "points, and chosen mini-batches put its batch statistics off."
+)
 
 TABLE_2_1 = Experiment(
     name="crest/table2.1",
@@ -205,23 +299,45 @@ TABLE_2_1 = Experiment(
     source="CREST, Table 2.1 and Figures 2.2 and 2.3",
     cells=_cells,
     printed={"cifar10-200/crest": {"error": Printed(4.33), "updates": Printed(185)}},
+    golden=(golden.ROWS, golden.RESNET),
     claims=(
-        Claim("CREST loses the least accuracy", _smallest_error),
-        Claim("CREST is more accurate than Random in every seed", _ahead_of_random),
-        Claim("One big coreset per epoch is worse than Random", _coresets_fall_behind),
+        Claim("CREST loses the least accuracy", _smallest_error, why=_SHORT_CIFAR),
+        Claim("CREST is more accurate than Random", _more_accurate_than("random"), why=_SHORT_CIFAR),
+        Claim("CREST is more accurate than stratified random mini-batches", _more_accurate_than(STRATIFIED), ours=True),
+        Claim("CREST is more accurate than Random in the same time", _more_accurate_than(SAME_TIME), ours=True),
+        Claim("One big coreset per epoch is worse than Random", _coresets_fall_behind, ours=True, why=_SHORT_CIFAR),
         Claim("The full schedule, cut, is worse than a shortened one", _cut_is_worst),
-        Claim("CREST chooses at most a fifth as often as every batch", _fewer_updates),
-        Claim("CREST takes at most half the time of full training", _half_the_time, ("cpu", "paper")),
+        Claim(
+            "CREST chooses at most 26 % of the mini-batches that choosing before every step does",
+            _fewer_chosen,
+            why="The document counts events. An event of CREST chooses five mini-batches and more per step until "
+            "the next check; most of those are never trained on.",
+        ),
+        Claim("CREST keeps 95 % of the accuracy of choosing before every step", _keeps_accuracy, why=_SHORT_CIFAR),
+        Claim(
+            "CREST is at least 1.7 times as fast as full training",
+            _faster_than_full,
+            ("cpu", "paper"),
+            why="The scale: for networks that take a step in milliseconds on a processor, checks and the model of the "
+            "loss cost more than the steps they save.",
+        ),
+        Claim("Choosing a mini-batch is quicker than its share of CRAIG's choice", _choosing_is_cheaper),
     ),
     columns={
         "accuracy": "accuracy",
         "error": "relative error",
         "updates": "updates",
+        "chosen": "mini-batches chosen",
         "time": "time / full",
         "choosing": "seconds choosing",
     },
+    notes={
+        "cpu": "*Updates* are events of choosing, as the document counts them; *mini-batches chosen* is what they chose"
+        " in all. *Stratified random* and *random, same time* are controls of ours: the first has CREST's class counts "
+        "and chooses nothing, the second has CREST's time."
+    },
     digits=2,
-    derive=against_full,
+    derive=lambda cells: against_full(with_chosen(_cells)(cells)),
 )
 
 _ABLATIONS: Mapping[str, Mapping[str, Any]] = {
@@ -245,7 +361,8 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
         "cpu": ("pooled", POOLED),
         "paper": ("cifar10-200", {**_CIFAR, "full_epochs": 200}),
     }[scale]
-    rows = {row: _options(settings, changes) for row, changes in _ABLATIONS.items()}
+    more = controls(column, settings)
+    rows = {row: _options(settings, changes) for row, changes in {**_ABLATIONS, **more}.items()}
     return tuple(
         budget_cell(column, row, {**settings, **_dropping(settings, changes)}, _seeds(row))
         for row, changes in rows.items()
@@ -260,76 +377,104 @@ def _dropping(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mappin
     return {**changes, "options": {**options, "window": settings["full_epochs"] // 10}}
 
 
-def _parts_save_updates(results: Results) -> Verdict:
-    """The printed updates are 343 without curvature, 369 without smoothing, 185 with both."""
+def _parts_save_choices(results: Results) -> Verdict:
+    """The printed updates are 343 without curvature, 369 without smoothing, 346 without dropping, 185 with all."""
     (column,) = columns_of(results)
-    updates = {row: results.mean(f"{column}/{row}", "updates") for row in ("crest", "first order", "no smoothing")}
-    holds = min(updates["first order"], updates["no smoothing"]) >= 1.3 * updates["crest"]
-    return Verdict(holds, f"updates: {_listed(updates, 0)} (1.3 times as many at least)")
+    found = []
+    for row in ("first order", "no smoothing"):
+        events = {name: results.mean(f"{column}/{name}", "updates") for name in (row, "crest")}
+        what = f"mini-batches chosen, {row} minus crest (events: {_listed(events, 0)})"
+        found.append(beats(results, (f"{column}/{row}", "chosen"), (f"{column}/crest", "chosen"), digits=0, what=what))
+    return every(found)
+
+
+def _dropping_saves_choices(results: Results) -> Verdict:
+    """The printed updates are 346 without dropping and 185 with it."""
+    (column,) = columns_of(results)
+    where = ((f"{column}/{row}", "chosen") for row in ("no dropping", "crest"))
+    return beats(results, *where, digits=0, what=f"mini-batches chosen, no dropping minus crest, {_dropped(results)}")
+
+
+def _dropped(results: Results) -> str:
+    (column,) = columns_of(results)
+    return f"where {100 - 100 * results.mean(f'{column}/crest', 'pool'):.2f} % are dropped:"
 
 
 def _parts_save_accuracy(results: Results) -> Verdict:
     """The printed errors are 7.45 and 7.44 without them, 4.33 with both."""
     (column,) = columns_of(results)
-    errors = {row: results.mean(f"{column}/{row}", "error") for row in ("crest", "first order", "no smoothing")}
-    holds = min(errors["first order"], errors["no smoothing"]) > errors["crest"]
-    return Verdict(holds, f"relative error: {_listed(errors, 2)}")
+    return every([_less_error(results, column, "crest", row) for row in ("first order", "no smoothing")])
 
 
-def _dropping_costs_nothing(results: Results) -> Verdict:
-    """The printed error is 4.33 with dropping and 4.61 without. Where nothing was dropped there is nothing to claim."""
-    (column,) = columns_of(results)
-    loss = results.mean(f"{column}/no dropping", "accuracy") - results.mean(f"{column}/crest", "accuracy")
-    dropped = 100 - 100 * results.mean(f"{column}/crest", "pool")
-    return Verdict(
-        loss <= 0.3 and dropped > 0, f"{dropped:.2f} % are dropped, which costs {loss:.2f} points (at most 0.3)"
-    )
+def _dropping_pays(margin: float) -> Callable[[Results], Verdict]:
+    """The printed error is 4.33 with dropping and 4.61 without."""
+
+    def check(results: Results) -> Verdict:
+        (column,) = columns_of(results)
+        where = ((f"{column}/{row}", "accuracy") for row in ("crest", "no dropping"))
+        return beats(results, *where, margin, digits=2, what=f"points gained by dropping, {_dropped(results)}")
+
+    return check
 
 
 def _fewer_later(results: Results) -> Verdict:
-    """Figure 2.4: the intervals grow, so updates get rare."""
+    """Figure 2.4: regions grow, so the events get rare. How many mini-batches a quarter chose is not kept."""
     (column,) = columns_of(results)
-    quarters = {f"quarter {q}": results.mean(f"{column}/crest", f"updates {q}") for q in (1, 2, 3, 4)}
-    return Verdict(quarters["quarter 4"] < quarters["quarter 1"], f"updates: {_listed(quarters, 0)}")
+    first, last = ((f"{column}/crest", f"updates {quarter}") for quarter in (1, 4))
+    quarters = {str(quarter): results.mean(f"{column}/crest", f"updates {quarter}") for quarter in (1, 2, 3, 4)}
+    said = f"events in the quarters {_listed(quarters, 0)}; first minus last"
+    return beats(results, first, last, digits=1, what=said)
 
 
 def _between_random_and_every_batch(results: Results) -> Verdict:
     """CREST approximates choosing before every batch, which should be 1.5 points above Random for that to pay."""
     (column,) = columns_of(results)
-    accuracy = {row: results.mean(f"{column}/{row}", "accuracy") for row in ("random", "crest", "every batch")}
-    holds = accuracy["random"] + 1.5 <= accuracy["every batch"]
-    holds &= accuracy["random"] < accuracy["crest"] <= accuracy["every batch"] + 0.3
-    return Verdict(holds, f"accuracy: {_listed(accuracy)}")
+    random, crest, always = ((f"{column}/{row}", "accuracy") for row in ("random", "crest", "every batch"))
+    return every(
+        [
+            beats(results, always, random, 1.5, digits=2),
+            beats(results, crest, random, digits=2),
+            beats(results, always, crest, -0.3, digits=2),
+        ]
+    )
 
 
-def _ahead_of_craig(results: Results) -> Verdict:
-    """Mini-batch coresets that are renewed, against one big coreset per epoch."""
+def _tolerance_trades_choices(results: Results) -> Verdict:
+    """At most a fifth as many mini-batches as steps at a tolerance of 0.05, at most half as many at 0.02."""
     (column,) = columns_of(results)
-    more = _more_error(results, column, "craig", "crest")
-    return Verdict(more > 0, f"CRAIG has {more:.1f} points more relative error, in the seed that both have")
-
-
-def _tolerance_trades_updates(results: Results) -> Verdict:
-    """At most a fifth of the steps choose at a tolerance of 0.05, and at most half at 0.02."""
-    (column,) = columns_of(results)
-    steps = results.mean(f"{column}/crest", "steps")
-    shares = {row: results.mean(f"{column}/{row}", "updates") / steps for row in ("crest", "tolerance 0.02")}
-    holds = shares["crest"] <= 0.2 and shares["crest"] < shares["tolerance 0.02"] <= 0.5
-    return Verdict(holds, f"updates per step: {_listed(shares, 3)}")
+    finer, usual = (f"{column}/{row}" for row in ("tolerance 0.02", "crest"))
+    found = [
+        beats(results, (finer, "chosen"), (usual, "chosen"), digits=0, what="mini-batches chosen, 0.02 minus 0.05")
+    ]
+    for cell, most in ((usual, 0.2), (finer, 0.5)):
+        steps = results.mean(cell, "steps")
+        shares = [chosen / steps for chosen in results.values(cell, "chosen")]
+        events = results.mean(cell, "updates") / steps
+        what = (
+            f"{most:g} minus the {sum(shares) / len(shares):.2f} mini-batches per step of {cell} ({events:.2f} events)"
+        )
+        found.append(above([most - share for share in shares], digits=2, what=what))
+    return every(found)
 
 
 def _intact_batches_matter(results: Results) -> Verdict:
     """Mini-batches cut anew out of all that was chosen stand for no subset."""
     (column,) = columns_of(results)
-    gain = results.mean(f"{column}/crest", "accuracy") - results.mean(f"{column}/reshuffled", "accuracy")
-    return Verdict(gain > 0, f"kept whole they gain {gain:.2f} points")
+    return beats(results, (f"{column}/crest", "accuracy"), (f"{column}/reshuffled", "accuracy"), digits=2)
 
+
+_NOISY_PROBE = (
+    "A single random probe makes the curvature look larger than it is, so its model of the loss goes stale sooner than "
+    "one without curvature, see crest/model."
+)
+_TOO_SHORT = "The scale: in 704 steps hardly an example is learned well enough to be dropped."
 
 TABLE_2_3 = Experiment(
     name="crest/table2.3",
     title="CREST without one of its parts",
     source="CREST, Table 2.3 and Figure 2.4",
     cells=_ablation_cells,
+    golden=(golden.PARTS,),
     printed={
         "cifar10-200/first order": {"error": Printed(7.45), "updates": Printed(343)},
         "cifar10-200/no smoothing": {"error": Printed(7.44), "updates": Printed(369)},
@@ -337,18 +482,40 @@ TABLE_2_3 = Experiment(
         "cifar10-200/crest": {"error": Printed(4.33), "updates": Printed(185)},
     },
     claims=(
-        Claim("Curvature and smoothing save updates", _parts_save_updates),
-        Claim("Curvature and smoothing save accuracy", _parts_save_accuracy),
-        Claim("Dropping what is learned costs nothing", _dropping_costs_nothing),
-        Claim("Updates get rare as training goes on", _fewer_later),
-        Claim("CREST is above Random and at most level with every batch", _between_random_and_every_batch, ("cpu",)),
-        Claim("CREST is more accurate than CRAIG", _ahead_of_craig),
-        Claim("A smaller tolerance takes more updates, within bounds", _tolerance_trades_updates, ("cpu",)),
-        Claim("Mini-batches that are kept whole are better than reshuffled ones", _intact_batches_matter),
+        Claim("Curvature and smoothing save choices", _parts_save_choices, why=_NOISY_PROBE),
+        Claim("Curvature and smoothing save accuracy", _parts_save_accuracy, why=_NOISY_PROBE),
+        Claim("Dropping what is learned saves choices", _dropping_saves_choices, why=_TOO_SHORT),
+        Claim("Dropping what is learned gains accuracy", _dropping_pays(0.0), why=_TOO_SHORT),
+        Claim("Dropping what is learned costs at most 0.3 points", _dropping_pays(-0.3), ours=True, why=_TOO_SHORT),
+        Claim("Choices get rare as training goes on", _fewer_later),
+        Claim(
+            "CREST is above Random and at most level with every batch",
+            _between_random_and_every_batch,
+            ("cpu",),
+            ours=True,
+        ),
+        Claim("CREST is more accurate than CRAIG", _more_accurate_than("craig")),
+        Claim("CREST is more accurate than stratified random mini-batches", _more_accurate_than(STRATIFIED), ours=True),
+        Claim(
+            "CREST is more accurate than Random in the same time",
+            _more_accurate_than(SAME_TIME),
+            ours=True,
+            why="A real limit of the method at this scale: its choices take three times as long as its steps, and a "
+            "training of 704 steps gains more by four times the steps than by better ones.",
+        ),
+        Claim(
+            "A smaller tolerance chooses more mini-batches, within a fifth and a half of the steps",
+            _tolerance_trades_choices,
+            ("cpu",),
+            ours=True,
+            why="The bounds are met by events of choosing; each of those chooses about eighteen mini-batches.",
+        ),
+        Claim("Mini-batches that are kept whole are better than reshuffled ones", _intact_batches_matter, ours=True),
     ),
     columns=TABLE_2_1.columns,
+    notes=TABLE_2_1.notes,
     digits=2,
-    derive=against_full,
+    derive=lambda cells: against_full(with_chosen(_ablation_cells)(cells)),
 )
 
 EXPERIMENTS = (TABLE_2_1, TABLE_2_3)

@@ -21,7 +21,10 @@ from holdfast.finetuning.analysis import evenness, homogeneity, rank_correlation
 from holdfast.finetuning.baselines import proportional
 from holdfast.finetuning.language_models import gpt_neox
 from holdfast.finetuning.losses import example_losses
-from holdfast.papers.s2l_rows import Course, choose, follow
+from holdfast.finetuning.s2l import TrajectoryClusters
+from holdfast.papers.engine.pins import options
+from holdfast.papers.engine.witness import tell
+from holdfast.papers.s2l_rows import HOW, Course, choose, follow, tell_weights, told_loss
 from holdfast.papers.s2l_world import HEAD, LONGEST, TAIL, TOPICS, VOCABULARY, Facts, make_world
 from holdfast.primitives.streams import numpy_stream
 from holdfast.training.sweep import evaluating
@@ -38,12 +41,12 @@ world = lru_cache(maxsize=_KEPT)(make_world)
 def _model(kind: str, seed: int) -> nn.Module:
     """The proxy of 25,344 weights or the target of 179,008, embeddings included."""
     layers, width = {"proxy": (2, 24), "target": (3, 64)}[kind]
-    return gpt_neox(VOCABULARY, layers=layers, width=width, heads=4, longest=LONGEST, seed=seed)
+    return gpt_neox(VOCABULARY, layers=layers, width=width, heads=4, longest=LONGEST, seed=seed, end=0)
 
 
 def _settings(kind: str, steps: int, seed: int) -> FineTuning:
     rate = {"proxy": 5e-3, "target": 2e-3}[kind]
-    return FineTuning(steps=steps, batch_size=_BATCH, learning_rate=rate, seed=seed)
+    return FineTuning(epochs=3, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ def _gradients(model: nn.Module, train: Facts, positions: Ints) -> Floats:
     parts = [part for name, part in model.named_parameters() if name.startswith("lm_head") or last in name]
     rows = []
     for position in positions.tolist():
-        loss = example_losses(model, train.tokens.batch([position]))[0]
+        loss = example_losses(model, train.tokens.batch([position]), reduction="mean")[0]
         rows.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, parts)]))
     found: Floats = torch.stack(rows).numpy()
     return found
@@ -112,8 +115,8 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     data, steps = world(seed, settings["examples"]), settings["steps"]
     model = _model("target", seed)
     if settings["method"] == "curriculum":
-        feed = ConfidenceCurriculum(data.train.tokens, settings["budget"], steps, _BATCH)
-        fine_tune(model, data.train.tokens, _settings("target", steps, seed), feed=feed)
+        feed = ConfidenceCurriculum(data.train.tokens, settings["budget"], steps, _BATCH, rounds=3)
+        fine_tune(model, data.train.tokens, _settings("target", steps, seed), feed=feed, progress=told_loss)
         chosen = np.array(feed.chosen)
     else:
         n = settings["examples"]
@@ -127,7 +130,8 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             k=settings.get("k", TOPICS),
             seed=seed,
         )
-        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed))
+        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=told_loss)
+    tell_weights(model)
     right = answer_accuracy(model, data.test)
     topics = np.array([right[data.test.topics == topic].mean() for topic in range(TOPICS)])
     return {
@@ -166,9 +170,9 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     found = dict[str, float]()
     for k in settings["k"]:
         for kind, values in kinds.items():
-            labels = cluster_trajectories(values, k=k, seed=seed).labels
+            labels = _clustered(values, k, seed).labels
             found[f"{kind} {k}/purity"] = homogeneity(labels, train.topics).mean
-    labels = cluster_trajectories(curves.losses, k=settings["k"][0], seed=seed).labels
+    labels = _clustered(curves.losses, settings["k"][0], seed).labels
     shuffled = numpy_stream(seed, "shuffled").permutation(train.topics)
     found["shuffled"] = homogeneity(labels, shuffled).mean
     found["within"] = within_share(target.course.trajectories.losses, labels)
@@ -178,7 +182,15 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     own, topics = labels[target.positions], train.topics[target.positions]
     found |= _cosines(target.early, own, topics, "early") | _cosines(target.end, own, topics, "end")
     found |= _errors(target.end, own, settings["draws"], seed)
+    for kind, values in kinds.items():
+        tell(kind, torch.from_numpy(np.ascontiguousarray(values)))
+    tell("gradients", [torch.from_numpy(part) for part in (target.early, target.end)])
+    tell("found", {name: value for name, value in found.items() if "purity" not in name and name != "shuffled"})
     return found
+
+
+def _clustered(values: Floats, k: int, seed: int) -> TrajectoryClusters:
+    return cluster_trajectories(values, **options(cluster_trajectories, {"k": k, "seed": seed}))
 
 
 def _cosines(gradients: Floats, labels: Ints, topics: Ints, time: str) -> dict[str, float]:

@@ -2,81 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import comb
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
-
-from holdfast.finetuning.analysis import evenness
+from holdfast.papers import s2l_golden as golden
+from holdfast.papers.engine.evidence import LEVEL, sign_test
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
 from holdfast.papers.s2l import world_sizes
-from holdfast.papers.s2l_cells import course, world
-from holdfast.papers.s2l_rows import Beginning, choose
-from holdfast.papers.s2l_world import TAIL, TOPICS
-
-_ROWS = ("full", "random", "source-balanced random", "s2l", "s2l by source")
-
-
-def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Choose subsets and count what is in them; nothing is trained but the proxy.
-
-    Args:
-        settings: ``examples``, ``steps`` of the proxy and ``budget``.
-        seed: of everything.
-
-    Returns:
-        For each row ``ROW/facts`` and ``ROW/rare facts``, those of the rare half of the topics, that the subset has at
-        least once, and ``ROW/evenness`` of its topics.
-    """
-    n, train = settings["examples"], world(seed, settings["examples"]).train
-    found = dict[str, float]()
-    for row in _ROWS:
-        chosen = choose(
-            row,
-            settings["budget"],
-            sources=train.sources,
-            undefined=train.tokens.undefined,
-            proxy=lambda: course("proxy", n, settings["steps"], seed).course.trajectories,
-            target=_no_target,
-            k=TOPICS,
-            seed=seed,
-        )
-        found |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
-    return found
-
-
-def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:
-    rare = chosen[topics[chosen] >= TOPICS - TAIL]
-    return {
-        "facts": float(len(np.unique(facts[chosen]))),
-        "rare facts": float(len(np.unique(facts[rare]))),
-        "evenness": evenness(topics[chosen], TOPICS),
-    }
-
-
-def _no_target() -> Beginning:
-    raise AssertionError("these rows choose without a target")
 
 
 def _cells(scale: Scale) -> tuple[Cell, ...]:
     return (Cell("facts/chosen", "s2l-coverage", world_sizes(scale)),)
 
 
-def sign_test(wins: int, of: int) -> float:
-    """The probability of so many wins or more if either side were as likely to win."""
-    return sum(comb(of, more) for more in range(wins, of + 1)) * 0.5**of
-
-
 def _more(results: Results, metric: str, other: str) -> Verdict:
-    """S2L against another row, seed by seed, at the 5 % level."""
+    """S2L against another row, seed by seed: the sign test at the 5 % level."""
     ours, theirs = (results.values("facts/chosen", f"{row}/{metric}") for row in ("s2l", other))
-    wins, of = sum(a > b for a, b in zip(ours, theirs, strict=True)), len(ours)
-    means = (sum(ours) / of, sum(theirs) / of)
-    said = f"in {wins} of {of} seeds, p = {sign_test(wins, of):.4f}; on average {means[0]:.3g} and {means[1]:.3g}"
-    return Verdict(sign_test(wins, of) < 0.05, said)
+    wins, losses = (sum(sign * (a - b) > 0 for a, b in zip(ours, theirs, strict=True)) for sign in (1, -1))
+    chance, of = sign_test(wins, losses), len(ours)
+    means = f"on average {sum(ours) / of:.3g} and {sum(theirs) / of:.3g}"
+    said = f"more in {wins}, less in {losses} of {of} seeds, p = {chance:.4f}; {means}"
+    if chance >= LEVEL:
+        return Verdict(None, f"within the noise: {said}")
+    return Verdict(wins > losses, said)
 
 
 COVERAGE = Experiment(
@@ -84,9 +30,22 @@ COVERAGE = Experiment(
     title="how many facts and topics a tenth covers",
     source="S2L, Figure 9.9, in a small world",
     cells=_cells,
+    golden=(golden.COVERAGE,),
     claims=(
         Claim("S2L covers more facts than random", lambda results: _more(results, "facts", "random"), ("cpu",)),
         Claim("S2L covers more rare facts", lambda results: _more(results, "rare facts", "random"), ("cpu",)),
+        Claim(
+            "S2L covers more facts than equal shares of sources",
+            lambda results: _more(results, "facts", "source-balanced random"),
+            ("cpu",),
+            ours=True,
+        ),
+        Claim(
+            "S2L covers more rare facts than equal shares of sources",
+            lambda results: _more(results, "rare facts", "source-balanced random"),
+            ("cpu",),
+            ours=True,
+        ),
         Claim("Its topics are evener than all data's", lambda results: _more(results, "evenness", "full"), ("cpu",)),
     ),
     columns={

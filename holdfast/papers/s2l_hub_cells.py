@@ -27,17 +27,17 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.proxy import record_trajectories
-from holdfast.papers.s2l_rows import Course, choose, follow
+from holdfast.papers.s2l_rows import HOW, Course, choose, follow, tell_weights, told_loss
 
 
 @lru_cache(maxsize=1)
 def _data(name: str) -> Instructions:
-    return read_instructions(name)
+    return read_instructions(name, split="train")
 
 
 def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuning:
     own = {key: settings[key] for key in ("epochs", "batch_size", "learning_rate")}
-    return FineTuning(steps=steps, seed=seed, **own)
+    return FineTuning(steps=steps, most_tokens=4096, seed=seed, **own, **HOW)
 
 
 def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
@@ -46,7 +46,13 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
     proxy.model.to(Processes().device())
     place = data_root(None) / "s2l" / f"{Path(settings['proxy']).name}-{data.fingerprint}-s{seed}"
     return record_trajectories(
-        data, proxy, place, _settings(settings, seed), max_length=settings["max_length"], every=settings["every"]
+        data,
+        proxy,
+        place,
+        _settings(settings, seed),
+        template="auto",
+        max_length=settings["max_length"],
+        every=settings["every"],
     )
 
 
@@ -90,7 +96,8 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
             seed=seed,
         )
         steps = training.steps_for(int((~tokens.undefined).sum()))
-        fine_tune(language.model, tokens.part(chosen), _settings(settings, seed, steps))
+        fine_tune(language.model, tokens.part(chosen), _settings(settings, seed, steps), progress=told_loss)
+    tell_weights(language.model)
     found = dict[str, float]()
     for name in settings["tests"]:
         problems = load_math_problems(name, data_root(None))

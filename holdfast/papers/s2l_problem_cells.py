@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from holdfast.data import data_root
@@ -34,8 +35,10 @@ from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.language_models import gpt_neox, learned_tokenizer
 from holdfast.finetuning.losses import trajectory_point
 from holdfast.models.packaged import packaged_folder
-from holdfast.papers.s2l_problems import MIXTURE, Problems, make_problems
-from holdfast.papers.s2l_rows import Beginning, Course, begin, choose, follow
+from holdfast.papers.engine.witness import tell
+from holdfast.papers.s2l_mixture import MIXTURE
+from holdfast.papers.s2l_problems import Problems, make_problems
+from holdfast.papers.s2l_rows import HOW, Beginning, Course, begin, choose, follow, tell_weights, told_loss
 from holdfast.primitives.streams import derive_seed
 
 Floats = NDArray[np.float32]
@@ -53,13 +56,21 @@ def _problems(seed: int, share: float, tested: int) -> Problems:
 
 
 def _model(kind: Mapping[str, Any] | str, data: Instructions, seed: int) -> LanguageModel:
-    """A GPT-NeoX of some layers and width with a tokenizer learned from the problems, or SmolLM2 with LoRA."""
+    """A GPT-NeoX of some layers and width with a tokenizer learned from the problems, or SmolLM2 with LoRA.
+
+    A small one gets LoRA too where it asks for it: what stands in for SmolLM2 where its weights are not installed.
+    """
     if isinstance(kind, str):
-        return with_lora(load_language_model(str(smollm2_file())), rank=8, seed=derive_seed(seed, "lora"))
+        return _with_lora(load_language_model(str(smollm2_file())), seed)
     texts = [text for turns, said in zip(data.prompts, data.responses, strict=True) for text in (turns[0][1], said)]
     tokenizer = learned_tokenizer(texts, 1024)
-    model = gpt_neox(len(tokenizer), layers=kind["layers"], width=kind["width"], heads=4, longest=512, seed=seed)
-    return LanguageModel(model, tokenizer)
+    model = gpt_neox(len(tokenizer), layers=kind["layers"], width=kind["width"], heads=4, longest=512, seed=seed, end=0)
+    language = LanguageModel(model, tokenizer)
+    return _with_lora(language, seed) if kind.get("lora") else language
+
+
+def _with_lora(language: LanguageModel, seed: int) -> LanguageModel:
+    return with_lora(language, rank=8, seed=derive_seed(seed, "lora"))
 
 
 def smollm2_file() -> Path:
@@ -87,6 +98,7 @@ def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int |
         learning_rate=settings[f"{kind}_rate"],
         most_tokens=2048,
         seed=seed,
+        **HOW,
     )
 
 
@@ -134,8 +146,10 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     chosen = _chosen(settings, train, tokens, seed)
     everything = _fine_tuning("target", settings, seed).steps_for(int((~tokens.undefined).sum()))
     steps = everything if settings["same"] == "steps" else None
-    fine_tune(language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps))
-    losses = trajectory_point(language.model, _tokens(test, language, settings))
+    fine_tune(language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps), progress=told_loss)
+    losses = trajectory_point(language.model, _tokens(test, language, settings), reduction="mean")
+    tell_weights(language.model)
+    tell("test losses", torch.from_numpy(losses))
     found = _by_source("loss", losses, test)
     rare = sorted(MIXTURE, key=MIXTURE.__getitem__)[:_RARE]
     found |= {"rare": float(np.mean([found[f"loss {source}"] for source in rare]))}
@@ -143,7 +157,8 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     found["sources"] = float((counts >= 10).sum())
     if settings["answers"]:
         golds = [final_answer(response) for response in test.responses]
-        right = math_accuracy(language, test.prompts, golds, max_new_tokens=settings["max_length"] // 2, batch_size=64)
+        length = settings["max_length"] // 2
+        right = math_accuracy(language, test.prompts, golds, max_new_tokens=length, batch_size=64, programs=False)
         found |= _by_source("accuracy", 100 * right.astype(np.float32), test)
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from holdfast.data.instructions import Instructions
 from holdfast.data.math_problems import load_math_problems
+from holdfast.papers.s2l_mixture import MIXTURE, TEST_EXAMPLES
 from holdfast.primitives.streams import numpy_stream
 
 Draw = np.random.Generator
@@ -17,20 +18,6 @@ Pair = tuple[str, str]
 
 #: Word problems longer than this, question and solution together, are left out: they cost most and teach least here.
 _LETTERS = 330
-
-#: Examples of each source to train on: a few sources have most of them.
-MIXTURE: Mapping[str, int] = {
-    "gsm8k": 900,
-    "mawps-asdiv": 600,
-    "svamp": 250,
-    "sums": 300,
-    "differences": 150,
-    "products": 120,
-    "sequences": 80,
-    "comparisons": 60,
-    "remainders": 40,
-}
-TEST_EXAMPLES = 60
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import nn
 
@@ -31,12 +32,17 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.fine_tuning import Progress
 from holdfast.finetuning.scores import Layer, ResponseScores
+from holdfast.papers.engine.pins import options
+from holdfast.papers.engine.witness import tell
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
 POINTS = 12
+#: What all trainings share and no table varies, whatever the library's defaults are.
+HOW: Mapping[str, Any] = {"weight_decay": 0.0, "warmup": 0.03, "max_norm": 1.0}
+_KEY_BIAS = "query_key_value.bias"
 _EARLY = 1000 / 6141  # of a training: where the document takes its early reference
 
 
@@ -66,6 +72,20 @@ class Course(Beginning):
 
     end: ResponseScores
     trajectories: Trajectories
+
+
+def told_loss(progress: Progress) -> None:
+    """Tells the witness the loss of every step; to be given to `fine_tune`."""
+    if progress.doing == "training":
+        tell("loss", progress.loss)
+
+
+def tell_weights(model: nn.Module) -> None:
+    """Tells the witness the weights but for biases of attention: a key's has no effect and so no gradient but rounding.
+
+    AdamW makes steps of full length out of that.
+    """
+    tell("weights", {name: part for name, part in model.state_dict().items() if not name.endswith(_KEY_BIAS)})
 
 
 class _Enough(Exception):  # noqa: N818 - nothing is wrong
@@ -118,7 +138,8 @@ def follow(
             early()
 
     with tempfile.TemporaryDirectory() as folder:
-        recorder = TrajectoryRecorder(Path(folder), tokens, every=max(1, steps // POINTS))
+        often = {"every": max(1, steps // POINTS)}
+        recorder = TrajectoryRecorder(Path(folder), tokens, **options(TrajectoryRecorder, often))
         fine_tune(model, tokens, settings, recorder=recorder, progress=watch)
         trajectories = recorder.trajectories()
     look("end")
@@ -163,19 +184,27 @@ def choose(
     usable = ~undefined
 
     def s2l(curves: Trajectories, *, by_source: bool) -> Ints:
-        return s2l_select(
-            curves.losses,
-            budget,
-            k=k,
-            sources=sources if by_source else None,
-            undefined=undefined | curves.undefined,
-            smallest=smallest,
-            seed=seed,
-        ).positions
+        tell("curves", torch.from_numpy(curves.losses))
+        given = {
+            "k": k,
+            "sources": sources if by_source else None,
+            "undefined": undefined | curves.undefined,
+            "smallest": smallest,
+            "seed": seed,
+        }
+        return s2l_select(curves.losses, budget, **options(s2l_select, given)).positions
+
+    def reference() -> Beginning:
+        found = target()
+        tell(
+            "early", [torch.from_numpy(part) for part in (found.before.loss, found.early.loss, found.early.confidence)]
+        )
+        return found
 
     def whole() -> Course:
-        found = target()
+        found = reference()
         assert isinstance(found, Course)
+        tell("end", [torch.from_numpy(part) for part in (found.end.loss, found.end.confidence)])
         return found
 
     ways: dict[str, Callable[[], Ints]] = {
@@ -185,17 +214,21 @@ def choose(
         "s2l": lambda: s2l(proxy(), by_source=False),
         "s2l by source": lambda: s2l(proxy(), by_source=True),
         "last loss": lambda: s2l(proxy().at([-1]), by_source=False),
-        "least confidence, early": lambda: least_confidence(target().early.confidence, usable, budget),
+        "least confidence, early": lambda: least_confidence(reference().early.confidence, usable, budget),
         "least confidence": lambda: least_confidence(whole().end.confidence, usable, budget),
-        "middle perplexity, early": lambda: middle_perplexity(target().early.loss, usable, budget),
+        "middle perplexity, early": lambda: middle_perplexity(reference().early.loss, usable, budget),
         "middle perplexity": lambda: middle_perplexity(whole().end.loss, usable, budget),
-        "learnability, early": lambda: high_learnability(target().before.loss, target().early.loss, usable, budget),
+        "learnability, early": lambda: high_learnability(
+            reference().before.loss, reference().early.loss, usable, budget
+        ),
         "learnability": lambda: high_learnability(whole().before.loss, whole().end.loss, usable, budget),
-        "facility locations, early": lambda: _locations(target(), "early", sources, usable, budget),
+        "facility locations, early": lambda: _locations(reference(), "early", sources, usable, budget),
         "facility locations": lambda: _locations(whole(), "end", sources, usable, budget),
     }
-    return ways[method]()
+    found = ways[method]()
+    tell("chosen", torch.from_numpy(found))
+    return found
 
 
 def _locations(target: Beginning, time: str, sources: Ints, usable: Mask, budget: int) -> Ints:
-    return facility_locations(target.states[time, "last"], sources, usable, budget)
+    return facility_locations(target.states[time, "last"], sources, usable, budget, equal_sources=False)

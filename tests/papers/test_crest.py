@@ -1,14 +1,15 @@
 """The experiments of CREST: the loop that all its rows share, and how rows are compared."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from holdfast.papers.fingerprint import Fingerprint
 
 from holdfast.papers import coreset_cells as cells
 from holdfast.papers import coreset_quality_cells as quality
 from holdfast.papers import crest, crest_more, crest_quality
 from holdfast.papers.engine.catalog import find
-from holdfast.papers.engine.results import CellResult, Measured, Metric, Results
+from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge
 from holdfast.training.policy import Uniform
 
 
@@ -56,7 +57,7 @@ def test_a_schedule_that_is_cut_never_lowers_its_rate(monkeypatch):
 def test_every_row_trains(name):
     for cell in find(name).cells_at("smoke"):
         found = cells.train_on_budget({**cell.settings, "full_epochs": 2}, 0)
-        assert found["steps"] == (70 if cell.name.endswith("full") else 7)
+        assert found["steps"] == {"full": 70, crest.SAME_TIME: 35}.get(cell.name.partition("/")[2], 7)
         assert 0 < found["accuracy"] <= 100
         assert found["updates"] == sum(found[f"updates {q}"] for q in (1, 2, 3, 4)) or found["updates"] > 7
 
@@ -109,15 +110,24 @@ def test_gradients_are_measured_at_points_of_a_training():
         assert found[f"{point}/union error"] < found[f"{point}/crest error"]
 
 
-def result(name, accuracy, seconds):
-    values = {"accuracy": accuracy, "seconds": seconds}
-    metrics = {key: Metric(Measured(sum(v) / len(v), None, tuple(v))) for key, v in values.items()}
-    return CellResult(name, metrics, 1.0, {})
+def result(name, **values):
+    """A cell's measurements, one per seed from 0."""
+    metrics = {key: Metric(Measured.of(v)) for key, v in values.items()}
+    return CellResult(name, metrics, tuple(range(max(map(len, values.values())))), 1.0)
+
+
+def verdict(experiment, claim, cells):
+    (check,) = [each.check for each in find(experiment).claims if each.name == claim]
+    return check(Results(experiment, "cpu", (0, 1, 2), tuple(cells)))
 
 
 def test_errors_and_times_are_relative_to_the_full_training_of_the_column():
     full, row, other = crest.against_full(
-        (result("a/full", [80.0], [10.0]), result("a/crest", [76.0, 72.0], [4.0, 6.0]), result("b/crest", [1.0], [1.0]))
+        (
+            result("a/full", accuracy=[80.0], seconds=[10.0]),
+            result("a/crest", accuracy=[76.0, 72.0], seconds=[4.0, 6.0]),
+            result("b/crest", accuracy=[1.0], seconds=[1.0]),
+        )
     )
     assert row.metrics["error"].ours.values == pytest.approx((5, 10))
     assert row.metrics["time"].ours.mean == pytest.approx(0.5)
@@ -126,11 +136,87 @@ def test_errors_and_times_are_relative_to_the_full_training_of_the_column():
 
 
 def test_rows_are_compared_over_the_seeds_that_both_have():
-    rows = [result("a/full", [80.0], [10.0]), result("a/random", [40.0, 60.0], [1.0, 1.0])]
-    rows += [result(f"a/{row}", [50.0], [1.0]) for row in ("craig", "gradmatch", "glister")]
-    cells = crest.against_full(tuple(rows))
-    results = Results("crest/table2.1", "cpu", None, "", (0, 1), cells, (), Fingerprint("", {}), {})
-    behind = next(claim for claim in crest.TABLE_2_1.claims if claim.name.startswith("One big coreset"))
-    verdict = behind.check(results)
-    assert not verdict.holds, "as good as random's mean, and ten points better in the seed they share"
-    assert "craig on a -12.5" in verdict.evidence
+    rows = [result("a/random", error=[50.0, 25.0])]
+    rows += [result(f"a/{row}", error=[37.5]) for row in ("craig", "gradmatch", "glister")]
+    found = verdict("crest/table2.1", "One big coreset per epoch is worse than Random", rows)
+    assert found.holds is False, "as good as random's mean, and ten points better in the seed they share"
+    assert "craig minus random on a -12.50 (one seed)" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("random", "holds"), [([10.0, 10.1, 9.9], True), ([7.9, 8.0, 8.1], False), ([10.0, 9.0, 8.0], None)]
+)
+def test_a_row_is_better_beyond_the_noise_of_its_seeds_or_not_judged(random, holds):
+    rows = [result("a/crest", error=[9.0, 9.0, 9.0]), result("a/random", error=random)]
+    found = verdict("crest/table2.1", "CREST is more accurate than Random", rows)
+    assert found.holds is holds
+    assert f"{sum(random) / 3 - 9:+.2f}" in found.evidence
+
+
+@pytest.mark.parametrize(("chosen", "holds"), [([10, 12, 11], True), ([90, 95, 92], False), ([20, 30, 27], None)])
+def test_mini_batches_are_counted_and_not_events(chosen, holds):
+    rows = [
+        result("a/crest", chosen=chosen, updates=[1, 1, 1]),
+        result("a/every batch", chosen=[100, 100, 100], updates=[100, 100, 100]),
+    ]
+    claim = "CREST chooses at most 26 % of the mini-batches that choosing before every step does"
+    found = verdict("crest/table2.1", claim, rows)
+    assert found.holds is holds
+    assert f"{sum(chosen) / 3:.0f}% of the mini-batches, 1% of the events" in found.evidence
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"interval": 4, "draws": 2, "modelled": 1}, {"coresets": 3, "tolerance": 0.01}, {"every_batch": True}],
+)
+def test_what_was_chosen_follows_from_the_examples_passed_through_the_model(monkeypatch, options):
+    built = []
+    original = cells.pinned_method
+
+    def remembered(*given):
+        built.append(original(*given))
+        return built[-1]
+
+    monkeypatch.setattr(cells, "pinned_method", remembered)
+    given = settings(method="crest", options=options)
+    found = cells.train_on_budget(given, 0)
+    metrics = {name: Metric(Measured.of([value])) for name, value in found.items()}
+    (policy,) = built
+    assert crest.mini_batches_chosen(given, metrics) == [
+        sum(record["coresets"] for record in policy.accounts.selections)
+    ]
+
+
+def test_stratified_random_mini_batches_have_equal_class_counts_and_choose_nothing():
+    given = settings(batch_size=128, **crest.controls("digits", {"batch_size": 128})[crest.STRATIFIED])
+    splits = cells.load_splits(given, 0)
+    policy = cells.pinned_method("crest", {"crest": given["options"]})
+    steps = cells.run_steps(cells.model_of(given, splits, 0), splits, policy, given, seed=0, last=6)
+    counts = torch.stack([torch.bincount(splits.train.labels[step], minlength=10) for step in steps])
+    assert (counts.amax(0) - counts.amin(0)).max() == 0, "the same number of each class in every step"
+    assert len(torch.unique(torch.stack([step.sort().values for step in steps]), dim=0)) == 6
+
+
+@pytest.mark.parametrize(("ends", "holds"), [([3, 3, 4], True), ([1, 1, 1], False), ([1, 1, 4], None)])
+def test_intervals_that_stay_one_do_not_grow(ends, holds):
+    found = verdict("crest/budgets", "Intervals grow", [result("40%/crest", interval=ends)])
+    assert found.holds is holds
+    assert ", ".join(map(str, ends)) in found.evidence
+
+
+@pytest.mark.parametrize(("craig", "holds"), [(0.9, True), (0.1, False), (0.52, None)])
+def test_biases_that_differ_by_less_than_their_noise_are_not_judged(craig, holds):
+    values = {"crest bias": 0.5, "craig bias": craig, "crest floor": 0.06, "craig floor": 0.08}
+    cell = result("a", **{f"50/{name}": [value] for name, value in values.items()})
+    found = verdict("crest/gradients", "Coresets have less bias than mini-batches of one big coreset", [cell])
+    assert found.holds is holds
+    assert "noise of 0.100" in found.evidence
+
+
+def test_a_claim_on_a_control_that_is_not_measured_is_not_judged():
+    claims = tuple(claim for claim in crest.TABLE_2_3.claims if "stratified" in claim.name)
+    rows = (result("pooled/crest", error=[1.0]), CellResult(f"pooled/{crest.STRATIFIED}", {}, version=None))
+    judged = judge(replace(crest.TABLE_2_3, claims=claims), Results("crest/table2.3", "cpu", (0,), rows))
+    assert [(claim.verdict, claim.evidence) for claim in judged.claims] == [
+        ("not judged", "pooled/stratified random is not measured")
+    ]

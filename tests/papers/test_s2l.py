@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from holdfast.papers.fingerprint import Fingerprint
 
 from holdfast.errors import MissingDependencyError
 from holdfast.finetuning import FineTuning, Trajectories
@@ -15,8 +14,9 @@ from holdfast.finetuning.scores import ResponseScores
 from holdfast.papers import s2l, s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.results import CellResult, Judgement, Measured, Metric, Results, judge
-from holdfast.papers.s2l_coverage import coverage_of_subsets, sign_test
-from holdfast.papers.s2l_problems import KINDS, MIXTURE, Problems, make_problems
+from holdfast.papers.s2l_coverage_cells import coverage_of_subsets
+from holdfast.papers.s2l_mixture import MIXTURE
+from holdfast.papers.s2l_problems import KINDS, Problems, make_problems
 from holdfast.papers.s2l_rows import Course, begin, choose, follow
 from holdfast.papers.s2l_world import ENTITIES, HEAD, SOURCES, TAIL, TOPICS, VOCABULARY, make_world
 from holdfast.primitives.threads import torch_threads
@@ -179,33 +179,52 @@ def test_clusters_are_looked_at_from_all_sides() -> None:
 
 
 def verdict(experiment: str, claim: str, **cells: dict[str, list[float]]) -> Judgement:
-    """A claim's verdict on some metrics of some cells, over five seeds."""
+    """A claim's verdict on some metrics of some cells, over as many seeds as there are values."""
     found = tuple(
-        CellResult(f"facts/{name}", {metric: Metric(Measured.of(v)) for metric, v in metrics.items()}, 0.0, {})
+        CellResult(
+            name if "/" in name else f"facts/{name}",
+            {metric: Metric(Measured.of(v)) for metric, v in metrics.items()},
+            tuple(range(len(next(iter(metrics.values()))))),
+        )
         for name, metrics in cells.items()
     )
     declared = find(experiment)
     only = replace(declared, claims=tuple(one for one in declared.claims if one.name == claim))
-    results = Results(experiment, "cpu", None, "", (0, 1, 2, 3, 4), found, (), Fingerprint("", {}), {})
-    (judged,) = judge(only, results).claims
+    (judged,) = judge(only, Results(experiment, "cpu", found[0].seeds, found)).claims
     return judged
 
 
-def test_a_better_mean_by_one_seed_is_no_better_row() -> None:
-    claim, last = "Whole curves are better than the last loss", {"macro": [37.0] * 5}
-    tied = verdict("s2l/facts", claim, **{"s2l": {"macro": [45.0, 37.2, 37.1, 36.0, 36.0]}, "last loss": last})
-    assert tied.holds is False
-    assert "3 of 5 seeds; curves 38.3, last loss 37.0" in tied.evidence
-    better = verdict("s2l/facts", claim, **{"s2l": {"macro": [37.1, 37.2, 37.3, 37.4, 36.9]}, "last loss": last})
-    assert better.holds is True
+@pytest.mark.parametrize(
+    ("s2l", "word"),
+    [
+        ([38.1, 38.2, 38.3, 38.4, 38.1], "holds"),
+        ([36.1, 36.2, 36.3, 36.4, 36.1], "fails"),
+        ([45.0, 37.2, 37.1, 36.0, 36.0], "not judged"),
+    ],
+)
+def test_a_better_mean_by_one_seed_is_no_better_row(s2l: list[float], word: str) -> None:
+    rows = {"s2l": {"macro": s2l}, "last loss": {"macro": [37.0] * 5}}
+    found = verdict("s2l/facts", "Whole curves are better than the last loss", **rows)
+    assert found.verdict == word
+    assert f"{sum(s2l) / 5 - 37:+.1f}" in found.evidence
+
+
+def test_a_method_that_beats_random_is_seen_whichever_it_is() -> None:
+    behind = {row: {"macro": [20.0, 21.0, 22.0]} for row in (*s2l._OTHERS, "curriculum")}
+    rows = {"random": {"macro": [30.0, 30.0, 30.0]}, **behind}
+    assert verdict("s2l/facts", "No other method beats random", **rows).verdict == "holds"
+    rows["facility locations"] = {"macro": [39.0, 40.0, 39.5]}
+    found = verdict("s2l/facts", "No other method beats random", **rows)
+    assert found.verdict == "fails"
+    assert found.evidence.startswith("macro, random minus facility locations -9.5")
 
 
 def test_gradient_errors_are_compared_seed_by_seed() -> None:
     claim = "Clusters with shares by size estimate the gradient better than random"
     errors = {"error/proportional": [1.0] * 5, "error/equal": [3.0] * 5, "error/random": [9.0, 1.1, 0.9, 0.9, 1.1]}
     found = verdict("s2l/clusters", claim, clusters=errors)
-    assert found.holds is False
-    assert "smaller in 3 of 5 seeds" in found.evidence
+    assert found.verdict == "not judged", "one seed of five decides the mean"
+    assert "equal shares 3.000" in found.evidence
 
 
 def test_curves_may_beat_the_last_loss_and_not_hidden_states() -> None:
@@ -214,8 +233,48 @@ def test_curves_may_beat_the_last_loss_and_not_hidden_states() -> None:
         for k in (16, 64)
         for kind, share in (("trajectories", 0.8), ("last loss", 0.7), ("hidden states", 0.9))
     }
-    assert verdict("s2l/clusters", "Curves make purer clusters than the last loss", clusters=purity).holds is True
-    assert verdict("s2l/clusters", "Curves make purer clusters than hidden states", clusters=purity).holds is False
+    judged = {
+        other: verdict("s2l/clusters", f"Curves make purer clusters than {name}", clusters=purity).verdict
+        for other, name in (("last", "the last loss"), ("states", "hidden states"))
+    }
+    assert judged == {"last": "holds", "states": "fails"}
+
+
+def test_equal_shares_of_sources_are_a_claim_of_their_own() -> None:
+    rows = {
+        f"{budget}/{row}": {"loss": [loss, loss + 0.01, loss]}
+        for budget in ("10%", "30%")
+        for row, loss in (
+            ("random", 2.0),
+            ("source-balanced random", 1.0),
+            ("s2l by source", 1.5),
+            ("learnability", 3.0),
+        )
+    }
+    other = "S2L has less loss over sources than the document's other methods"
+    assert verdict("s2l/problems", other, **rows).verdict == "holds"
+    found = verdict("s2l/problems", "S2L has less loss than equal shares of sources", **rows)
+    assert (found.verdict, "-0.500" in found.evidence) == ("fails", True)
+
+
+@pytest.mark.parametrize(("wins", "word"), [(10, "holds"), (0, "fails"), (7, "not judged")])
+def test_coverage_is_judged_by_the_sign_test(wins: int, word: str) -> None:
+    values = {"s2l/facts": [2.0] * wins + [0.0] * (10 - wins), "random/facts": [1.0] * 10}
+    found = verdict("s2l/coverage", "S2L covers more facts than random", chosen=values)
+    assert found.verdict == word
+    assert f"more in {wins}, less in {10 - wins} of 10 seeds" in found.evidence
+
+
+@pytest.mark.parametrize(("random", "word"), [([0.0, 1.0, 0.0], "holds"), ([9.0, 9.0, 8.0], "fails")])
+def test_the_source_with_the_fewest_is_found_seed_by_seed(random: list[float], word: str) -> None:
+    def row(fewest: list[float]) -> dict[str, list[float]]:
+        return {f"chosen {source}": fewest if source == "sums" else [20.0] * 3 for source in MIXTURE}
+
+    rows = {f"{budget}/{name}": row(counts) for budget in ("15%", "40%") for name, counts in (("random", random),)}
+    rows |= {f"{budget}/s2l by source": row([4.0, 4.0, 4.0]) for budget in ("15%", "40%")}
+    found = verdict("s2l/picked", "S2L takes more of the rarest source than random", **rows)
+    assert found.verdict == word
+    assert "S2L [4.0, 4.0, 4.0]" in found.evidence
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -323,9 +382,3 @@ def test_coverage_counts_what_a_subset_has() -> None:
     assert found["full/facts"] > found["s2l/facts"] > 0
     assert found["full/facts"] >= found["full/rare facts"] > found["random/rare facts"]
     assert all(0 < found[f"{row}/evenness"] <= 1 for row in ("full", "random", "s2l", "s2l by source"))
-
-
-def test_the_sign_test_is_that_of_a_fair_coin() -> None:
-    assert sign_test(10, 10) == 1 / 1024
-    assert sign_test(0, 10) == 1
-    assert sign_test(9, 10) == 11 / 1024

@@ -21,6 +21,7 @@ CellFunction = Callable[..., Mapping[str, float]]
 
 KINDS: Mapping[str, str] = {
     "train": "holdfast.papers.cells:train",
+    "golden-together": "holdfast.papers.golden_cells:together",
     "crest-difficulty": "holdfast.papers.coreset_cells:difficulty_of_choices",
     "crest-train": "holdfast.papers.coreset_cells:train_on_budget",
     "crest-gradients": "holdfast.papers.coreset_quality_cells:gradients_of_choices",
@@ -36,7 +37,8 @@ KINDS: Mapping[str, str] = {
     "pde-study": "holdfast.papers.pde_synthetic:study",
     "s2l-clusters": "holdfast.papers.s2l_cells:clusters_of_world",
     "s2l-train": "holdfast.papers.s2l_cells:train_on_subset",
-    "s2l-coverage": "holdfast.papers.s2l_coverage:coverage_of_subsets",
+    "s2l-coverage": "holdfast.papers.s2l_coverage_cells:coverage_of_subsets",
+    "s2l-small-root": "holdfast.papers.s2l_golden_cells:in_small_root",
     "s2l-fine-tune": "holdfast.papers.s2l_hub_cells:fine_tune_and_solve",
     "s2l-pick": "holdfast.papers.s2l_problem_cells:pick_problems",
     "s2l-solve": "holdfast.papers.s2l_problem_cells:solve_problems",
