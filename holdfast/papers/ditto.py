@@ -106,7 +106,7 @@ _PAPER: tuple[Scale, ...] = ("paper",)
 _A1 = ("a1-20", "a1-50")
 _A3 = {name: tuple(column for column in columns if column.startswith("a3")) for name, columns in COLUMNS.items()}
 
-# Why claims fail at the scale of two cores.
+# Why claims on Fashion-MNIST fail at the scale of two cores.
 _FEW_ROUNDS = (
     "The scale: 240 rounds of steps four times as large instead of 5,000 leave the shared model no time to recover "
     "from a round that attackers decide."
@@ -123,10 +123,10 @@ _ORDER: Mapping[str, str] = {
     "with λ = 0.1 are short of steps.",
     "a1-80": "Unknown: Krum, multi-Krum, FedMGDA+ and clipping follow the poisoned majority much further than printed, "
     "and the fair objective suffers less; k-loss and local models are short of steps.",
-    "a2-20": "The scale: Ditto with λ = 0.1 and k-loss are short of steps; the printed multi-Krum is lower than ours "
-    "relative to the mean, for reasons unknown.",
-    "a2-50": "Unknown: five of six reversed pairs are with multi-Krum, which the document prints below the mean and "
-    "which is ahead of it here.",
+    "a2-20": "The scale: Ditto with λ = 0.1 is short of steps; and the document prints multi-Krum far below the mean, "
+    "which ours is not, for reasons unknown.",
+    "a2-50": "Unknown: the document prints multi-Krum far below the mean, which ours is not; local models and Ditto "
+    "with λ = 0.1 are short of steps.",
     "a2-80": "Unknown: our multi-Krum stands random updates by 80 % where the printed one collapses, and our Krum "
     "collapses where the printed one stands; local models and k-loss are short of steps.",
     "a3-10": "The scale: Ditto's personal models are short of steps and fall behind the median.",
@@ -174,7 +174,7 @@ def _general(name: str) -> tuple[Claim, ...]:
             "devices that choose λ are at most 0.05 behind the best λ for all",
             partial(claims.at_least, row="ditto-auto", other="ditto-best", columns=COLUMNS[name], margin=-0.05),
             ours=True,
-            why=STRONG,
+            why=STRONG if name == "fashion-mnist" else "",
         ),
     )
 
@@ -186,7 +186,7 @@ def _orders(name: str) -> tuple[Claim, ...]:
             f"{heading(column)}: rows that are printed 0.05 apart are in this order",
             partial(claims.in_order, column=column),
             ours=True,
-            why=_ORDER.get(column, ""),
+            why=_ORDER.get(column, "") if name == "fashion-mnist" else "",
         )
         for column in COLUMNS[name]
         if column in FULL[name]
@@ -218,7 +218,6 @@ _SURVIVE = Claim(
     "clipping and FedMGDA+ stand model replacement by a tenth, within 0.03",
     partial(claims.survives, rows=("clipping", "fedmgda"), column="a3-10", margin=0.03),
     ours=True,
-    why=_FEW_ROUNDS,
 )
 _FASHION_CLAIMS = (
     _LEADS,
@@ -262,7 +261,7 @@ _FASHION_CLAIMS = (
     ),
     *_FAIR,
     _k_loss("fashion-mnist"),
-    _SURVIVE,
+    replace(_SURVIVE, why=_FEW_ROUNDS),
     _SAME,
 )
 _VEHICLE_CLAIMS = (

@@ -72,11 +72,13 @@ def _changes(rows: Sequence[str]) -> list[Mapping[str, Any]]:
 PLAIN = _cell(
     "plain", _DIGITS, "cnn-half", "a1-50", _BATCHED, personalize=[_LOCAL, *_ditto(0.1, 1.0, 2.0), _AUTO, _FINETUNING]
 )
-#: Every defence against boosted updates, and the fair objective, with the network of the paper.
+#: Every defence against boosted updates, and the fair objective.
 DEFENDED = _cell("defences", _DIGITS, "cnn-half", "a3-20", _BATCHED, runs=_changes(("fair", *DEFENCES)))
+#: The network of the paper's scale.
 FASHION = _cell(
     "fashion", _DIGITS, "cnn-fashion", "a2-80", {**_SERIAL, "cohort": 2}, personalize=[*_ditto(1.0), _FINETUNING]
 )
+#: The hinge loss; labels are signs, and A1 turns them.
 SVM = _cell(
     "svm",
     _TWO_CLASSES,
@@ -86,7 +88,7 @@ SVM = _cell(
     personalize=[_LOCAL, *_ditto(0.1, 2.0), _AUTO],
     task="margin",
 )
-#: The network of FEMNIST has dropout; FedMGDA+ is left out of the skewed table.
+#: A network with dropout.
 FEMNIST = _cell(
     "femnist",
     _DIGITS,
@@ -96,6 +98,7 @@ FEMNIST = _cell(
     personalize=[_LOCAL, *_ditto(0.1), _FINETUNING],
 )
 SKEWED = _cell("skewed", _DIGITS, "cnn-femnist", "a3-20", {**_SERIAL, "cohort": 4}, runs=_changes(("median", "k-loss")))
+#: Batch normalisation, whose statistics are the batch's.
 CELEBA = _cell(
     "celeba", _TWO_CLASSES, "cnn-celeba", "a1-50", {**_SERIAL, "cohort": 3, "batch_size": 16}, personalize=_ditto(1.0)
 )

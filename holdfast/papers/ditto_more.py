@@ -287,30 +287,37 @@ def _cells_f5(scale: Scale) -> tuple[Cell, ...]:
 
 def _falls_with_tilt(results: Results) -> Verdict:
     rows = (*reversed(_TILTS), "global")
-    return every([_rising(results, column, rows) for column in _CORRUPTION[1:]])
-
-
-def _rising(results: Results, column: str, rows: Sequence[str]) -> Verdict:
-    """Each row is ahead of the one before it; the evidence has all of them in a line."""
-    whole = claims.ordered(results, column, rows)
-    scores = (f"{claims.score(results, column, row):.3f} {row}" for row in rows)
-    return Verdict(whole.holds, f"{column}: {', '.join(scores)} (one seed)")
+    verdicts = [claims.ordered(results, column, rows) for column in _CORRUPTION[1:]]
+    scores = "; ".join(
+        f"{claims.listed({row: claims.score(results, column, row) for row in rows})} in {column}"
+        for column in _CORRUPTION[1:]
+    )
+    return _told(every(verdicts), verdicts, scores)
 
 
 def _global_falls(results: Results) -> Verdict:
-    scores = {column: claims.by_seed(results, column, "global")[0] for column in _CORRUPTION}
-    falls = all(scores[less] > scores[more] for less, more in pairwise(_CORRUPTION))
-    return Verdict(falls, f"the global model has {claims.listed(scores)} (one seed)")
+    scores = {column: claims.by_seed(results, column, "global") for column in _CORRUPTION}
+    verdicts = [
+        claims.exceed([scores[less][0] - scores[more][0]], what=f"from {less} to {more} it loses")
+        for less, more in pairwise(_CORRUPTION)
+    ]
+    return _told(every(verdicts), verdicts, claims.listed({column: of[0] for column, of in scores.items()}))
 
 
 def _falls_with_corruption(results: Results) -> Verdict:
     losses = {
         row: claims.score(results, "clean", row) - claims.score(results, "a1-80", row) for row in ("global", *_TILTS)
     }
-    return Verdict(
-        all(losses[row] > losses["global"] > 0 for row in _TILTS),
-        f"from nobody to 80 % malicious they lose {claims.listed(losses)} (one seed)",
-    )
+    verdicts = [
+        claims.exceed([losses[row] - losses["global"]], what=f"{row} loses more than global by") for row in _TILTS
+    ]
+    return _told(every(verdicts), verdicts, f"from nobody to 80 % malicious they lose {claims.listed(losses)}")
+
+
+def _told(whole: Verdict, verdicts: Sequence[Verdict], numbers: str) -> Verdict:
+    """The verdict with all numbers in a line, after those that kept it from holding; this figure has one seed."""
+    deciding = [] if whole.holds else [each.evidence for each in verdicts if each.holds is whole.holds]
+    return Verdict(whole.holds, "; ".join([*deciding, f"{numbers} (one seed)"]))
 
 
 _FIGURE_5 = Experiment(
@@ -327,11 +334,7 @@ _FIGURE_5 = Experiment(
     ),
     golden=(golden.TILTED,),
     claims=(
-        Claim(
-            "the more devices poison their labels, the worse the global model",
-            _global_falls,
-            why="The scale: the step from 20 to 50 % is reversed by 0.003, less than a seed changes.",
-        ),
+        Claim("the more devices poison their labels, the worse the global model", _global_falls),
         Claim("under attack a larger tilt is worse, and all are worse than the global model", _falls_with_tilt),
         Claim("TERM falls faster with corruption than the global model", _falls_with_corruption),
     ),

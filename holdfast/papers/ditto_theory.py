@@ -285,7 +285,7 @@ FIGURE_2 = Experiment(
         "global_off": "off by, s.e.",
     },
     claims=(
-        Claim("local models don't profit from relatedness", _local_is_flat),
+        Claim("local models don't profit from relatedness", _local_is_flat, _FINE),
         Claim("the global model's error falls with relatedness", _global_falls),
         Claim("Ditto is below local and global everywhere", _ditto_is_below_both),
         Claim("λ* grows with relatedness: Ditto goes from the local models to the global one", _ditto_merges),
