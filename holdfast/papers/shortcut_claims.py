@@ -107,7 +107,7 @@ def seen(results: Results, column: str, metric: str, cell: str = "all") -> dict[
     return {seed: abs(value) for seed, value in values.items()} if metric.endswith("disparity") else values
 
 
-def minus(one: Mapping[int, float], other: Mapping[int, float], times: float = 1.0) -> list[float]:
+def minus(one: Mapping[int, float], other: Mapping[int, float], *, times: float = 1.0) -> list[float]:
     """Differences of the same seeds, the other multiplied."""
     return [one[seed] - times * other[seed] for seed in one if seed in other]
 
@@ -182,7 +182,7 @@ def cuts_disparity(results: Results) -> Verdict:
 
     def pairs(column: str) -> list[float]:
         plain, ours = (seen(results, column, f"{row}/chosen_disparity") for row in ("ft", METHOD))
-        return minus(plain, ours, DIVIDED)
+        return minus(plain, ours, times=DIVIDED)
 
     plain, ours = (
         statistics.fmean(statistics.fmean(seen(results, each, f"{row}/chosen_disparity").values()) for each in names)
@@ -257,7 +257,7 @@ def keeps_the_benefit(results: Results) -> Verdict:
     )
     holds = (
         max(ours["disparity"].values()) <= 0.1
-        and max(minus(ours["disparity"], plain["disparity"], 0.45)) <= 0
+        and max(minus(ours["disparity"], plain["disparity"], times=0.45)) <= 0
         and min(transferred) >= 0.8
         and min(worst) >= 0.08
         and min(over_plain) >= 0.02
@@ -350,7 +350,7 @@ def flipped_labels_transfer(results: Results) -> Verdict:
 def flipped_labels_double(results: Results) -> Verdict:
     """Figure 1c: from 0.06 at the start of fine-tuning to 0.12."""
     first, last = _drift(results, mnist(results), "flipped")
-    return above(minus(last, first, 2.0), what=f"from {_mean(first)} to {_mean(last)}; end minus twice the start")
+    return above(minus(last, first, times=2.0), what=f"from {_mean(first)} to {_mean(last)}; end minus twice the start")
 
 
 def ours_drifts_less(results: Results) -> Verdict:
@@ -434,7 +434,9 @@ def benign_at_1(results: Results) -> Verdict:
 def loss_disparity(results: Results) -> Verdict:
     """Figure 3e and h, with the factor of our calibration, under every seed."""
     plain, ours = (seen(results, mnist(results), f"{row}/loss_disparity") for row in ("ft", METHOD))
-    return Verdict(max(minus(ours, plain, 0.25)) <= 0, f"FT {listed(plain.values())}, ours {listed(ours.values())}")
+    return Verdict(
+        max(minus(ours, plain, times=0.25)) <= 0, f"FT {listed(plain.values())}, ours {listed(ours.values())}"
+    )
 
 
 def logits_are_stabler(results: Results) -> Verdict:
