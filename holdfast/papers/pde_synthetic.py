@@ -16,29 +16,10 @@ seed has data of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
 from typing import Any
 
-from holdfast.data.patches import PatchData
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
-from holdfast.spurious.theory.patch_study import Schedule, train_on_patches
-
-
-def study(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Train one network of the synthetic study.
-
-    Args:
-        settings: ``data`` (options of `PatchData`), ``model`` (``cubic`` or ``cubic-pure``) and ``schedule`` (fields of
-            `Schedule`).
-        seed: of the data, the start and every draw.
-
-    Returns:
-        What `train_on_patches` measures.
-    """
-    data, schedule = PatchData(**settings["data"], seed=seed), Schedule(**settings["schedule"])
-    return train_on_patches(data, settings["model"], schedule, seed)
-
 
 # --------------------------------------------------------------------------------------------------------- the cells
 
@@ -47,24 +28,36 @@ _STUDY = "pde-study"
 _CASE_1 = {"beta_c": 0.2, "beta_s": 1.0}
 _CASE_2 = {"beta_c": 1.0, "beta_s": 0.2}
 
-_ERM = Schedule(rate=0.1, momentum=0.0, expansions=[None], expansion_steps=401)
-_ERM_MOMENTUM = replace(_ERM, rate=0.03, momentum=0.8)
-_WARMUP = Schedule(rate=0.03, momentum=0.9, warmup_steps=801)
-_WARMUP_ALL = replace(_WARMUP, expansions=[None], expansion_steps=701)
-_PDE = replace(_WARMUP, expansions=[100, 100, 100, 50, 50, 25, 25], expansion_steps=101, draw="ordered")
-_PDE_UNIFORM = replace(_PDE, draw="uniform")
+#: Fields of `holdfast.spurious.theory.patch_study.Schedule`.
+Schedule = Mapping[str, Any]
 
-_TABLE_1 = {
+_PLAIN: Schedule = {"warmup_steps": 0, "expansions": [None], "draw": "uniform", "reset": "keep"}
+_ERM: Schedule = {**_PLAIN, "rate": 0.1, "momentum": 0.0, "expansion_steps": 401}
+_ERM_MOMENTUM: Schedule = {**_ERM, "rate": 0.03, "momentum": 0.8}
+_WARMUP: Schedule = {
+    **_PLAIN,
+    "rate": 0.03,
+    "momentum": 0.9,
+    "warmup_steps": 801,
+    "expansions": [],
+    "expansion_steps": 0,
+}
+_WARMUP_ALL: Schedule = {**_WARMUP, "expansions": [None], "expansion_steps": 701}
+_SIZES = [100, 100, 100, 50, 50, 25, 25]
+_PDE: Schedule = {**_WARMUP, "expansions": _SIZES, "expansion_steps": 101, "draw": "ordered"}
+_PDE_UNIFORM: Schedule = {**_PDE, "draw": "uniform"}
+
+_TABLE_1: Mapping[str, Schedule] = {
     "erm": _ERM,
     "erm-momentum": _ERM_MOMENTUM,
-    "warmup-all-reset": replace(_WARMUP_ALL, reset="no_momentum"),
+    "warmup-all-reset": {**_WARMUP_ALL, "reset": "no_momentum"},
     "warmup-all": _WARMUP_ALL,
-    "pde-reset": replace(_PDE, reset="no_momentum"),
+    "pde-reset": {**_PDE, "reset": "no_momentum"},
     "pde": _PDE,
     "pde-uniform": _PDE_UNIFORM,
-    "pde-uniform-zero-buffers": replace(_PDE_UNIFORM, reset="zero_buffers"),
-    "pde-uniform-no-momentum": replace(_PDE_UNIFORM, reset="no_momentum"),
-    **{f"pde-uniform-{m}": replace(_PDE_UNIFORM, expansions=[m] * 7) for m in (10, 50, 200)},
+    "pde-uniform-zero-buffers": {**_PDE_UNIFORM, "reset": "zero_buffers"},
+    "pde-uniform-no-momentum": {**_PDE_UNIFORM, "reset": "no_momentum"},
+    **{f"pde-uniform-{m}": {**_PDE_UNIFORM, "expansions": [m] * 7} for m in (10, 50, 200)},
 }
 
 #: Expansions in stored order, as printed, and at random.
@@ -84,8 +77,7 @@ _PRINTED = {
 
 
 def _cell(name: str, schedule: Schedule, data: Mapping[str, Any], model: str = "cubic") -> Cell:
-    plain = asdict(schedule) | {"expansions": list(schedule.expansions)}
-    return Cell(name, _STUDY, {"data": dict(data), "model": model, "schedule": plain})
+    return Cell(name, _STUDY, {"data": dict(data), "model": model, "schedule": dict(schedule)})
 
 
 def _named(scale: Scale, row: str) -> str:
@@ -102,8 +94,8 @@ def _table_1(scale: Scale) -> tuple[Cell, ...]:
 
 def _pure(scale: Scale) -> tuple[Cell, ...]:
     n = 1_000 if scale == "smoke" else 4_000
-    plain, warmup = replace(_ERM, expansion_steps=400), replace(_WARMUP, warmup_steps=2_000)
-    long = replace(_ERM, rate=0.03, momentum=0.9, expansion_steps=4_000)
+    plain, warmup = {**_ERM, "expansion_steps": 400}, {**_WARMUP, "warmup_steps": 2_000}
+    long = {**_ERM, "rate": 0.03, "momentum": 0.9, "expansion_steps": 4_000}
     quick = (
         _cell("pure/erm", plain, {**_CASE_1, "n": n}, "cubic-pure"),
         _cell("pure/erm-case2", plain, {**_CASE_2, "n": n}, "cubic-pure"),
@@ -116,7 +108,7 @@ def _pure(scale: Scale) -> tuple[Cell, ...]:
         _cell("pure/warmup", warmup, {**_CASE_1, "n": n}, "cubic-pure"),
         _cell("pure/warmup-10000", warmup, {**_CASE_1, "n": 10_000}, "cubic-pure"),
         _cell("pure/erm-balanced", long, {**_CASE_1, "n": n, "alpha": 0.5}, "cubic-pure"),
-        _cell("released/erm-balanced", replace(long, expansion_steps=2_000), {**_CASE_1, "n": n, "alpha": 0.5}),
+        _cell("released/erm-balanced", {**long, "expansion_steps": 2_000}, {**_CASE_1, "n": n, "alpha": 0.5}),
     )
 
 

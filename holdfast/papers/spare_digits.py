@@ -8,53 +8,15 @@ only the claims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
 
-from torch import Tensor
-
-from holdfast.papers.cells import train_with
 from holdfast.papers.columns import method_cell
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
-from holdfast.spurious import Partition, Spare, balance_weights
-from holdfast.training import Context, Plan, Policy
 
 _UNEQUAL = {"correlation": 0.92, "minority_ratio": [8, 4, 2, 1]}
 _TWO_REDS = {"correlation": 0.99, "palette": "dissertation"}
 _VARIANT = "spare-variant"
-
-
-@dataclass(kw_only=True)
-class ConfidenceOnly(Spare):
-    """SPARE on the probability of the true class alone, which can't tell one minority from another."""
-
-    def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> Partition:
-        own = outputs.gather(1, labels[:, None])
-        return super()._separate(own, labels, context, epoch)
-
-
-@dataclass(frozen=True)
-class MergedMinorities(Policy):
-    """Balance the majority of every class against all its minorities together, by true groups."""
-
-    name: ClassVar[str] = "merged-minorities"
-
-    def update(self, context: Context) -> Plan:
-        """Sampling weights by class and whether the colour is the class's own."""
-        labels, colours = context.examples.labels, context.examples.attributes
-        assert colours is not None
-        return Plan(sample_weight=balance_weights(2 * labels + (labels == colours)))
-
-
-def train_variant(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """`holdfast.papers.cells.train` with the policy that ``settings["variant"]`` names."""
-    policies: dict[str, Policy] = {
-        "confidence-only": ConfidenceOnly(infer_epoch=2),
-        "merged-minorities": MergedMinorities(),
-    }
-    return train_with(policies[settings["variant"]], settings, seed)
 
 
 def _variant(row: str) -> Cell:
