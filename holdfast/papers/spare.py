@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from holdfast.papers.columns import method_cell
+from holdfast.papers.columns import golden_cell, method_cell
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -196,6 +196,10 @@ TABLE_5_1 = Experiment(
     title="Worst-group and average accuracy by method",
     source="SPARE, Table 5.1 of the dissertation (AISTATS 2024)",
     cells=_cells,
+    golden=(
+        golden_cell("george", "digits", "george", options={"george": {"infer_epoch": 2, "k_max": 2}}),
+        golden_cell("cnc", "digits5", "cnc", options={"cnc": {"infer_epoch": 1}}, training={"learning_rate": 0.01}),
+    ),
     printed=_PRINTED,
     columns={"worst_group": "worst group, %", "average": "average, %", "passes": "passes"},
     claims=(
@@ -251,6 +255,19 @@ TABLE_5_2 = Experiment(
     title="The network that infers the groups need not be the one that is trained on them",
     source="SPARE, Table 5.2 of the dissertation (AISTATS 2024)",
     cells=_network_cells,
+    golden=(
+        golden_cell(
+            "two-networks",
+            "digits",
+            "spare",
+            data={"name": "digits"},
+            options={"spare": {"k": 1, "output": "features"}},
+            training={"epoch_size": 110, "batch_size": 55, "learning_rate": 1e-3},
+            more={"inference": {"name": "densenet121", "epochs": 1}},
+            kind="spare-two-networks",
+        ),
+        golden_cell("ssa", "digits5", "ssa", options={"ssa": {"iterations": 10, "check_every": 5, "splits": 2}}),
+    ),
     printed={
         f"waterbirds/{network}": _row(_numbers(*worst), _numbers(*average))
         for network, (_, (worst, average)) in _NETWORKS.items()
@@ -293,6 +310,18 @@ TABLE_5_3 = Experiment(
     title="Silhouettes of the early clusters, and the powers that follow from them",
     source="SPARE, Table 5.3 of the dissertation (AISTATS 2024)",
     cells=_separation_cells,
+    golden=(
+        golden_cell(
+            "silhouettes",
+            "digits",
+            "spare",
+            options={"spare": {"infer_epoch": 2, "k_max": 3}},
+            kind="spare-silhouettes",
+        ),
+        golden_cell(
+            "merged-minorities", "digits5", "spare", more={"variant": "merged-minorities"}, kind="spare-variant"
+        ),
+    ),
     printed={
         f"{column}/spare": {
             **{f"silhouette {c}": Printed(value) for c, value in enumerate(silhouettes)},
@@ -326,6 +355,24 @@ TABLE_5_4 = Experiment(
     title="Restricted ImageNet, whose shortcuts nobody labelled",
     source="SPARE, Table 5.4 of the dissertation (AISTATS 2024)",
     cells=_restricted_cells,
+    golden=(
+        golden_cell(
+            "class-balanced",
+            "digits",
+            "class-balanced",
+            data={"name": "digits"},
+            model={"name": "resnet50"},
+            training={
+                "epoch_size": 110,
+                "batch_size": 55,
+                "learning_rate": 1e-4,
+                "nesterov": True,
+                "select_by": "accuracy",
+                "augment": "flip",
+            },
+        ),
+        golden_cell("eiil", "digits", "eiil", options={"eiil": {"infer_epoch": 1, "assignment_steps": 10}}),
+    ),
     printed={
         f"restricted-imagenet/{row}": {
             "average": Printed(test),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.papers.columns import method_cell
+from holdfast.papers.columns import golden_cell, method_cell
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -107,6 +107,20 @@ DIGITS = Experiment(
     title="SPARE's argument on small coloured digits",
     source="the CPU protocol S1 to S5, made for the claims of SPARE's chapter",
     cells=_cells,
+    golden=(
+        golden_cell("confidence-only", "digits5", "spare", more={"variant": "confidence-only"}, kind="spare-variant"),
+        golden_cell(
+            "pde-with-groups-of-spare",
+            "digits",
+            "pde",
+            groups="spare",
+            options={
+                "pde": {"first_expansion": 1, "every": 1},
+                "spare": {"tune_until": 2, "k_max": 2, "output": "logits"},
+            },
+            training={"epochs": 2},
+        ),
+    ),
     columns={
         "worst_group": "worst group, %",
         "average": "average, %",
