@@ -54,12 +54,17 @@ def pinned_splits(name: str, **given: Any) -> Splits:
     return catalog.load(name, **options(catalog.find(name), given))
 
 
-def train_with(policy: Policy, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """`train`, with a policy that has no name."""
+def splits_of(settings: Mapping[str, Any], seed: int) -> Splits:
+    """The data set of a cell, drawn by the cell's seed where its settings ask for that."""
     data = dict(settings["data"])
     if settings.get("data_by_seed"):
         data["seed"] = seed
-    splits = pinned_splits(data.pop("name"), **data)
+    return pinned_splits(data.pop("name"), **data)
+
+
+def train_with(policy: Policy, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """`train`, with a policy that has no name."""
+    splits = splits_of(settings, seed)
     chosen, train_set = settings["model"], splits.train
     model = build(chosen["name"], train_set.input_shape, train_set.n_classes, seed=seed, weights=chosen.get("weights"))
     how = dict(settings["training"])
@@ -91,7 +96,7 @@ def _inference(policy: Policy, examples: Examples) -> dict[str, float]:
     found = next((source.partition for source in sources if isinstance(source, Spare)), None)
     if found is None or examples.attributes is None:
         return {}
-    judged = judge_groups(found.clusters, examples.labels, examples.attributes)
+    judged = judge_groups(found.clusters, examples.labels, examples.attributes, majority=None)
     scores = [separation.silhouette for separation in found.classes.values()]
     numbers = sorted(separation.k for separation in found.classes.values())
     return {

@@ -142,3 +142,51 @@ def method_cell(
         "average": chosen.average,
     }
     return Cell(f"{column}/{row or method}", kind, settings)
+
+
+#: Nine or ten steps an epoch on the bundled digits, whose training set has 9,900 examples.
+_FEW_STEPS = {"epochs": 1, "batch_size": 1100, "learning_rate": 0.2, "weight_decay": 1e-3}
+
+
+def golden_cell(
+    name: str,
+    column: str,
+    method: str,
+    *,
+    groups: str | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    data: Mapping[str, Any] | None = None,
+    model: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] | None = None,
+    kind: str = "train",
+) -> Cell:
+    """A method on bundled data in a few large mini-batches, see `holdfast.papers.engine.golden`.
+
+    Args:
+        name: the cell's name, behind ``golden/``.
+        column: one of `COLUMNS` whose data are bundled.
+        method: names of `METHODS`, joined by ``+``.
+        groups: the method that infers the groups.
+        options: options by method; nothing is taken from presets, so that they may change.
+        data: another data set, by name and options.
+        model: another model, by name.
+        training: fields of `Training`, on top of a few steps.
+        more: further settings of the kind.
+        kind: what computes the cell.
+
+    Returns:
+        The cell.
+    """
+    chosen = COLUMNS[column]
+    settings = {
+        "data": dict(data or chosen.data),
+        "model": dict(model or chosen.model),
+        "method": method,
+        "groups": groups,
+        "options": {name: dict(given) for name, given in (options or {}).items()},
+        "training": {**_FEW_STEPS, **(training or {})},
+        "average": chosen.average,
+        **(more or {}),
+    }
+    return Cell(f"golden/{name}", kind, settings)

@@ -9,9 +9,13 @@ learning rate that does best on validation data, 0.01 on the digits; at a tenth 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import combinations, pairwise
 from typing import Any
 
-from holdfast.papers.columns import method_cell
+from holdfast.papers.bounds import at_least, at_most, differences
+from holdfast.papers.columns import golden_cell, method_cell
+from holdfast.papers.engine.evidence import above, beats, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -19,8 +23,11 @@ _SOURCE = "PDE, {} (NeurIPS 2023)"
 _SHOWN = {"worst_group": "worst group, %", "average": "average, %", "full_epochs": "full epochs"}
 _PAPER = ("waterbirds", "celeba", "civilcomments")
 
+_FULL: tuple[Scale, ...] = ("cpu", "paper")
+
 _LONG = {"epochs": 60}
 _SLOW = {"epochs": 60, "learning_rate": 1e-3}
+_AT_PDES_RATE = {"learning_rate": 1e-2}
 _FAST = {"learning_rate": 1e-2, "weight_decay": 1e-2, "batch_size": 64}
 
 
@@ -30,6 +37,39 @@ def _column(scale: Scale) -> str:
 
 def _pair(worst: tuple[float, ...], average: tuple[float, ...]) -> Mapping[str, Printed]:
     return {"worst_group": Printed(*worst), "average": Printed(*average)}
+
+
+def _golden_pde(name: str, **options: Any) -> Cell:
+    """Three expansions of a set of about a thousand, in two steps an epoch."""
+    few = {"first_expansion": 2, "every": 1, "rate_decay": 0.5, **options}
+    return golden_cell(name, "digits", "pde", options={"pde": few}, training={"epochs": 5, "batch_size": 550})
+
+
+#: Where PDE cuts its learning rate, as fractions of its epochs; two at one place cut it to a hundredth.
+_CUTS = {"digits": [30 / 80], "waterbirds": [140 / 300, 140 / 300]}
+
+_SAME_EPOCHS = "group-subsampled for PDE's epochs"
+_SAME_RATES = "group-subsampled for PDE's epochs at PDE's rates"
+_PDES_RATE = "group-dro at PDE's rate"
+_TENTH = "group-dro at a tenth of the rate"
+
+
+def _same_epochs(column: str) -> Cell:
+    """The control of every gain that is said to come from the expansion: PDE's epochs, all of them on its warm-up set.
+
+    An epoch is one pass over the set that is trained on, so the control has a little less than PDE's full-epoch
+    equivalents, 7.9 against 8.2 on the digits and 14.0 against 16.9 on Waterbirds. On CelebA, whose middle stage trains
+    on nine times as many examples, it has PDE's 10.7 full epochs instead, which are 314 of its own.
+    """
+    training = {"digits": {"epochs": 80}, "celeba": {"epochs": 314}}.get(column, {})
+    return method_cell(column, "group-subsampled", row=_SAME_EPOCHS, training=training)
+
+
+def _same_rates(column: str) -> Cell:
+    """The same control with PDE's cut of the learning rate, on columns where PDE cuts it."""
+    training = {"epochs": 80} if column == "digits" else {}
+    cuts = {"schedule": "steps", "milestones": _CUTS[column]}
+    return method_cell(column, "group-subsampled", row=_SAME_RATES, training={**training, **cuts})
 
 
 # ----------------------------------------------------------------------------------------------------------- Table 2
@@ -60,27 +100,52 @@ def _benchmark_cells(scale: Scale) -> tuple[Cell, ...]:
             "group-subsampled": {"training": {"epochs": 30}},
             "group-dro": {"training": _LONG},
         }
-        return tuple(method_cell("digits", row, **special.get(row, {})) for row in _TABLE_2)
+        return (*(method_cell("digits", row, **special.get(row, {})) for row in _TABLE_2), _same_epochs("digits"))
     cells = [method_cell(column, row) for column in _PAPER for row in _TABLE_2]
     return (*cells, method_cell("celeba", "pde", row="pde without the middle stage", preset="celeba-plain"))
 
 
+def _columns(results: Results) -> tuple[str, ...]:
+    return _PAPER if results.scale == "paper" else ("digits",)
+
+
 def _repairs(results: Results) -> Verdict:
     """P3 asks for an ERM of at most 30, a PDE of at least 75, and 45 points between them."""
-    erm, pde = (results.mean(f"digits/{row}", "worst_group") for row in ("erm", "pde"))
-    return Verdict(erm <= 30 and pde >= 75 and pde >= erm + 45, f"worst groups: ERM {erm:.1f}, PDE {pde:.1f}")
+    erm, pde = ("digits/erm", "worst_group"), ("digits/pde", "worst_group")
+    return every(
+        [
+            at_most(results.values(*erm), 30, "ERM's worst group"),
+            at_least(results.values(*pde), 75, "PDE's"),
+            at_least(differences(results, pde, erm), 45, "apart by"),
+        ]
+    )
 
 
 def _ahead(results: Results) -> Verdict:
-    """Printed: ahead by 0.1 (DFR on training groups), 4.7 and 2.1 points."""
-    columns = ("digits",) if results.scale == "cpu" else _PAPER
+    """Printed: ahead by 0.1 (DFR on training groups), 4.7 and 2.1 points. Subsampling has as many epochs as PDE."""
     rivals = [row for row in _TABLE_2 if row not in ("pde", "dfr-val")]
-    leads = []
-    for column in columns:
-        best = max(rivals, key=lambda row: results.mean(f"{column}/{row}", "worst_group"))
-        lead = results.mean(f"{column}/pde", "worst_group") - results.mean(f"{column}/{best}", "worst_group")
-        leads.append((lead, f"{lead:+.1f} against {best} on {column}"))
-    return Verdict(min(lead for lead, _ in leads) >= 0, ", ".join(said for _, said in leads))
+    if results.scale == "cpu":
+        rivals[rivals.index("group-subsampled")] = _SAME_EPOCHS
+    return every([_worst_beats(results, column, "pde", rival) for column in _columns(results) for rival in rivals])
+
+
+def _worst_beats(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> Verdict:
+    first, second = (f"{column}/{better}", metric), (f"{column}/{other}", metric)
+    return beats(results, first, second, digits=1)
+
+
+def _ahead_of_group_dro(results: Results) -> Verdict:
+    """Printed: ahead by 3.6, 4.7 and 2.1 points."""
+    return every([_worst_beats(results, column, "pde", "group-dro") for column in _columns(results)])
+
+
+def _average_of_group_dro(results: Results) -> Verdict:
+    """Printed: 0.8, 0.9 and 3.3 points below it, so four are still called comparable."""
+    verdicts = []
+    for column in _columns(results):
+        gaps = differences(results, (f"{column}/pde", "average"), (f"{column}/group-dro", "average"))
+        verdicts.append(at_least(gaps, -4, f"PDE's average less GroupDRO's on {column}"))
+    return every(verdicts)
 
 
 TABLE_2 = Experiment(
@@ -88,6 +153,10 @@ TABLE_2 = Experiment(
     title="Worst-group and average accuracy by method",
     source=_SOURCE.format("Table 2"),
     cells=_benchmark_cells,
+    golden=(
+        golden_cell("jtt", "digits", "jtt", options={"jtt": {"infer_epoch": 1, "lambda_up": 3}}),
+        golden_cell("lff", "digits", "lff"),
+    ),
     printed={
         f"{column}/{row}": _pair(*pair)
         for row, pairs in _TABLE_2.items()
@@ -95,8 +164,14 @@ TABLE_2 = Experiment(
     },
     columns=_SHOWN,
     claims=(
-        Claim("PDE repairs the worst group that plain training ignores", _repairs, scales=("cpu",)),
-        Claim("PDE is ahead of every method that does not train on validation data", _ahead, scales=("cpu", "paper")),
+        Claim("PDE repairs the worst group that plain training ignores", _repairs, ("cpu",), ours=True),
+        Claim(
+            "PDE is ahead of every method that does not train on validation data, given its full epochs",
+            _ahead,
+            _FULL,
+        ),
+        Claim("PDE is ahead of GroupDRO in its worst group", _ahead_of_group_dro, _FULL),
+        Claim("PDE's average is comparable to GroupDRO's", _average_of_group_dro, _FULL, ours=True),
     ),
     spread="population",
 )
@@ -109,32 +184,43 @@ def _efficiency_cells(scale: Scale) -> tuple[Cell, ...]:
     if scale == "cpu":
         return (
             method_cell("cmnist", "group-dro", training={"epochs": 12}),
+            method_cell("cmnist", "group-dro", row=_PDES_RATE, training={"epochs": 12, **_AT_PDES_RATE}),
             method_cell("cmnist", "pde", training={"epochs": 180}),
             method_cell("digits", "group-dro", training=_LONG),
-            method_cell("digits", "group-dro", row="group-dro at a tenth of the rate", training=_SLOW),
+            method_cell("digits", "group-dro", row=_TENTH, training=_SLOW),
             method_cell("digits", "pde"),
         )
-    fast = method_cell("waterbirds", "group-dro", row="group-dro at PDE's rate", training=_FAST)
+    fast = method_cell("waterbirds", "group-dro", row=_PDES_RATE, training=_FAST)
     return (*(method_cell(column, row) for column in _PAPER for row in ("group-dro", "pde")), fast)
+
+
+def _fewer_full_epochs(column: str) -> Callable[[Results], Verdict]:
+    """Printed: 92 against 8.9, 23.7 against 0.7 and 3.3 against 2.1, each time with the better worst group."""
+
+    def check(results: Results) -> Verdict:
+        earlier = _worst_beats(results, column, "group-dro", "pde", "full_epochs")
+        better = _worst_beats(results, column, "pde", "group-dro")
+        return every([replace(earlier, evidence=f"full epochs: {earlier.evidence}"), better])
+
+    return check
 
 
 def _third_of_the_cost(column: str) -> Callable[[Results], Verdict]:
     """Printed ratios: 10.3 on Waterbirds, 34 on CelebA, 1.6 on CivilComments; our issue asks for 3."""
 
     def check(results: Results) -> Verdict:
-        slow, fast = (results.mean(f"{column}/{row}", "full_epochs") for row in ("group-dro", "pde"))
-        worst = [results.mean(f"{column}/{row}", "worst_group") for row in ("group-dro", "pde")]
-        said = f"{slow:.1f} against {fast:.1f}, {slow / fast:.1f} times (at least 3)"
-        return Verdict(slow >= 3 * fast, f"{said}; worst groups {worst[0]:.1f} and {worst[1]:.1f}")
+        slow, fast = (results.by_seed(f"{column}/{row}", "full_epochs") for row in ("group-dro", "pde"))
+        mean = results.mean(f"{column}/group-dro", "full_epochs") / results.mean(f"{column}/pde", "full_epochs")
+        saved = [slow[seed] - 3 * fast[seed] for seed in slow if seed in fast]
+        verdict = above(saved, digits=1, what="GroupDRO's less three times PDE's")
+        return replace(verdict, evidence=f"{mean:.1f} times PDE's full epochs; {verdict.evidence}")
 
     return check
 
 
-def _fast_is_worse(results: Results) -> Verdict:
+def _fast_is_worse(column: str, slow: str, fast: str) -> Callable[[Results], Verdict]:
     """Printed: 77.3 against 86.7."""
-    rows = ("group-dro", "group-dro at PDE's rate")
-    slow, fast = (results.mean(f"waterbirds/{row}", "worst_group") for row in rows)
-    return Verdict(fast < slow, f"worst groups: {slow:.1f} slowly, {fast:.1f} at PDE's rate")
+    return lambda results: _worst_beats(results, column, slow, fast)
 
 
 TABLE_3 = Experiment(
@@ -142,6 +228,22 @@ TABLE_3 = Experiment(
     title="Full epochs until the best worst group",
     source=_SOURCE.format("Table 3, with Tables 9 and 10"),
     cells=_efficiency_cells,
+    golden=(
+        golden_cell(
+            "group-dro",
+            "digits",
+            "group-dro",
+            options={"group-dro": {"adjustment": 1.0}},
+            training={
+                "learning_rate": 1e-3,
+                "optimizer": "adamw",
+                "decay_all": False,
+                "clip_norm": 1.0,
+                "schedule": "linear-steps",
+            },
+        ),
+        golden_cell("pgi", "digits", "pgi", options={"pgi": {"infer_epoch": 1, "assignment_steps": 10}}),
+    ),
     printed={
         "waterbirds/group-dro": {**_pair((86.7,), (93.2,)), "full_epochs": Printed(92, 4)},
         "waterbirds/group-dro at PDE's rate": {**_pair((77.3, 2.0), (97.1, 0.5)), "full_epochs": Printed(15, 15)},
@@ -155,13 +257,41 @@ TABLE_3 = Experiment(
     claims=(
         *(
             Claim(
-                f"on {column} PDE reaches its best worst group in at most a third of GroupDRO's full epochs",
-                _third_of_the_cost(column),
-                scales=("paper",) if column in _PAPER else ("cpu",),
+                f"on {column} PDE has its best worst group after fewer full epochs than GroupDRO, and a better one",
+                _fewer_full_epochs(column),
+                ("paper",) if column in _PAPER else ("cpu",),
             )
             for column in ("cmnist", "digits", *_PAPER)
         ),
-        Claim("GroupDRO trained as fast as PDE loses its worst group", _fast_is_worse, scales=("paper",)),
+        Claim(
+            "on digits PDE reaches its best worst group in at most a third of GroupDRO's full epochs",
+            _third_of_the_cost("digits"),
+            ("cpu",),
+            ours=True,
+            why="our bed: at the rate that suits it GroupDRO needs nine full epochs of the digits; at a tenth of that "
+            "rate, which the document would call its default, it needs 42",
+        ),
+        *(
+            Claim(
+                f"on {column} PDE reaches its best worst group in at most a third of GroupDRO's full epochs",
+                _third_of_the_cost(column),
+                ("paper",) if column in _PAPER else ("cpu",),
+                ours=True,
+            )
+            for column in ("cmnist", "waterbirds", "celeba")
+        ),
+        *(
+            Claim(
+                f"on {column} GroupDRO trained as fast as PDE loses its worst group",
+                _fast_is_worse(column, slow, fast),
+                ("paper",) if column in _PAPER else ("cpu",),
+            )
+            for column, slow, fast in (
+                ("cmnist", "group-dro", _PDES_RATE),
+                ("digits", _TENTH, "group-dro"),
+                ("waterbirds", "group-dro", _PDES_RATE),
+            )
+        ),
     ),
     spread="population",
     scales=("cpu", "paper"),
@@ -182,18 +312,32 @@ def _stage_cells(scale: Scale) -> tuple[Cell, ...]:
             method_cell(column, "group-subsampled", row="after the warm-up", options=options, training=training)
         )
         cells.append(method_cell(column, "pde", row="after the expansion"))
-    return tuple(cells)
+        cells.append(_same_epochs(column))
+        if column in _CUTS:
+            cells.append(_same_rates(column))
+    return tuple(replace(cell, most_seeds=3 if scale == "paper" else None) for cell in cells)
 
 
 def _expansion_helps(results: Results) -> Verdict:
-    """Printed gains: 4.3, 3.2 and 3.8 points."""
-    columns = _PAPER if results.scale == "paper" else ("digits",)
-    gains = {
-        column: results.mean(f"{column}/after the expansion", "worst_group")
-        - results.mean(f"{column}/after the warm-up", "worst_group")
-        for column in columns
-    }
-    return Verdict(min(gains.values()) >= 0, ", ".join(f"{gain:+.1f} on {column}" for column, gain in gains.items()))
+    """Printed gains over the end of the warm-up: 4.3, 3.2 and 3.8 points. The control has PDE's epochs."""
+    columns = _columns(results)
+    return every([_worst_beats(results, column, "after the expansion", _SAME_EPOCHS) for column in columns])
+
+
+def _expansion_helps_at_its_rates(results: Results) -> Verdict:
+    columns = [column for column in _columns(results) if column in _CUTS]
+    return every([_worst_beats(results, column, "after the expansion", _SAME_RATES) for column in columns])
+
+
+def _warm_up_does_most(results: Results) -> Verdict:
+    """Printed: 86.0 of 90.3, 87.8 of 91.0 and 67.7 of 71.5."""
+    verdicts = []
+    for column in _columns(results):
+        first = results.by_seed(f"{column}/after the warm-up", "worst_group")
+        last = results.by_seed(f"{column}/after the expansion", "worst_group")
+        shares = [100 * first[seed] / last[seed] for seed in first if seed in last]
+        verdicts.append(at_least(shares, 50, f"percent of the worst group that the warm-up has on {column}:"))
+    return every(verdicts)
 
 
 TABLE_4 = Experiment(
@@ -201,6 +345,22 @@ TABLE_4 = Experiment(
     title="After the warm-up and after the expansion",
     source=_SOURCE.format("Table 4"),
     cells=_stage_cells,
+    golden=(
+        golden_cell(
+            "group-subsampled",
+            "digits",
+            "group-subsampled",
+            options={"group-subsampled": {"at_least": 300}},
+            training={"epochs": 4, "batch_size": 300, "schedule": "steps", "milestones": [0.5]},
+        ),
+        golden_cell(
+            "dfr-train",
+            "digits",
+            "dfr-train",
+            options={"dfr-train": {"fits": 2, "C": [0.1]}},
+            training={"learning_rate": 0.05},
+        ),
+    ),
     printed={
         "waterbirds/after the warm-up": _pair((86.0,), (91.9,)),
         "waterbirds/after the expansion": _pair((90.3,), (92.4,)),
@@ -210,7 +370,24 @@ TABLE_4 = Experiment(
         "civilcomments/after the expansion": _pair((71.5,), (86.3,)),
     },
     columns=_SHOWN,
-    claims=(Claim("the expansion adds to the worst group", _expansion_helps),),
+    claims=(
+        Claim(
+            "the expansion adds to the worst group beyond as many epochs without it",
+            _expansion_helps,
+            why="a real failure of the method on our bed: it is the further epochs that add, not the further examples",
+        ),
+        Claim(
+            "the expansion adds to the worst group beyond as many epochs at its rates without it",
+            _expansion_helps_at_its_rates,
+        ),
+        Claim("most of the learning happens in the warm-up", _warm_up_does_most),
+    ),
+    notes={
+        "cpu": "The document compares PDE with the end of its own warm-up, which here are 80 epochs against 30. "
+        "Without any expansion, 80 epochs on the balanced set reach at least as much: what looks like the gain of the "
+        "expansion is that of training longer. Both controls have PDE's epochs, 7.9 full-epoch equivalents against 8.2."
+    },
+    seeds=tuple(range(8)),  # its cells take seconds on the digits, and three seeds don't tell the rows apart
     spread="population",
     scales=("cpu", "paper"),
 )
@@ -227,24 +404,24 @@ def _size_cells(scale: Scale) -> tuple[Cell, ...]:
     return (*cells, method_cell(column, "pde", row="all added", options=everything))
 
 
-def _last(results: Results, row: str) -> float:
-    return results.mean(f"{_column(results.scale)}/{row}", "worst_group_last")
+def _few_beat_fifty(results: Results) -> Verdict:
+    """Printed: 89.9 and 90.3 against 88.1."""
+    column = _column(results.scale)
+    return every([_worst_beats(results, column, f"{few} added", "50 added") for few in (5, 10)])
 
 
 def _small_is_better(results: Results) -> Verdict:
     """At the last iterate, since the choice of an early checkpoint hides what the expansion does."""
     rows = ("10 added", "50 added", "200 added", "all added")
-    scores = [_last(results, row) for row in rows]
-    said = ", ".join(f"{score:.1f} with {row}" for row, score in zip(rows, scores, strict=True))
-    return Verdict(scores == sorted(scores, reverse=True), f"worst group at the end: {said}")
+    return every([_worst_beats(results, "digits", *pair, "worst_group_last") for pair in pairwise(rows)])
 
 
 def _not_all_at_once(results: Results) -> Verdict:
-    few, many, everything = (_last(results, row) for row in ("10 added", "200 added", "all added"))
-    holds = few >= everything + 10 and few >= many + 5
-    return Verdict(
-        holds, f"worst group at the end: 10 {few:.1f}, 200 {many:.1f}, all {everything:.1f} (5 and 10 apart)"
-    )
+    verdicts = []
+    for other, margin in (("200 added", 5.0), ("all added", 10.0)):
+        few, many = ("digits/10 added", "worst_group_last"), (f"digits/{other}", "worst_group_last")
+        verdicts.append(beats(results, few, many, margin, digits=1))
+    return every(verdicts)
 
 
 TABLE_5 = Experiment(
@@ -252,6 +429,16 @@ TABLE_5 = Experiment(
     title="How many examples an expansion adds",
     source=_SOURCE.format("Table 5"),
     cells=_size_cells,
+    golden=(
+        _golden_pde("pde-all", added="all", expansions=1, momentum="new_optimizer"),
+        golden_cell(
+            "dfr-val",
+            "digits",
+            "dfr-val",
+            options={"dfr-val": {"fits": 2, "C": [0.1]}},
+            training={"learning_rate": 0.05},
+        ),
+    ),
     printed={
         "waterbirds/5 added": _pair((89.9, 0.5), (92.1, 0.3)),
         "waterbirds/10 added": _pair((90.3,), (92.4,)),
@@ -259,8 +446,11 @@ TABLE_5 = Experiment(
     },
     columns={**_SHOWN, "worst_group_last": "worst group at the end, %"},
     claims=(
-        Claim("the fewer at a time, the better the worst group", _small_is_better, scales=("cpu",)),
-        Claim("a few at a time beats many and all at once by far", _not_all_at_once, scales=("cpu",)),
+        Claim("adding 5 or 10 examples at a time beats adding 50", _few_beat_fifty),
+        Claim("the fewer at a time, the better the worst group at the end", _small_is_better, ("cpu",), ours=True),
+        Claim(
+            "at the end a few at a time have beaten many and all at once by far", _not_all_at_once, ("cpu",), ours=True
+        ),
     ),
     spread="population",
     scales=("cpu", "paper"),
@@ -279,12 +469,28 @@ def _rate_cells(scale: Scale) -> tuple[Cell, ...]:
     )
 
 
+_CUT = ("1e-3", "1e-4", "1e-5")
+
+
 def _cut_helps(results: Results) -> Verdict:
     """Printed: 85.4 without a cut, 89.4 to 90.3 with one."""
-    kept = results.mean(f"{_column(results.scale)}/rate 1e-2", "worst_group")
-    cut = [results.mean(f"{_column(results.scale)}/rate {rate}", "worst_group") for rate in ("1e-3", "1e-4", "1e-5")]
-    said = ", ".join(f"{score:.1f}" for score in cut)
-    return Verdict(min(cut) >= kept, f"worst groups: {kept:.1f} without a cut, {said} with one")
+    return every([_worst_beats(results, _column(results.scale), f"rate {rate}", "rate 1e-2") for rate in _CUT])
+
+
+def _any_cut_does(results: Results) -> Verdict:
+    """Printed: 0.9 points between the best and the worst of them, so three are still called tolerant."""
+    column, verdicts = _column(results.scale), []
+    for first, second in combinations(_CUT, 2):
+        cells = (f"{column}/rate {first}", "worst_group"), (f"{column}/rate {second}", "worst_group")
+        apart = differences(results, *cells)
+        sign = 1 if sum(apart) >= 0 else -1
+        verdicts.append(at_most([sign * each for each in apart], 3, f"rates {first} and {second} apart by"))
+    return every(verdicts)
+
+
+def _slower_takes_longer(results: Results) -> Verdict:
+    """Figure 5 shows it on Waterbirds; the further a run goes until its best, the more it has been expanded."""
+    return _worst_beats(results, _column(results.scale), "rate 1e-5", "rate 1e-3", "full_epochs")
 
 
 TABLE_6 = Experiment(
@@ -292,6 +498,10 @@ TABLE_6 = Experiment(
     title="The learning rate of the expansion",
     source=_SOURCE.format("Table 6"),
     cells=_rate_cells,
+    golden=(
+        _golden_pde("pde", middle_stage=True),
+        golden_cell("erm", "digits", "erm", training={"augment": "crop-flip"}),
+    ),
     printed={
         "waterbirds/rate 1e-2": _pair((85.4, 3.1), (92.1, 2.0)),
         "waterbirds/rate 1e-3": _pair((89.4, 0.7), (92.6, 0.3)),
@@ -299,7 +509,16 @@ TABLE_6 = Experiment(
         "waterbirds/rate 1e-5": _pair((89.5, 0.2), (92.1, 0.1)),
     },
     columns=_SHOWN,
-    claims=(Claim("the expansion needs a lower learning rate", _cut_helps),),
+    claims=(
+        Claim(
+            "the expansion needs a lower learning rate",
+            _cut_helps,
+            why="our bed: ten expansions add 100 digits to 980, which does no harm at the full rate, and a lower one "
+            "only trains less; on Waterbirds the document's expansion can go on for 160 epochs",
+        ),
+        Claim("how far the rate is cut matters little", _any_cut_does, ours=True),
+        Claim("a smaller rate asks for more expansions until the best", _slower_takes_longer),
+    ),
     spread="population",
     scales=("cpu", "paper"),
 )
@@ -312,9 +531,10 @@ def _momentum_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 def _momentum_matters(results: Results) -> Verdict:
+    """The figure shows a steep fall; a point is the least that could be called one."""
     column = _column(results.scale)
-    kept, cleared = (results.mean(f"{column}/{row}", "worst_group_last") for row in ("keep", "zero_buffers"))
-    return Verdict(kept >= cleared + 1, f"worst group at the end: {kept:.1f} kept, {cleared:.1f} cleared (1 apart)")
+    kept, cleared = (f"{column}/keep", "worst_group_last"), (f"{column}/zero_buffers", "worst_group_last")
+    return beats(results, kept, cleared, 1.0, digits=2, what="worst group at the end, kept less cleared")
 
 
 FIGURE_4 = Experiment(
@@ -322,8 +542,20 @@ FIGURE_4 = Experiment(
     title="What becomes of the momentum at the first expansion",
     source=_SOURCE.format("Figure 4"),
     cells=_momentum_cells,
+    golden=(
+        _golden_pde("pde-zero-buffers", momentum="zero_buffers", draw="group_even"),
+        _golden_pde("pde-no-momentum", momentum="no_momentum", at_least=400, added="equal"),
+    ),
     columns={**_SHOWN, "worst_group_last": "worst group at the end, %"},
-    claims=(Claim("clearing the momentum costs worst-group accuracy", _momentum_matters),),
+    claims=(
+        Claim(
+            "clearing the momentum costs worst-group accuracy",
+            _momentum_matters,
+            ours=True,
+            why="our bed: a buffer with momentum 0.9 is forgotten after some twenty steps, less than one epoch of 31, "
+            "at a tenth of the rate; whether Waterbirds differs is not measured",
+        ),
+    ),
     spread="population",
     scales=("cpu", "paper"),
 )

@@ -16,29 +16,14 @@ seed has data of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from itertools import pairwise
+from statistics import fmean
 from typing import Any
 
-from holdfast.data.patches import PatchData
+from holdfast.papers.bounds import at_least, by_seed, differences
+from holdfast.papers.engine.evidence import above, beats, every, half_width
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
-from holdfast.spurious.theory.patch_study import Schedule, train_on_patches
-
-
-def study(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """Train one network of the synthetic study.
-
-    Args:
-        settings: ``data`` (options of `PatchData`), ``model`` (``cubic`` or ``cubic-pure``) and ``schedule`` (fields of
-            `Schedule`).
-        seed: of the data, the start and every draw.
-
-    Returns:
-        What `train_on_patches` measures.
-    """
-    data, schedule = PatchData(**settings["data"], seed=seed), Schedule(**settings["schedule"])
-    return train_on_patches(data, settings["model"], schedule, seed)
-
 
 # --------------------------------------------------------------------------------------------------------- the cells
 
@@ -47,24 +32,36 @@ _STUDY = "pde-study"
 _CASE_1 = {"beta_c": 0.2, "beta_s": 1.0}
 _CASE_2 = {"beta_c": 1.0, "beta_s": 0.2}
 
-_ERM = Schedule(rate=0.1, momentum=0.0, expansions=[None], expansion_steps=401)
-_ERM_MOMENTUM = replace(_ERM, rate=0.03, momentum=0.8)
-_WARMUP = Schedule(rate=0.03, momentum=0.9, warmup_steps=801)
-_WARMUP_ALL = replace(_WARMUP, expansions=[None], expansion_steps=701)
-_PDE = replace(_WARMUP, expansions=[100, 100, 100, 50, 50, 25, 25], expansion_steps=101, draw="ordered")
-_PDE_UNIFORM = replace(_PDE, draw="uniform")
+#: Fields of `holdfast.spurious.theory.patch_study.Schedule`.
+Schedule = Mapping[str, Any]
 
-_TABLE_1 = {
+_PLAIN: Schedule = {"warmup_steps": 0, "expansions": [None], "draw": "uniform", "reset": "keep"}
+_ERM: Schedule = {**_PLAIN, "rate": 0.1, "momentum": 0.0, "expansion_steps": 401}
+_ERM_MOMENTUM: Schedule = {**_ERM, "rate": 0.03, "momentum": 0.8}
+_WARMUP: Schedule = {
+    **_PLAIN,
+    "rate": 0.03,
+    "momentum": 0.9,
+    "warmup_steps": 801,
+    "expansions": [],
+    "expansion_steps": 0,
+}
+_WARMUP_ALL: Schedule = {**_WARMUP, "expansions": [None], "expansion_steps": 701}
+_SIZES = [100, 100, 100, 50, 50, 25, 25]
+_PDE: Schedule = {**_WARMUP, "expansions": _SIZES, "expansion_steps": 101, "draw": "ordered"}
+_PDE_UNIFORM: Schedule = {**_PDE, "draw": "uniform"}
+
+_TABLE_1: Mapping[str, Schedule] = {
     "erm": _ERM,
     "erm-momentum": _ERM_MOMENTUM,
-    "warmup-all-reset": replace(_WARMUP_ALL, reset="no_momentum"),
+    "warmup-all-reset": {**_WARMUP_ALL, "reset": "no_momentum"},
     "warmup-all": _WARMUP_ALL,
-    "pde-reset": replace(_PDE, reset="no_momentum"),
+    "pde-reset": {**_PDE, "reset": "no_momentum"},
     "pde": _PDE,
     "pde-uniform": _PDE_UNIFORM,
-    "pde-uniform-zero-buffers": replace(_PDE_UNIFORM, reset="zero_buffers"),
-    "pde-uniform-no-momentum": replace(_PDE_UNIFORM, reset="no_momentum"),
-    **{f"pde-uniform-{m}": replace(_PDE_UNIFORM, expansions=[m] * 7) for m in (10, 50, 200)},
+    "pde-uniform-zero-buffers": {**_PDE_UNIFORM, "reset": "zero_buffers"},
+    "pde-uniform-no-momentum": {**_PDE_UNIFORM, "reset": "no_momentum"},
+    **{f"pde-uniform-{m}": {**_PDE_UNIFORM, "expansions": [m] * 7} for m in (10, 50, 200)},
 }
 
 #: Expansions in stored order, as printed, and at random.
@@ -84,8 +81,13 @@ _PRINTED = {
 
 
 def _cell(name: str, schedule: Schedule, data: Mapping[str, Any], model: str = "cubic") -> Cell:
-    plain = asdict(schedule) | {"expansions": list(schedule.expansions)}
-    return Cell(name, _STUDY, {"data": dict(data), "model": model, "schedule": plain})
+    return Cell(name, _STUDY, {"data": dict(data), "model": model, "schedule": dict(schedule)})
+
+
+def _golden(name: str, model: str, data: Mapping[str, float], **schedule: Any) -> Cell:
+    """Ten steps on a balanced set and two expansions of three steps each."""
+    short = {**_PDE_UNIFORM, "rate": 1.0, "warmup_steps": 10, "expansions": [30, None], "expansion_steps": 3}
+    return _cell(f"golden/{name}", {**short, **schedule}, {**data, "n": 1_000}, model)
 
 
 def _named(scale: Scale, row: str) -> str:
@@ -102,8 +104,8 @@ def _table_1(scale: Scale) -> tuple[Cell, ...]:
 
 def _pure(scale: Scale) -> tuple[Cell, ...]:
     n = 1_000 if scale == "smoke" else 4_000
-    plain, warmup = replace(_ERM, expansion_steps=400), replace(_WARMUP, warmup_steps=2_000)
-    long = replace(_ERM, rate=0.03, momentum=0.9, expansion_steps=4_000)
+    plain, warmup = {**_ERM, "expansion_steps": 400}, {**_WARMUP, "warmup_steps": 2_000}
+    long = {**_ERM, "rate": 0.03, "momentum": 0.9, "expansion_steps": 4_000}
     quick = (
         _cell("pure/erm", plain, {**_CASE_1, "n": n}, "cubic-pure"),
         _cell("pure/erm-case2", plain, {**_CASE_2, "n": n}, "cubic-pure"),
@@ -116,7 +118,7 @@ def _pure(scale: Scale) -> tuple[Cell, ...]:
         _cell("pure/warmup", warmup, {**_CASE_1, "n": n}, "cubic-pure"),
         _cell("pure/warmup-10000", warmup, {**_CASE_1, "n": 10_000}, "cubic-pure"),
         _cell("pure/erm-balanced", long, {**_CASE_1, "n": n, "alpha": 0.5}, "cubic-pure"),
-        _cell("released/erm-balanced", replace(long, expansion_steps=2_000), {**_CASE_1, "n": n, "alpha": 0.5}),
+        _cell("released/erm-balanced", {**long, "expansion_steps": 2_000}, {**_CASE_1, "n": n, "alpha": 0.5}),
     )
 
 
@@ -199,53 +201,69 @@ def _warmup_learns_the_core_feature(results: Results) -> Verdict:
     return Verdict(share < 0.5, f"the spurious probe is at most {share:.2f} of the core probe (below 0.5)")
 
 
+def _beats(results: Results, better: str, other: str, metric: str = "worst_pooled") -> Verdict:
+    cells = _named(results.scale, better), _named(results.scale, other)
+    return beats(results, (cells[0], metric), (cells[1], metric), digits=1)
+
+
+def _expanding(results: Results) -> tuple[str, ...]:
+    """The rows that are PDE; the smoke scale has the second only."""
+    return _PDES if results.scale != "smoke" else _PDES[1:]
+
+
 def _ordered_by_worst_group(results: Results) -> Verdict:
-    worst = _means(results, ("erm", "warmup-all", "pde-uniform"))
-    holds = worst["erm"] + 10 < worst["warmup-all"] and worst["warmup-all"] + 8 < worst["pde-uniform"]
-    return Verdict(holds, f"worst groups: {_listed(worst)}")
+    """Printed: 0.0, 74.2 and 93.0."""
+    verdicts = [_beats(results, "warmup-all", "erm")]
+    return every([*verdicts, *(_beats(results, pde, "warmup-all") for pde in _expanding(results))])
 
 
 def _ordered_by_average(results: Results) -> Verdict:
-    average = _means(results, ("warmup-all", "erm", "pde-uniform"), "average")
-    holds = average["warmup-all"] > average["erm"] > average["pde-uniform"]
-    return Verdict(holds, f"averages: {_listed(average)}")
+    """Printed: 93.0, 97.7 and 99.0."""
+    verdicts = [_beats(results, "warmup-all", "erm", "average")]
+    return every([*verdicts, *(_beats(results, "erm", pde, "average") for pde in _expanding(results))])
 
 
-def _resets_matter_little(results: Results) -> Verdict:
-    expanded = _means(results, ("pde-uniform", "pde-uniform-zero-buffers", "pde-uniform-no-momentum")).values()
-    at_once = _means(results, ("warmup-all", "warmup-all-reset")).values()
-    apart, apart_at_once = max(expanded) - min(expanded), max(at_once) - min(at_once)
-    return Verdict(
-        apart <= 3 and apart_at_once <= 10,
-        f"worst groups differ by {apart:.1f} between PDE's resets (at most 3) and by {apart_at_once:.1f} where all "
-        "data are added at once (at most 10)",
-    )
+def _average_of_plain_training(results: Results) -> Verdict:
+    """Printed: 4.7 points below it, so five are still called comparable."""
+    cells = _named(results.scale, "pde"), _named(results.scale, "erm")
+    gaps = differences(results, (cells[0], "average"), (cells[1], "average"))
+    return at_least(gaps, -5, "PDE's average less plain training's")
+
+
+def _momentum_helps(results: Results) -> Verdict:
+    """Printed: 93.0 against 92.5 with PDE, 74.2 against 67.7 where all data are added at once."""
+    return every([_beats(results, row, f"{row}-reset") for row in ("pde", "warmup-all")])
+
+
+def _no_gap(results: Results) -> Verdict:
+    """Printed: 0.03, the average less the worst group."""
+    gaps = results.values(_named(results.scale, "pde"), "gap")
+    mean, half = fmean(gaps), half_width(gaps)
+    within = round(mean - half, 2) <= 0.03
+    return Verdict(within, f"the gap is {mean:.2f} (± {half:.2f} by {len(gaps)} seeds, printed 0.03)")
 
 
 def _expansion_raises_the_average(results: Results) -> Verdict:
-    cells = [_named(results.scale, row) for row in _PDES]
-    gain = min(_lowest_difference(results, (cell, "average"), (cell, "warmup_average")) for cell in cells)
-    return Verdict(gain > 0, f"the average gains at least {gain:.1f} (above 0)")
-
-
-def _selection_keeps_the_warmup(results: Results) -> Verdict:
-    cell = _named(results.scale, "pde-uniform")
-    chosen, before = results.mean(cell, "selected_worst_pooled"), results.mean(cell, "warmup_worst_pooled")
-    return Verdict(chosen >= before, f"worst groups on test data: {chosen:.1f} chosen, {before:.1f} after the warm-up")
+    verdicts = []
+    for row in _PDES:
+        cell = _named(results.scale, row)
+        gains = differences(results, (cell, "average"), (cell, "warmup_average"))
+        verdicts.append(above(gains, digits=1, what=f"gain of the average with {row}"))
+    return every(verdicts)
 
 
 def _small_expansions_are_better(results: Results) -> Verdict:
-    worst = _means(results, ("pde-uniform-10", "pde-uniform-50", "pde-uniform-200", "warmup-all"))
-    ten, fifty, two_hundred, everything = worst.values()
-    return Verdict(ten >= fifty > two_hundred > everything, f"final worst groups: {_listed(worst)}")
+    rows = ("pde-uniform-10", "pde-uniform-50", "pde-uniform-200", "warmup-all")
+    return every([_beats(results, *pair) for pair in pairwise(rows)])
 
 
 def _core_probe_rises_with_small_expansions_only(results: Results) -> Verdict:
     rows = (*_PDES, "warmup-all")
-    before, after = _means(results, rows, "warmup_core_probe"), _means(results, rows, "core_probe")
-    change = {row: after[row] - before[row] for row in rows}
-    holds = min(change[row] for row in _PDES) > max(0.0, change["warmup-all"])
-    return Verdict(holds, f"the core probe changes by {_listed(change, 2)}")
+    cells = {row: _named(results.scale, row) for row in rows}
+    change = {row: differences(results, (cells[row], "core_probe"), (cells[row], "warmup_core_probe")) for row in rows}
+    verdicts = [above(change[row], digits=2, what=f"the core probe changes with {row} by") for row in _PDES]
+    stalled = above([-each for each in change["warmup-all"]], digits=2, what="and falls with warmup-all by")
+    return every([*verdicts, stalled])
 
 
 def _buffer_points_along_the_core_feature(results: Results, cell: str) -> Verdict:
@@ -269,6 +287,10 @@ TABLE_1 = Experiment(
     title="Synthetic data: worst group and gap by method",
     source="PDE, Table 1 (NeurIPS 2023)",
     cells=_table_1,
+    golden=(
+        _golden("study", "cubic", _CASE_1, draw="ordered"),
+        _golden("study-zero-buffers", "cubic", _CASE_1, reset="zero_buffers"),
+    ),
     printed=_PRINTED,
     columns={
         "worst_pooled": "worst group, %",
@@ -278,23 +300,39 @@ TABLE_1 = Experiment(
     },
     spread="population",
     claims=(
-        Claim("plain training predicts the attribute", _plain_training_predicts_the_attribute),
-        Claim("PDE learns the core feature", _pde_learns_the_core_feature, _FULL),
-        Claim("PDE has the printed worst group", _as_printed, _FULL),
-        Claim("adding all data at once loses the worst group", _all_at_once_loses_it, _FULL),
-        Claim("the balanced warm-up learns the core feature, not the spurious one", _warmup_learns_the_core_feature),
+        Claim("plain training predicts the attribute", _plain_training_predicts_the_attribute, ours=True),
+        Claim("PDE learns the core feature", _pde_learns_the_core_feature, _FULL, ours=True),
+        Claim("PDE has the printed worst group", _as_printed, _FULL, ours=True),
+        Claim(
+            "PDE has no gap: its worst group is as good as its average",
+            _no_gap,
+            _FULL,
+            why="the document: 0.03 is one draw, whose 229 minority examples alone leave 1.7 points of error either "
+            "way; no draw of ours comes below 3.7",
+        ),
+        Claim("adding all data at once loses the worst group", _all_at_once_loses_it, _FULL, ours=True),
+        Claim(
+            "the balanced warm-up learns the core feature, not the spurious one",
+            _warmup_learns_the_core_feature,
+            ours=True,
+        ),
         Claim("by worst group: plain training, then all at once, then PDE", _ordered_by_worst_group),
         Claim("by average: PDE, then plain training, then all at once", _ordered_by_average, _FULL),
-        Claim("resetting momentum changes little", _resets_matter_little, _FULL),
+        Claim("PDE's average is comparable to plain training's", _average_of_plain_training, _FULL, ours=True),
+        Claim("losing the momentum after the warm-up costs worst-group accuracy", _momentum_helps, _FULL),
         Claim("expansion raises the average over the warm-up's", _expansion_raises_the_average, _FULL),
-        Claim("what validation data choose is no worse than the warm-up", _selection_keeps_the_warmup, _FULL),
-        Claim("the smaller the expansions, the better the worst group at the end", _small_expansions_are_better, _FULL),
+        Claim(
+            "the smaller the expansions, the better the worst group at the end",
+            _small_expansions_are_better,
+            _FULL,
+            ours=True,
+        ),
         Claim(
             "the core probe keeps rising with small expansions and stalls with all data at once",
             _core_probe_rises_with_small_expansions_only,
             _FULL,
         ),
-        Claim("after the warm-up the momentum buffer points along the core feature", _buffer_of_table_1),
+        Claim("after the warm-up the momentum buffer points along the core feature", _buffer_of_table_1, ours=True),
     ),
 )
 
@@ -312,13 +350,16 @@ def _plain_training_learns_the_spurious_feature(results: Results) -> Verdict:
 
 
 def _pure_warmup_learns_the_core_feature(results: Results) -> Verdict:
-    cell = ["pure/warmup"]
-    core, spurious = _lowest(results, cell, "core_probe"), _highest(results, cell, "spurious_probe")
-    average, worst = _lowest(results, cell, "average"), _lowest(results, cell, "worst_pooled")
-    return Verdict(
-        core >= 8 and spurious < 1 and average >= 92 and worst >= 88,
-        f"core probe at least {core:.1f} (at least 8), spurious at most {spurious:.2f} (below 1), average at least "
-        f"{average:.1f} (at least 92), worst group at least {worst:.1f} (at least 88)",
+    """By seed: a warm-up either learns the feature or memorises the noise of its few examples."""
+    cell = "pure/warmup"
+    spurious = [-value for value in results.values(cell, "spurious_probe")]
+    return every(
+        [
+            by_seed(results.values(cell, "core_probe"), 8, "core probe"),
+            by_seed(spurious, -1, "minus the spurious probe"),
+            by_seed(results.values(cell, "average"), 92, "average", 1),
+            by_seed(results.values(cell, "worst_pooled"), 88, "worst group", 1),
+        ]
     )
 
 
@@ -347,11 +388,17 @@ def _balance_is_enough(results: Results) -> Verdict:
     return Verdict(worst > 80, f"no cell has less than {worst:.1f} (above 80)")
 
 
+_TOO_FEW = (
+    "our bed: of 4,000 examples about 120 are balanced, and under two seeds of three the warm-up memorises their "
+    "noise; with the document's 10,000 it learns the feature"
+)
+
 PURE = Experiment(
     name="pde/synthetic-pure",
     title="Synthetic data in the paper's form of the network, and two controls",
     source="PDE, eq. 2.3 and Figures 3, 6 and 7 (NeurIPS 2023)",
     cells=_pure,
+    golden=(_golden("study-pure", "cubic-pure", _CASE_2, rate=0.1, reset="no_momentum"),),
     columns={
         "worst_pooled": "worst group, %",
         "average": "average, %",
@@ -361,17 +408,46 @@ PURE = Experiment(
     spread="population",
     digits=2,
     claims=(
-        Claim("plain training learns the spurious feature alone", _plain_training_learns_the_spurious_feature),
-        Claim("the balanced warm-up learns the core feature", _pure_warmup_learns_the_core_feature, _FULL),
-        Claim("the balanced warm-up from 10,000 examples learns the core feature", _with_more_data_it_does, _FULL),
-        Claim("after the warm-up the momentum buffer points along the core feature", _buffer_of("pure/warmup"), _FULL),
+        Claim(
+            "plain training learns the spurious feature alone", _plain_training_learns_the_spurious_feature, ours=True
+        ),
+        Claim(
+            "the balanced warm-up learns the core feature",
+            _pure_warmup_learns_the_core_feature,
+            _FULL,
+            ours=True,
+            why=_TOO_FEW,
+        ),
+        Claim(
+            "the balanced warm-up from 10,000 examples learns the core feature",
+            _with_more_data_it_does,
+            _FULL,
+            ours=True,
+        ),
+        Claim(
+            "after the warm-up the momentum buffer points along the core feature",
+            _buffer_of("pure/warmup"),
+            _FULL,
+            ours=True,
+            why=_TOO_FEW,
+        ),
         Claim(
             "after the warm-up from 10,000 examples the momentum buffer points along the core feature",
             _buffer_of("pure/warmup-10000"),
             _FULL,
+            ours=True,
         ),
-        Claim("where the core feature is the stronger one, plain training is right for all", _strong_core_feature_wins),
-        Claim("where the attribute says nothing, plain training learns the core feature", _balance_is_enough, _FULL),
+        Claim(
+            "where the core feature is the stronger one, plain training is right for all",
+            _strong_core_feature_wins,
+            ours=True,
+        ),
+        Claim(
+            "where the attribute says nothing, plain training learns the core feature",
+            _balance_is_enough,
+            _FULL,
+            ours=True,
+        ),
     ),
 )
 

@@ -16,10 +16,12 @@ minority group are memorised and group balancing ends near 69 % instead of the p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from holdfast.papers.columns import method_cell
+from holdfast.papers.bounds import at_least, at_most, differences, near
+from holdfast.papers.columns import golden_cell, method_cell
+from holdfast.papers.engine.evidence import beats, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -96,119 +98,198 @@ def _columns(results: Results) -> tuple[str, ...]:
     ]
 
 
-def _worst(results: Results, method: str) -> dict[str, float]:
-    """Worst-group accuracy of a method, by column."""
-    return {column: results.mean(f"{column}/{method}", "worst_group") for column in _columns(results)}
-
-
 def _listed(scores: Mapping[str, float]) -> str:
     return ", ".join(f"{score:.1f} on {column}" for column, score in scores.items())
+
+
+def _gains(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> list[float]:
+    return differences(results, (f"{column}/{better}", metric), (f"{column}/{other}", metric))
+
+
+def _beats(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> Verdict:
+    return beats(results, (f"{column}/{better}", metric), (f"{column}/{other}", metric), digits=1)
 
 
 def _ignores_minorities(results: Results) -> Verdict:
     """The printed worst group of ERM on CMNIST is 0.0."""
     column = _columns(results)[0]
-    worst = results.mean(f"{column}/erm", "worst_group")
-    return Verdict(worst <= 5, f"its worst group has {worst:.1f} on {column} (at most 5)")
+    return at_most(results.values(f"{column}/erm", "worst_group"), 5, f"its worst group on {column} has")
 
 
 def _follows_colour(results: Results) -> Verdict:
     """A classifier of colours is right for one class in five when test colours are random; ERM prints 20.1."""
-    average = results.mean("cmnist/erm", "average")
-    return Verdict(abs(average - 20) <= 5, f"its average is {average:.1f} (20 within 5)")
+    return near(results.values("cmnist/erm", "average"), 20, 5, "its average is")
 
 
 def _class_balance_is_not_enough(results: Results) -> Verdict:
     """The printed differences between CB and ERM are 0.0, +0.2 and -1.6 points."""
-    gains = {
-        column: results.mean(f"{column}/class-balanced", "worst_group") - results.mean(f"{column}/erm", "worst_group")
-        for column in _columns(results)
-        if (results.scale, column) != ("cpu", "cmnist")
-    }
-    return Verdict(max(gains.values()) <= 10, f"worst group gains {_listed(gains)} (at most 10)")
+    columns = [column for column in _columns(results) if (results.scale, column) != ("cpu", "cmnist")]
+    gains = {column: _gains(results, column, "class-balanced", "erm") for column in columns}
+    return every([at_most(gain, 10, f"its worst group gains on {column}") for column, gain in gains.items()])
 
 
 def _group_balance_repairs(results: Results) -> Verdict:
     """The printed differences between GB and ERM are 82.2, 23.7 and 37.3 points."""
-    plain, balanced = _worst(results, "erm"), _worst(results, "group-balanced")
-    gains = {column: balanced[column] - plain[column] for column in plain}
-    least = {column: {"cmnist": 60, "digits5": 5}.get(column, 15) for column in plain}
-    holds = all(gains[column] >= least[column] for column in plain)
-    return Verdict(holds, f"worst group gains {_listed(gains)} (at least {_listed(least)})")
+    verdicts = []
+    for column in _columns(results):
+        least = {"cmnist": 60, "digits5": 5}.get(column, 15)
+        gain = _gains(results, column, "group-balanced", "erm")
+        verdicts.append(at_least(gain, least, f"its worst group gains on {column}"))
+    return every(verdicts)
 
 
-def _group_balance_as_printed(results: Results) -> Verdict:
+def _as_printed(method: str) -> Callable[[Results], Verdict]:
     """Ten points: about a dozen images per minority group in training leave room for the luck of the draw."""
-    gaps = _against_printed(results, "group-balanced")
-    return Verdict(max(map(abs, gaps.values())) <= 10, f"ours minus printed is {_listed(gaps)} (within 10)")
 
+    def check(results: Results) -> Verdict:
+        verdicts = []
+        for column in _columns(results):
+            printed = results.printed(f"{column}/{method}", "worst_group")
+            if printed is not None:
+                ours = results.values(f"{column}/{method}", "worst_group")
+                verdicts.append(near(ours, printed.mean, 10, f"its worst group on {column} has"))
+        return every(verdicts)
 
-def _spare_as_printed(results: Results) -> Verdict:
-    """As for group balancing."""
-    gaps = _against_printed(results, "spare")
-    return Verdict(max(map(abs, gaps.values())) <= 10, f"ours minus printed is {_listed(gaps)} (within 10)")
-
-
-def _against_printed(results: Results, method: str) -> dict[str, float]:
-    gaps = {}
-    for column, ours in _worst(results, method).items():
-        printed = results.printed(f"{column}/{method}", "worst_group")
-        if printed is not None:
-            gaps[column] = ours - printed.mean
-    return gaps
+    return check
 
 
 def _spare_repairs(results: Results) -> Verdict:
     """Printed 83.0 on CMNIST; 75 is what our issue asks for."""
-    worst = results.mean("cmnist/spare", "worst_group")
-    return Verdict(worst >= 75, f"its worst group has {worst:.1f} on cmnist (at least 75)")
+    return at_least(results.values("cmnist/spare", "worst_group"), 75, "its worst group on cmnist has")
 
 
 def _spare_needs_no_labels(results: Results) -> Verdict:
-    """Printed 83.0 against 82.2 on CMNIST, and above group balancing on the others: at most 5 points below it."""
-    labelled, ours = _worst(results, "group-balanced"), _worst(results, "spare")
-    gaps = {column: ours[column] - labelled[column] for column in ours}
-    return Verdict(min(gaps.values()) >= -5, f"SPARE minus group balancing is {_listed(gaps)} (at least -5)")
+    """Printed 0.8, 3.5 and 5.3 points above group balancing: at most 5 points below it."""
+    columns = _columns(results)
+    gaps = {column: _gains(results, column, "spare", "group-balanced") for column in columns}
+    return every([at_least(gap, -5, f"SPARE less group balancing on {column}") for column, gap in gaps.items()])
+
+
+def _spare_beats_labels(results: Results) -> Verdict:
+    """Printed: 83.0 against 82.2 of GB and 78.5 of GDRO on CMNIST, 90.3 against 85.0 and 88.9 on CelebA."""
+    if results.scale != "paper":
+        return _beats(results, "cmnist", "spare", "group-balanced")
+    rivals = ("group-balanced", "group-dro")
+    return every([_beats(results, column, "spare", rival) for column in ("cmnist", "celeba") for rival in rivals])
 
 
 def _spare_costs_once(results: Results) -> Verdict:
-    """Two extra epochs of twenty and a clustering; the document counts 1x."""
+    """Two extra epochs of twenty and a clustering; the document counts 1x. By passes, which every machine agrees on."""
     ratio = results.mean("cmnist/spare", "train_seconds") / results.mean("cmnist/erm", "train_seconds")
     passes = results.mean("cmnist/spare", "passes") / results.mean("cmnist/erm", "passes")
-    return Verdict(ratio <= 1.15, f"{ratio:.2f} times the seconds and {passes:.2f} times the passes (at most 1.15)")
+    return Verdict(passes <= 1.15, f"{passes:.2f} times the passes (at most 1.15) and {ratio:.2f} times the seconds")
 
 
-def _spare_beats_rivals(results: Results) -> Verdict:
+def _spare_beats_rivals(column: str) -> Callable[[Results], Verdict]:
     """Printed: 5.6, 1.3 and 1.5 points above the best rival that sees no groups."""
-    lead = {}
-    for column in _columns(results):
-        if column == "cmnist" and results.scale == "cpu":
-            continue
-        rivals = (results.mean(f"{column}/{row}", "worst_group") for row in _SEE_NO_GROUPS)
-        lead[column] = results.mean(f"{column}/spare", "worst_group") - max(rivals)
-    return Verdict(min(lead.values()) >= 0, f"SPARE minus the best of them is {_listed(lead)} (at least 0)")
+    return lambda results: every([_beats(results, column, "spare", rival) for rival in _SEE_NO_GROUPS])
+
+
+def _spare_beats_the_best_two(column: str) -> Callable[[Results], Verdict]:
+    """Printed on CMNIST: 83.0 / 91.8 against 77.4 / 90.9 of CnC and 74.5 / 90.2 of JTT."""
+
+    def check(results: Results) -> Verdict:
+        verdicts = []
+        for rival in ("cnc", "jtt"):
+            averages = _beats(results, column, "spare", rival, "average")
+            verdicts += [_beats(results, column, "spare", rival), _named("average", averages)]
+        return every(verdicts)
+
+    return check
+
+
+def _named(what: str, verdict: Verdict) -> Verdict:
+    return replace(verdict, evidence=f"{what}: {verdict.evidence}")
+
+
+def _rivals_cost_more(column: str) -> Callable[[Results], Verdict]:
+    """Printed: 5 to 6 times and 2 to 12 times the cost of plain training, against once."""
+    return lambda results: every([_beats(results, column, row, "spare", "passes") for row in ("jtt", "cnc")])
+
+
+def _others_find_nothing(column: str) -> Callable[[Results], Verdict]:
+    """Printed: 0.0 for LfF and for SSA on CMNIST."""
+
+    def check(results: Results) -> Verdict:
+        rows = ("lff", "ssa")
+        worst = {row: results.values(f"{column}/{row}", "worst_group") for row in rows}
+        return every([at_most(values, 5, f"the worst group of {row} has") for row, values in worst.items()])
+
+    return check
 
 
 _FULL: tuple[Scale, ...] = ("cpu", "paper")
+_PAPER: tuple[Scale, ...] = ("paper",)
+_BY_COLUMN: tuple[tuple[str, tuple[Scale, ...]], ...] = (
+    ("digits5", ("cpu",)),
+    ("cmnist", _PAPER),
+    ("waterbirds", _PAPER),
+    ("celeba", _PAPER),
+)
 
 TABLE_5_1 = Experiment(
     name="spare/table5.1",
     title="Worst-group and average accuracy by method",
     source="SPARE, Table 5.1 of the dissertation (AISTATS 2024)",
     cells=_cells,
+    golden=(
+        golden_cell("george", "digits", "george", options={"george": {"infer_epoch": 2, "k_max": 2}}),
+        golden_cell("cnc", "digits5", "cnc", options={"cnc": {"infer_epoch": 1}}, training={"learning_rate": 0.01}),
+    ),
     printed=_PRINTED,
     columns={"worst_group": "worst group, %", "average": "average, %", "passes": "passes"},
     claims=(
-        Claim("plain training ignores the minority groups", _ignores_minorities),
-        Claim("plain training goes by the colour", _follows_colour, scales=_FULL),
-        Claim("balancing the classes does not help the worst group", _class_balance_is_not_enough),
-        Claim("balancing the groups repairs the worst group", _group_balance_repairs),
-        Claim("balancing the groups gives the printed worst group", _group_balance_as_printed, scales=_FULL),
-        Claim("SPARE repairs the worst group without group labels", _spare_repairs, scales=_FULL),
-        Claim("SPARE gives the printed worst group", _spare_as_printed, scales=_FULL),
-        Claim("SPARE is on par with balancing the true groups", _spare_needs_no_labels),
-        Claim("SPARE costs about as much as plain training", _spare_costs_once, scales=_FULL),
-        Claim("SPARE is ahead of every method that sees no groups", _spare_beats_rivals, scales=_FULL),
+        Claim("plain training ignores the minority groups", _ignores_minorities, ours=True),
+        Claim("plain training goes by the colour", _follows_colour, scales=_FULL, ours=True),
+        Claim("balancing the classes does not help the worst group", _class_balance_is_not_enough, ours=True),
+        Claim("balancing the groups repairs the worst group", _group_balance_repairs, ours=True),
+        Claim(
+            "balancing the groups gives the printed worst group", _as_printed("group-balanced"), scales=_FULL, ours=True
+        ),
+        Claim("SPARE repairs the worst group without group labels", _spare_repairs, scales=_FULL, ours=True),
+        Claim("SPARE gives the printed worst group", _as_printed("spare"), scales=_FULL, ours=True),
+        Claim("SPARE is on par with balancing the true groups", _spare_needs_no_labels, ours=True),
+        Claim("SPARE has a better worst group than methods that are given the groups", _spare_beats_labels, _FULL),
+        Claim("SPARE costs about as much as plain training", _spare_costs_once, scales=_FULL, ours=True),
+        Claim(
+            "on digits5 SPARE is ahead of every method that sees no groups",
+            _spare_beats_rivals("digits5"),
+            ("cpu",),
+            why="our bed: its minorities are equally large, so that PGI and GEORGE lose nothing by raising them "
+            "together; the document's order is CMNIST's, whose rivals are measured at the paper scale",
+        ),
+        *(
+            Claim(
+                f"on {column} SPARE is ahead of every method that sees no groups", _spare_beats_rivals(column), _PAPER
+            )
+            for column in ("cmnist", "waterbirds", "celeba")
+        ),
+        *(
+            Claim(
+                f"on {column} SPARE is ahead of CnC and JTT by worst group and by average",
+                _spare_beats_the_best_two(column),
+                scales,
+            )
+            for column, scales in _BY_COLUMN
+        ),
+        *(
+            Claim(f"on {column} JTT and CnC go through more examples than SPARE", _rivals_cost_more(column), scales)
+            for column, scales in _BY_COLUMN
+        ),
+        Claim(
+            "on digits5 minorities are too small to be found by loss (LfF) or by semi-supervision (SSA)",
+            _others_find_nothing("digits5"),
+            ("cpu",),
+            ours=True,
+            why="our bed: SSA learns the colour from 2,700 validation digits in which every colour is as frequent, "
+            "and finds minorities of fifteen that CMNIST's predictor is printed to miss",
+        ),
+        Claim(
+            "on cmnist minorities are too small to be found by loss (LfF) or by semi-supervision (SSA)",
+            _others_find_nothing("cmnist"),
+            _PAPER,
+            ours=True,
+        ),
     ),
 )
 
@@ -241,9 +322,13 @@ def _network_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 def _any_network_separates(results: Results) -> Verdict:
-    worst = {network: results.mean(f"waterbirds/{network}", "worst_group") for network in _NETWORKS}
-    spread = max(worst.values()) - min(worst.values())
-    return Verdict(spread <= 5, f"worst groups {_listed(worst)}; {spread:.1f} apart (at most 5)")
+    """Printed: from 0.7 below the pretrained ResNet-50 to 1.0 above it."""
+    verdicts = []
+    for network in _NETWORKS:
+        if network != "pretrained resnet50":
+            gap = _gains(results, "waterbirds", network, "pretrained resnet50")
+            verdicts.append(at_least(gap, -5, f"{network} less the pretrained ResNet-50"))
+    return every(verdicts)
 
 
 TABLE_5_2 = Experiment(
@@ -251,12 +336,25 @@ TABLE_5_2 = Experiment(
     title="The network that infers the groups need not be the one that is trained on them",
     source="SPARE, Table 5.2 of the dissertation (AISTATS 2024)",
     cells=_network_cells,
+    golden=(
+        golden_cell(
+            "two-networks",
+            "digits",
+            "spare",
+            data={"name": "digits"},
+            options={"spare": {"k": 1, "output": "features"}},
+            training={"epoch_size": 220, "batch_size": 110, "learning_rate": 1e-3},
+            more={"inference": {"name": "resnet20", "epochs": 1}},
+            kind="spare-two-networks",
+        ),
+        golden_cell("ssa", "digits5", "ssa", options={"ssa": {"iterations": 10, "check_every": 5, "splits": 2}}),
+    ),
     printed={
         f"waterbirds/{network}": _row(_numbers(*worst), _numbers(*average))
         for network, (_, (worst, average)) in _NETWORKS.items()
     },
     columns={"worst_group": "worst group, %", "average": "average, %"},
-    claims=(Claim("groups inferred by any network serve", _any_network_separates),),
+    claims=(Claim("groups inferred by any network serve", _any_network_separates, ours=True),),
     scales=("paper",),
 )
 
@@ -276,16 +374,31 @@ def _separation_cells(scale: Scale) -> tuple[Cell, ...]:
     return tuple(method_cell(column, "spare", kind="spare-silhouettes") for column in columns)
 
 
+def _separated(results: Results) -> tuple[str, ...]:
+    return tuple(_SEPARATIONS) if results.scale == "paper" else ("cmnist",)
+
+
 def _powers_as_printed(results: Results) -> Verdict:
     """A silhouette of 0.9 decides the power, so equal powers mean silhouettes on the same side of it."""
-    columns = tuple(_SEPARATIONS) if results.scale == "paper" else ("cmnist",)
     said, same = [], True
-    for column in columns:
-        powers = [results.values(f"{column}/spare", f"lambda {c}") for c in range(len(_SEPARATIONS[column][1]))]
-        same &= all(set(ours) == {theirs} for ours, theirs in zip(powers, _SEPARATIONS[column][1], strict=True))
+    for column in _separated(results):
+        printed = _SEPARATIONS[column][1]
+        powers = [results.values(f"{column}/spare", f"lambda {c}") for c in range(len(printed))]
+        same &= all(set(ours) == {theirs} for ours, theirs in zip(powers, printed, strict=True))
         means = [results.mean(f"{column}/spare", f"silhouette {c}") for c in range(len(powers))]
-        said.append(f"silhouettes {', '.join(f'{mean:.3f}' for mean in means)} on {column}")
+        ours = ", ".join("/".join(f"{power:g}" for power in sorted(set(each))) for each in powers)
+        silhouettes = ", ".join(f"{mean:.3f}" for mean in means)
+        said.append(f"powers {ours} on {column}, from silhouettes {silhouettes}")
     return Verdict(same, "; ".join(said))
+
+
+def _silhouettes_as_printed(results: Results) -> Verdict:
+    verdicts = []
+    for column in _separated(results):
+        for c, printed in enumerate(_SEPARATIONS[column][0]):
+            ours = results.values(f"{column}/spare", f"silhouette {c}")
+            verdicts.append(near(ours, printed, 0.05, f"silhouette of class {c} on {column}", 3))
+    return every(verdicts)
 
 
 TABLE_5_3 = Experiment(
@@ -293,6 +406,18 @@ TABLE_5_3 = Experiment(
     title="Silhouettes of the early clusters, and the powers that follow from them",
     source="SPARE, Table 5.3 of the dissertation (AISTATS 2024)",
     cells=_separation_cells,
+    golden=(
+        golden_cell(
+            "silhouettes",
+            "digits",
+            "spare",
+            options={"spare": {"infer_epoch": 2, "k_max": 3}},
+            kind="spare-silhouettes",
+        ),
+        golden_cell(
+            "merged-minorities", "digits5", "spare", more={"variant": "merged-minorities"}, kind="spare-variant"
+        ),
+    ),
     printed={
         f"{column}/spare": {
             **{f"silhouette {c}": Printed(value) for c, value in enumerate(silhouettes)},
@@ -301,7 +426,10 @@ TABLE_5_3 = Experiment(
         for column, (silhouettes, powers) in _SEPARATIONS.items()
     },
     columns={f"silhouette {c}": f"silhouette, class {c}" for c in range(5)},
-    claims=(Claim("every class gets the printed power", _powers_as_printed),),
+    claims=(
+        Claim("every class gets the printed power", _powers_as_printed),
+        Claim("every class has the printed silhouette to 0.05", _silhouettes_as_printed, ours=True),
+    ),
     scales=("cpu", "paper"),
     digits=3,
 )
@@ -321,11 +449,39 @@ def _restricted_cells(scale: Scale) -> tuple[Cell, ...]:
     return tuple(method_cell("restricted-imagenet", row, options=options) for row, options in rows)
 
 
+def _eiil_loses(results: Results) -> Verdict:
+    """Printed: 93.1 against 96.0 and 95.4."""
+    return every([_beats(results, "restricted-imagenet", row, "eiil", "average") for row in ("erm", "spare")])
+
+
+def _spare_hardly_loses(results: Results) -> Verdict:
+    """Printed: 95.4 against 96.0; a point is the most that could be called a slight drop."""
+    return at_least(_gains(results, "restricted-imagenet", "spare", "erm", "average"), -1, "SPARE less plain training")
+
+
 TABLE_5_4 = Experiment(
     name="spare/table5.4",
     title="Restricted ImageNet, whose shortcuts nobody labelled",
     source="SPARE, Table 5.4 of the dissertation (AISTATS 2024)",
     cells=_restricted_cells,
+    golden=(
+        golden_cell(
+            "class-balanced",
+            "digits",
+            "class-balanced",
+            data={"name": "digits"},
+            model={"name": "resnet18"},
+            training={
+                "epoch_size": 220,
+                "batch_size": 110,
+                "learning_rate": 1e-3,
+                "nesterov": True,
+                "select_by": "accuracy",
+                "augment": "flip",
+            },
+        ),
+        golden_cell("eiil", "digits", "eiil", options={"eiil": {"infer_epoch": 1, "assignment_steps": 10}}),
+    ),
     printed={
         f"restricted-imagenet/{row}": {
             "average": Printed(test),
@@ -340,6 +496,14 @@ TABLE_5_4 = Experiment(
         }.items()
     },
     columns={"average": "test, %", "insect_minority": "insect minority, %", "frog_minority": "frog minority, %"},
+    claims=(
+        Claim("EIIL loses test accuracy, against plain training and against SPARE", _eiil_loses),
+        Claim("SPARE loses hardly any test accuracy", _spare_hardly_loses, ours=True),
+    ),
+    notes={
+        "paper": "That SPARE alone helps both minorities, by 3 and 2 points, can't be judged: they were marked by hand "
+        "and are not published."
+    },
     scales=("paper",),
 )
 

@@ -8,53 +8,17 @@ only the claims.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
 
-from torch import Tensor
-
-from holdfast.papers.cells import train_with
-from holdfast.papers.columns import method_cell
+from holdfast.papers.bounds import at_least, at_most, by_seed, differences, near
+from holdfast.papers.columns import golden_cell, method_cell
+from holdfast.papers.engine.evidence import beats, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
-from holdfast.spurious import Partition, Spare, balance_weights
-from holdfast.training import Context, Plan, Policy
 
 _UNEQUAL = {"correlation": 0.92, "minority_ratio": [8, 4, 2, 1]}
 _TWO_REDS = {"correlation": 0.99, "palette": "dissertation"}
 _VARIANT = "spare-variant"
-
-
-@dataclass(kw_only=True)
-class ConfidenceOnly(Spare):
-    """SPARE on the probability of the true class alone, which can't tell one minority from another."""
-
-    def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> Partition:
-        own = outputs.gather(1, labels[:, None])
-        return super()._separate(own, labels, context, epoch)
-
-
-@dataclass(frozen=True)
-class MergedMinorities(Policy):
-    """Balance the majority of every class against all its minorities together, by true groups."""
-
-    name: ClassVar[str] = "merged-minorities"
-
-    def update(self, context: Context) -> Plan:
-        """Sampling weights by class and whether the colour is the class's own."""
-        labels, colours = context.examples.labels, context.examples.attributes
-        assert colours is not None
-        return Plan(sample_weight=balance_weights(2 * labels + (labels == colours)))
-
-
-def train_variant(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
-    """`holdfast.papers.cells.train` with the policy that ``settings["variant"]`` names."""
-    policies: dict[str, Policy] = {
-        "confidence-only": ConfidenceOnly(infer_epoch=2),
-        "merged-minorities": MergedMinorities(),
-    }
-    return train_with(policies[settings["variant"]], settings, seed)
 
 
 def _variant(row: str) -> Cell:
@@ -82,62 +46,84 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
     )
 
 
-def _at(results: Results, cell: str, metric: str = "worst_group") -> float:
-    return results.mean(f"{'digits' if cell[1] in '15' else 'digits5'}/{cell}", metric)
+def _where(cell: str, metric: str = "worst_group") -> tuple[str, str]:
+    return f"{'digits' if cell[1] in '15' else 'digits5'}/{cell}", metric
+
+
+def _at(results: Results, cell: str, metric: str = "worst_group") -> tuple[float, ...]:
+    return results.values(*_where(cell, metric))
+
+
+def _gain(results: Results, better: str, other: str, metric: str = "worst_group") -> list[float]:
+    return differences(results, _where(better, metric), _where(other, metric))
 
 
 def _s1(results: Results) -> Verdict:
-    erm, spare, balanced = (_at(results, f"s1/{row}") for row in ("erm", "spare", "group-balanced"))
-    holds = erm <= 30 and spare >= 65 and spare >= erm + 45 and abs(spare - balanced) <= 12
-    return Verdict(holds, f"worst groups: ERM {erm:.1f}, SPARE {spare:.1f}, group-balanced {balanced:.1f}")
+    return every(
+        [
+            at_most(_at(results, "s1/erm"), 30, "ERM's worst group"),
+            at_least(_at(results, "s1/spare"), 65, "SPARE's"),
+            at_least(_gain(results, "s1/spare", "s1/erm"), 45, "apart by"),
+            near(_gain(results, "s1/spare", "s1/group-balanced"), 0, 12, "SPARE less group balancing"),
+        ]
+    )
 
 
 def _s1_inference(results: Results) -> Verdict:
-    precision, recall = _at(results, "s1/spare", "precision"), _at(results, "s1/spare", "recall")
-    return Verdict(min(precision, recall) >= 0.95, f"precision {precision:.2f}, recall {recall:.2f} (at least 0.95)")
+    metrics = ("precision", "recall")
+    return every([by_seed(_at(results, "s1/spare", metric), 0.95, metric) for metric in metrics])
 
 
 def _s2(results: Results) -> Verdict:
-    erm, spare = _at(results, "s2/erm"), _at(results, "s2/spare")
-    gain = _at(results, "s2/spare", "average") - _at(results, "s2/erm", "average")
-    k = _at(results, "s2/spare", "k_median")
-    holds = erm <= 3 and spare >= 20 and gain >= 25 and k >= 4
-    return Verdict(holds, f"worst ERM {erm:.1f}, SPARE {spare:.1f}; average gains {gain:.1f}; median k {k:.1f}")
+    return every(
+        [
+            at_most(_at(results, "s2/erm"), 3, "ERM's worst group"),
+            at_least(_at(results, "s2/spare"), 20, "SPARE's"),
+            at_least(_gain(results, "s2/spare", "s2/erm", "average"), 25, "the average gains"),
+            by_seed(_at(results, "s2/spare", "k_median"), 4, "median number of clusters", 0),
+        ]
+    )
 
 
 def _keeps_minorities_apart(results: Results) -> Verdict:
-    full, alone = _at(results, "s3/spare", "k_median"), _at(results, "s3/confidence-only", "k_median")
-    return Verdict(full >= 4 and alone < full, f"median number of clusters {full:.1f}, by confidence alone {alone:.1f}")
+    fewer = _gain(results, "s3/spare", "s3/confidence-only", "k_median")
+    return every(
+        [
+            by_seed(_at(results, "s3/spare", "k_median"), 4, "median number of clusters", 0),
+            by_seed(fewer, 1, "more than by confidence alone by", 0),
+        ]
+    )
 
 
 def _beats_merged(results: Results) -> Verdict:
-    spare, merged = _at(results, "s3/spare"), _at(results, "s3/merged-minorities")
-    return Verdict(spare >= merged, f"worst groups: SPARE {spare:.1f}, true minorities merged {merged:.1f}")
+    return beats(results, _where("s3/spare"), _where("s3/merged-minorities"), digits=1)
 
 
 def _softmax_beats_logits(results: Results) -> Verdict:
-    softmax, logits = _at(results, "s3/spare"), _at(results, "s3/spare on logits")
-    return Verdict(softmax >= logits + 5, f"worst groups: softmax {softmax:.1f}, logits {logits:.1f} (5 apart)")
+    return beats(results, _where("s3/spare"), _where("s3/spare on logits"), 5.0, digits=1)
 
 
 def _class_balance(results: Results) -> Verdict:
-    gaps = [_at(results, f"{s}/class-balanced") - _at(results, f"{s}/erm") for s in ("s1", "s2", "s3")]
-    below = [_at(results, f"{s}/spare") - _at(results, f"{s}/class-balanced") for s in ("s1", "s2", "s3")]
-    said = ", ".join(f"{gap:+.1f}" for gap in gaps), ", ".join(f"{gap:.1f}" for gap in below)
-    return Verdict(max(map(abs, gaps)) <= 25 and min(below) >= 15, f"minus ERM {said[0]}; below SPARE by {said[1]}")
+    verdicts = []
+    for part in ("s1", "s2", "s3"):
+        gap = _gain(results, f"{part}/class-balanced", f"{part}/erm")
+        verdicts.append(near(gap, 0, 25, f"{part}: class balancing less ERM"))
+        verdicts.append(at_least(_gain(results, f"{part}/spare", f"{part}/class-balanced"), 15, "below SPARE by"))
+    return every(verdicts)
 
 
 def _tuned(results: Results) -> Verdict:
-    """A split majority shows as a precision of a few percent."""
-    precision, recall = (_at(results, "s4/spare, tuned", metric) for metric in ("precision", "recall"))
-    plain = _at(results, "s4/spare", "precision")
-    holds = precision >= 0.9 and recall >= 0.9
-    return Verdict(holds, f"precision {precision:.2f}, recall {recall:.2f}; after epoch 2 precision {plain:.2f}")
+    """A split majority shows as a precision of a few percent; by seed, since an epoch splits one or does not."""
+    metrics = ("precision", "recall")
+    tuned = [by_seed(_at(results, "s4/spare, tuned", metric), 0.9, metric) for metric in metrics]
+    plain = ", ".join(f"{value:.2f}" for value in _at(results, "s4/spare", "precision"))
+    verdict = every(tuned)
+    return replace(verdict, evidence=f"{verdict.evidence}; after epoch 2 precision {plain}")
 
 
 def _pipeline(results: Results) -> Verdict:
-    true, inferred = _at(results, "s5/pde"), _at(results, "s5/pde with the groups of spare")
-    return Verdict(true - inferred <= 10, f"worst groups: true groups {true:.1f}, SPARE's {inferred:.1f} (within 10)")
+    gap = _gain(results, "s5/pde with the groups of spare", "s5/pde")
+    return at_least(gap, -10, "worst group with SPARE's groups less with true ones")
 
 
 DIGITS = Experiment(
@@ -145,6 +131,20 @@ DIGITS = Experiment(
     title="SPARE's argument on small coloured digits",
     source="the CPU protocol S1 to S5, made for the claims of SPARE's chapter",
     cells=_cells,
+    golden=(
+        golden_cell("confidence-only", "digits5", "spare", more={"variant": "confidence-only"}, kind="spare-variant"),
+        golden_cell(
+            "pde-with-groups-of-spare",
+            "digits",
+            "pde",
+            groups="spare",
+            options={
+                "pde": {"first_expansion": 1, "every": 1},
+                "spare": {"tune_until": 2, "k_max": 2, "output": "logits"},
+            },
+            training={"epochs": 2},
+        ),
+    ),
     columns={
         "worst_group": "worst group, %",
         "average": "average, %",
@@ -153,15 +153,25 @@ DIGITS = Experiment(
         "k_median": "clusters",
     },
     claims=(
-        Claim("S1: SPARE repairs what plain training ignores, about as well as true groups do", _s1),
-        Claim("S1: one epoch is enough to tell minorities from majorities", _s1_inference),
-        Claim("S2: with five classes the minorities are found and helped", _s2),
-        Claim("S3: the whole softmax keeps minorities apart, confidence alone does not", _keeps_minorities_apart),
-        Claim("S3: keeping minorities apart beats merging them, even the true ones", _beats_merged),
-        Claim("S3: clustering softmax outputs beats clustering logits", _softmax_beats_logits),
-        Claim("class balancing stays near plain training and far below SPARE", _class_balance),
-        Claim("S4: tuning by validation groups finds an epoch that splits no majority", _tuned),
-        Claim("S5: SPARE's clusters serve PDE nearly as well as true groups", _pipeline),
+        Claim("S1: SPARE repairs what plain training ignores, about as well as true groups do", _s1, ours=True),
+        Claim("S1: one epoch is enough to tell minorities from majorities", _s1_inference, ours=True),
+        Claim("S2: with five classes the minorities are found and helped", _s2, ours=True),
+        Claim(
+            "S3: the whole softmax keeps minorities apart, confidence alone does not",
+            _keeps_minorities_apart,
+            ours=True,
+        ),
+        Claim("S3: keeping minorities apart beats merging them, even the true ones", _beats_merged, ours=True),
+        Claim("S3: clustering softmax outputs beats clustering logits", _softmax_beats_logits, ours=True),
+        Claim("class balancing stays near plain training and far below SPARE", _class_balance, ours=True),
+        Claim(
+            "S4: tuning by validation groups finds an epoch that splits no majority",
+            _tuned,
+            ours=True,
+            why="unknown: under one seed of three the epoch that validation groups prefer still splits a majority, and "
+            "whether another epoch would not is not recorded",
+        ),
+        Claim("S5: SPARE's clusters serve PDE nearly as well as true groups", _pipeline, ours=True),
     ),
     scales=("cpu",),
 )

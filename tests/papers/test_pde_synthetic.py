@@ -4,10 +4,10 @@ import pytest
 
 from holdfast.data.patches import PatchData
 from holdfast.models.registry import MODELS
-from holdfast.papers.engine.execute import Outcome
-from holdfast.papers.pde_synthetic import EXPERIMENTS, PURE, TABLE_1, study
+from holdfast.papers.pde_cells import study
+from holdfast.papers.pde_synthetic import EXPERIMENTS, PURE, TABLE_1
 from holdfast.spurious.theory import Schedule
-from tests.papers.test_results import make
+from tests.papers.spurious_results import words
 
 AT_SCALE = [(experiment, scale) for experiment in EXPERIMENTS for scale in experiment.scales]
 
@@ -35,10 +35,14 @@ def test_printed_numbers_stand_beside_the_papers_rows_only():
     assert (erm["worst_pooled"].mean, erm["gap"].mean) == (0, 97.71)
 
 
+def repeated(numbers):
+    """The same numbers under two seeds."""
+    return {cell: {name: [value, value] for name, value in metrics.items()} for cell, metrics in numbers.items()}
+
+
 def judged(experiment, numbers):
     """The verdicts at the cpu scale for numbers by cell and metric, the same under two seeds."""
-    found = [Outcome(cell, seed, metrics, 1.0) for cell, metrics in numbers.items() for seed in (0, 1)]
-    return {claim.name: claim.holds for claim in make(experiment, found).claims}
+    return words(experiment, repeated(numbers))
 
 
 WARMUP = {
@@ -49,7 +53,6 @@ WARMUP = {
     "warmup_buffer_core": 0.3,
     "warmup_buffer_spurious": 0.1,
     "warmup_buffer_lowest": -0.3,
-    "selected_worst_pooled": 94.8,
 }
 
 
@@ -64,7 +67,7 @@ AS_PRINTED = {
     "case1/warmup-all-reset": row(67.7, 98.9, core=1.9),
     "case1/warmup-all": row(74.2, 99.0, core=1.9),
     "case1/pde-reset": row(92.5, 94.8),
-    "case1/pde": row(93.0, 93.04),
+    "case1/pde": row(93.01, 93.04),
     "case1/pde-uniform": row(93.0, 93.04),
     "case1/pde-uniform-zero-buffers": row(92.5, 94.8),
     "case1/pde-uniform-no-momentum": row(92.5, 94.8),
@@ -75,7 +78,7 @@ AS_PRINTED = {
 
 
 def test_the_printed_numbers_satisfy_every_claim_of_table_1():
-    assert set(judged(TABLE_1, AS_PRINTED).values()) == {True}
+    assert set(judged(TABLE_1, AS_PRINTED).values()) == {"holds"}
 
 
 @pytest.mark.parametrize(
@@ -90,11 +93,12 @@ def test_the_printed_numbers_satisfy_every_claim_of_table_1():
             {"warmup_spurious_probe": 1.1},
             "the balanced warm-up learns the core feature, not the spurious one",
         ),
-        ("pde-uniform", {"worst_pooled": 80}, "by worst group: plain training, then all at once, then PDE"),
+        ("pde-uniform", {"worst_pooled": 74}, "by worst group: plain training, then all at once, then PDE"),
         ("pde-uniform", {"average": 98}, "by average: PDE, then plain training, then all at once"),
-        ("pde-uniform-no-momentum", {"worst_pooled": 89}, "resetting momentum changes little"),
+        ("pde-reset", {"worst_pooled": 94}, "losing the momentum after the warm-up costs worst-group accuracy"),
+        ("pde", {"average": 92.5}, "PDE's average is comparable to plain training's"),
         ("pde", {"warmup_average": 94}, "expansion raises the average over the warm-up's"),
-        ("pde-uniform", {"selected_worst_pooled": 94}, "what validation data choose is no worse than the warm-up"),
+        ("pde", {"gap": 4.8}, "PDE has no gap: its worst group is as good as its average"),
         (
             "pde-uniform-200",
             {"worst_pooled": 91.5},
@@ -114,7 +118,16 @@ def test_the_printed_numbers_satisfy_every_claim_of_table_1():
 )
 def test_every_claim_of_table_1_can_fail(cell, changes, fails):
     name = f"case1/{cell}"
-    assert judged(TABLE_1, {**AS_PRINTED, name: AS_PRINTED[name] | changes})[fails] is False
+    assert judged(TABLE_1, {**AS_PRINTED, name: AS_PRINTED[name] | changes})[fails] == "fails"
+
+
+def test_a_gap_or_a_lead_within_the_noise_is_no_failure():
+    noisy = repeated(AS_PRINTED)
+    noisy["case1/pde"]["gap"] = [-1.0, 3.0]
+    noisy["case1/pde"]["worst_pooled"] = [90.0, 96.0]
+    found = words(TABLE_1, noisy)
+    assert found["PDE has no gap: its worst group is as good as its average"] == "holds"
+    assert found["losing the momentum after the warm-up costs worst-group accuracy"] == "not judged"
 
 
 GOOD = {"worst_pooled": 93, "worst_cell": 92, "average": 93, "core_probe": 10, "spurious_probe": 0.5, **WARMUP}
@@ -130,15 +143,15 @@ PURE_AS_EXPECTED = {
 
 
 def test_the_expected_numbers_satisfy_every_claim_of_the_pure_form_and_others_fail_them():
-    assert set(judged(PURE, PURE_AS_EXPECTED).values()) == {True}
+    assert set(judged(PURE, PURE_AS_EXPECTED).values()) == {"holds"}
     bad = {"worst_pooled": 50, "worst_cell": 50, "core_probe": 0.9, "warmup_buffer_core": 0.1}
     failing = {cell: numbers | bad for cell, numbers in PURE_AS_EXPECTED.items()}
-    assert set(judged(PURE, failing).values()) == {False}
+    assert set(judged(PURE, failing).values()) == {"fails"}
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
 def test_the_smoke_scale_runs_and_shows_the_papers_point(experiment):
-    found = [Outcome(cell.name, 0, study(cell.settings, 0), 1.0) for cell in experiment.cells_at("smoke")]
-    claims = make(experiment, found, "smoke").claims
-    assert [claim.name for claim in claims if claim.holds is False] == []
-    assert sum(claim.holds is True for claim in claims) == (4 if experiment is TABLE_1 else 2)
+    numbers = {cell.name: study(cell.settings, 0) for cell in experiment.cells_at("smoke")}
+    found = words(experiment, numbers, "smoke")
+    assert [name for name, verdict in found.items() if verdict == "fails"] == []
+    assert sum(verdict == "holds" for verdict in found.values()) == (4 if experiment is TABLE_1 else 2)

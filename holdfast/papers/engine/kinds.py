@@ -34,7 +34,7 @@ KINDS: Mapping[str, str] = {
     "epic-watch": "holdfast.papers.epic_watch:watch",
     "clip-detect": "holdfast.papers.multimodal_cells:detect",
     "clip-tune": "holdfast.papers.multimodal_cells:tune",
-    "pde-study": "holdfast.papers.pde_synthetic:study",
+    "pde-study": "holdfast.papers.pde_cells:study",
     "s2l-clusters": "holdfast.papers.s2l_cells:clusters_of_world",
     "s2l-train": "holdfast.papers.s2l_cells:train_on_subset",
     "s2l-coverage": "holdfast.papers.s2l_coverage_cells:coverage_of_subsets",
@@ -46,7 +46,7 @@ KINDS: Mapping[str, str] = {
     "personalization-gaussian": "holdfast.papers.shortcut_cells:simulate_gaussian",
     "spare-silhouettes": "holdfast.papers.spare_cells:silhouettes_by_class",
     "spare-two-networks": "holdfast.papers.spare_cells:train_in_two_networks",
-    "spare-variant": "holdfast.papers.spare_digits:train_variant",
+    "spare-variant": "holdfast.papers.spare_cells:train_variant",
 }
 
 
