@@ -51,6 +51,37 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+#: Beds of golden cells: seconds, on what needs no file.
+TINY = {"name": "shapes", "examples": 100, "poisons": 4, "tests": 60, "epochs": 3, "learning": 2}
+TINY |= {"steps": 3, "rate": 0.005}
+_ROUNDS = {"start": 1, "every": 1, "fraction": 0.3}
+_TRIED = {"controls": True, "defence": "epic", "options": _ROUNDS}
+
+
+def trials(name: str, bed: Mapping[str, Any], *rows: Mapping[str, Any]) -> Cell:
+    """A golden cell of several trials on one bed."""
+    return Cell(f"golden/{name}", "epic-several", {"bed": dict(bed), "trials": [dict(row) for row in rows]})
+
+
+_GOLDEN_ATTACKS = trials(
+    "attacks",
+    TINY,
+    {"attack": "bullseye", "controls": True, "defence": "none"},
+    {"attack": "gradient matching", **_TRIED},
+    {"attack": "sleeper agent", **_TRIED, "options": {**_ROUNDS, "pool": "remaining"}},
+)
+_GOLDEN_CHOICES = trials(
+    "choices",
+    TINY,
+    {"attack": "bullseye", "defence": "epic", "options": {**_ROUNDS, "metric": "exponential"}},
+    {"attack": "bullseye", "defence": "epic", "options": {**_ROUNDS, "proxy": "last-layer"}},
+    *(
+        {"attack": "bullseye", "defence": "as many as epic", "options": {**_ROUNDS, "by": by}}
+        for by in ("random", "loss", "confidence")
+    ),
+)
+
+
 def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     """Adds the success rate with Wilson's interval, and the time as a multiple of the undefended training's.
 
@@ -164,6 +195,7 @@ TRANSFER = Experiment(
     title="three attacks on frozen features of rendered shapes, with EPIC and with what it is compared with",
     source="EPIC, Table 4.1 and Figures 4.2 and 4.5, on a small bed",
     cells=_transfer_cells,
+    golden=(_GOLDEN_ATTACKS, _GOLDEN_CHOICES),
     claims=(
         Claim("The attacks work", _attacks_work, ("cpu",)),
         Claim("EPIC stops them", _attacks_are_stopped, ("cpu",)),
@@ -221,6 +253,9 @@ EXCHANGE = Experiment(
     title="are the poisons that EPIC drops the ones that work? Training with them alone, and without them alone",
     source="EPIC, Figure 4.1 and section 4.2, on a small bed",
     cells=_exchange_cells,
+    golden=(
+        Cell("golden/exchange", _EXCHANGE, {"bed": TINY, "attack": "gradient matching", **_TRIED, "controls": False}),
+    ),
     claims=(
         Claim("The poisons that EPIC drops are the ones that work", _effective, ("cpu",)),
         Claim("Poisons dropped at random are not", _random_is_not, ("cpu",)),
@@ -340,11 +375,30 @@ def _odd_ones_are_found(results: Results) -> Verdict:
     return Verdict(fmean(fooled[False]) <= 10 < fmean(fooled[True]), said)
 
 
+_GOLDEN_DEFENCES = trials(
+    "defences",
+    {"name": "digits", "examples": 120, "poisons": 4, "elsewhere": 200, "tests": 60, "learning": 2, "epochs": 2}
+    | {"steps": 3},
+    *(
+        {"attack": "bullseye", "defence": name, "options": {"filter_epochs": 1, "expected": 0.02}}
+        for name in ("deep-knn", "spectral", "activation")
+    ),
+    {"attack": "bullseye", "defence": "dp-sgd"},
+    {"attack": "bullseye", "defence": "adversarial poisoning", "options": {"share": 0.5}},
+)
+_GOLDEN_SCRATCH = Cell(
+    "golden/from-scratch",
+    DEFEND,
+    {"bed": {"name": "digits-scratch", "poisons": 4, "restarts": 2, "steps": 2}, "attack": "gradient matching"}
+    | {"defence": "epic", "options": {**_ROUNDS, "fraction": 0.1}},
+)
+
 TABLE_4_2 = Experiment(
     name="epic/table4.2",
     title="defences against poisons: success, accuracy, time",
     source="EPIC, Table 4.2",
     cells=_compared_cells,
+    golden=(_GOLDEN_DEFENCES, _GOLDEN_SCRATCH),
     printed={
         "gradient-matching-40/none": {"success": Printed(25), "accuracy": Printed(92.48)},
         "gradient-matching-40/deep-knn": {"success": Printed(21), "accuracy": Printed(91.86)},

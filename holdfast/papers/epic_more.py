@@ -13,12 +13,16 @@ from typing import Any
 
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import CellResult, Metric, Results, beside
-from holdfast.papers.epic import DEFEND, ROWS, SHAPES, SMALL, beside_undefended, epic_row
+from holdfast.papers.epic import DEFEND, ROWS, SHAPES, SMALL, TINY, beside_undefended, epic_row, trials
 
 _LEAST = 1e-30  # a probability that float32 may round to 0
 _WATCH = "epic-watch"
 _SCRATCH = {"name": "shapes-scratch", "examples": 2000, "poisons": 60}
 _SMALL_SCRATCH = {"name": "shapes-scratch", "examples": 300, "poisons": 6, "epochs": 6, "steps": 10}
+
+_TINY_SCRATCH = {"name": "shapes-scratch", "examples": 100, "poisons": 4, "tests": 60, "epochs": 3, "steps": 3}
+_TINY_SCRATCH |= {"rate": 0.001}
+_ROUND: Mapping[str, Any] = {"defence": "epic", "options": {"fraction": 0.3, "start": 1, "every": 1}}
 
 #: From scratch: the warm-ups of 40 epochs, for 24.
 _LATE = {0.1: 6, 0.2: 12, 0.3: 18}
@@ -92,6 +96,7 @@ SCRATCH = Experiment(
     title="gradient matching on a small network that is trained from scratch",
     source="EPIC, Tables 4.1 and 4.2, on a small bed",
     cells=_scratch_cells,
+    golden=(trials("scratch", _TINY_SCRATCH, {"attack": "gradient matching", "controls": True, **_ROUND}),),
     claims=(
         Claim("Brewing matches the gradients", _brewed, ("cpu",)),
         Claim("Poisons move the target towards the adversarial class", _moved, ("cpu",)),
@@ -153,6 +158,10 @@ FIGURE_4_3 = Experiment(
     title="what EPIC drops and keeps, seen by somebody who knows the poisons",
     source="EPIC, Figure 4.3, on small beds",
     cells=_watched_cells,
+    golden=(
+        Cell("golden/watched", _WATCH, {"bed": TINY, "options": _ROUND["options"]}),
+        Cell("golden/watched from scratch", _WATCH, {"bed": _TINY_SCRATCH, "options": _ROUND["options"]}),
+    ),
     claims=(
         Claim("Poisons are dropped sooner than others", _poisons_go_first, ("cpu",)),
         Claim("What is kept has the gradient of all, nearer than as many at random", _kept_are_nearer, ("cpu",)),

@@ -24,6 +24,7 @@ from holdfast.papers.multimodal import (
     TRAINING,
     TUNE,
     VIT,
+    golden_rows,
     listed,
     paper_cell,
     printed,
@@ -80,6 +81,7 @@ ABLATION = Experiment(
     title="which terms are needed",
     source="Spurious correlations in CLIP, Table 9.18",
     cells=_ablation_cells,
+    golden=(golden_rows("terms", *({"method": terms, "form": "release"} for terms in (_ABLATIONS[0], "lc+ls", "vc+vs"))),),
     printed=_PRINTED,
     claims=(
         Claim("Both spurious terms need the contrastive image term", _image_term_needed, ("cpu", "paper")),
@@ -95,6 +97,7 @@ _PLANTED = {
     "waterbirds": (("landbird", "land"), ("waterbird", "water")),
 }
 
+_PLANTED_SHAPES = [list(pair) for pair in _PLANTED["shapes"]]
 _HARMLESS = tuple((shape, ground) for shape in ("disc", "square") for ground in ("grass", "brick"))
 
 
@@ -138,6 +141,12 @@ DETECTION = Experiment(
     title="what the accuracy of the pre-trained model depends on",
     source="Spurious correlations in CLIP, equation 7.7 and Table 7.3, on data whose shortcut is known",
     cells=_detection_cells,
+    golden=(
+        golden_rows(
+            "detection",
+            *({"planted": _PLANTED_SHAPES, "every_ground": every} for every in (False, True)),
+        ),
+    ),
     claims=(
         Claim(
             "Both planted attributes are ranked first, with discrepancies of at least 0.75",
@@ -227,6 +236,7 @@ PRETRAINED = Experiment(
     title="EfficientNet-Lite0 and MiniLM, joined on captioned emoji with a planted background",
     source="Spurious correlations in CLIP, Table 7.4, asked of a real pre-trained model that a CPU can run",
     cells=_emoji_cells,
+    golden=TABLE_7_4.golden[:1],
     claims=(
         Claim(
             "The planted colours are ranked first, with discrepancies of at least 0.2",
