@@ -69,10 +69,10 @@ def tune(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Fine-tune a tower and report accuracies and explanations.
 
     Args:
-        settings: ``world`` (see `world`), ``method`` (``erm``, ``zero-shot``, another name of `method_of`,
-            a linear method on embeddings, or terms joined by ``+``), ``form`` and ``sampling`` of the terms, ``tuning`` (fields of
-            `Training`), ``trained`` (which parameters), ``scale`` (of cosines at the start), ``explained`` (images per
-            group; none are where it is 0, all where it is None).
+        settings: ``world`` (see `world`), ``method`` (``erm``, ``zero-shot``, another name of `method_of`, a linear
+            method on embeddings, or terms joined by ``+``), ``form`` and ``sampling`` of the terms, ``tuning`` (fields
+            of `Training`), ``trained`` (which parameters), ``scale`` (of cosines at the start), ``explained`` (images
+            per group; none are where it is 0, all where it is None).
         seed: of the tower, the data and the draws.
 
     Returns:
