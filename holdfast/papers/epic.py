@@ -209,8 +209,8 @@ TRANSFER = Experiment(
             "It does not lower accuracy",
             partial(_accuracy_within, 0.0),
             ("cpu",),
-            why="our data: a few tenths of a point are lost; of 2,000 images those that stand alone are needed, of the "
-            "document's 50,000 they are not.",
+            why="our data, it seems: a few tenths of a point are lost; of 2,000 images those that stand alone are "
+            "needed, of the document's 50,000 they are not.",
         ),
         Claim("It costs 1.5 points of accuracy at most", partial(_accuracy_within, 1.5), ("cpu",), ours=True),
         Claim("It drops poisons 2 to 3 times as often as others", _selective, ("cpu",), ours=True),

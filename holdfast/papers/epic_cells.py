@@ -176,7 +176,7 @@ def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         What `defend` returns, behind the number of the trial.
     """
-    found = {}
+    found: dict[str, float] = {}
     for number, own in enumerate(settings["trials"]):
         trial = defend({"bed": settings["bed"], **own}, seed)
         found |= {f"{number} {name}": value for name, value in trial.items()}

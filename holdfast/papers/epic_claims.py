@@ -116,7 +116,7 @@ def slower(results: Results, cell: str, other: str, bound: float, side: int = 1)
     logs = [math.log(own[seed] / theirs[seed]) for seed in own if seed in theirs]
     found = above([side * (value - math.log(bound)) for value in logs])
     mean, half = math.exp(fmean(logs)), math.exp(half_width(logs))
-    said = f"{cell} takes {mean:.2f} times as long as {other} (by a factor of {half:.2f} at most, bound {bound:.2f})"
+    said = f"{cell} takes {mean:.2f} times as long as {other} (within a factor of {half:.2f}, bound {bound:.2f})"
     return Verdict(found.holds, said if found.holds is not None else f"within the noise: {said}")
 
 

@@ -296,8 +296,8 @@ _PAPER_COLUMNS = ("RN50", "ViT-L-14-336", "pacifier, RN50")
 
 #: Where the maps are looked at, and why they tell so little there.
 _SMALL_MAPS = (
-    "the scale: the maps of a network for images of 24 x 24 pixels have six places in a row, and one of two classes is "
-    "given the object and the other the ground."
+    "unknown: a trial with another renderer showed it; our maps have six places in a row, and often one of the two "
+    "classes is given the object and the other the ground."
 )
 
 
@@ -410,8 +410,8 @@ TABLE_7_4 = Experiment(
     notes={
         "cpu": "On rendered shapes what repairs the worst group is drawing groups alike: plain CLIP loss and group DRO "
         "on balanced draws are as good as the method within the noise, and explanations are no better with the terms "
-        "than without. AIoU of the worst group is highest with group DRO here. What the document finds in Table 7.4 beyond "
-        "balanced draws is not seen at this scale."
+        "than without. AIoU of the worst group is highest with group DRO here. What the document finds in Table 7.4 "
+        "beyond balanced draws is not seen at this scale."
     },
     columns={"average": "average", "worst_group": "worst group", "aiou": "AIoU", "aiou_worst": "AIoU, worst group"},
     digits=3,

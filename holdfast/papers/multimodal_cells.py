@@ -129,7 +129,7 @@ def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         What they return, behind the number of the row.
     """
-    found = {}
+    found: dict[str, float] = {}
     with TemporaryDirectory() as towers:
         own = {**settings["world"], "towers": towers}
         for number, row in enumerate(settings["rows"]):
