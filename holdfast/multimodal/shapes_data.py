@@ -44,13 +44,29 @@ class ShapesClip(ClipData):
 
     def load(self, root: Path, preprocessing: Preprocessing) -> ClipTask:
         """Render the images; `root` isn't looked at."""
-        task = shape_task(preprocessing, self.seed)
-        return ClipTask(
-            task.splits,
-            SHAPE_WORDING,
-            {part: TensorInputs(tight_boxes(scenes.masks)) for part, scenes in task.scenes.items()},
-            {part: visible(scenes) for part, scenes in task.scenes.items()},
-        )
+        return shapes_clip_task(preprocessing, self.seed)
+
+
+def shapes_clip_task(
+    preprocessing: Preprocessing, seed: int = 0, counts: dict[str, tuple[int, ...]] | None = None
+) -> ClipTask:
+    """`shape_task` with boxes around the shapes and words for what else is seen.
+
+    Args:
+        preprocessing: of the tower.
+        seed: decides every image.
+        counts: images of each group, by part; those of the experiments by default.
+
+    Returns:
+        The task.
+    """
+    task = shape_task(preprocessing, seed, counts)
+    return ClipTask(
+        task.splits,
+        SHAPE_WORDING,
+        {part: TensorInputs(tight_boxes(scenes.masks)) for part, scenes in task.scenes.items()},
+        {part: visible(scenes) for part, scenes in task.scenes.items()},
+    )
 
 
 def on_every_ground(preprocessing: Preprocessing, count: int = 75, seed: int = 0) -> tuple[Examples, Attributes]:

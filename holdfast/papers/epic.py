@@ -9,15 +9,23 @@ shapes, and on 4,000 images of Fashion-MNIST. From scratch, networks this small 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean
+from functools import partial
 from typing import Any
 
-import torch
-
+from holdfast.papers.engine.evidence import above, beats, every, fewer
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import CellResult, Metric, Results, beside
-from holdfast.poisoning.success import success_rate
-from holdfast.primitives.streams import torch_stream
+from holdfast.papers.epic_claims import (
+    at_least,
+    at_most,
+    by_pair,
+    counted,
+    rarer,
+    slower,
+    stops_more,
+    successes,
+    wilson,
+)
 
 DEFEND = "epic-defend"
 _EXCHANGE = "epic-exchange"
@@ -51,6 +59,37 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+#: Beds of golden cells: seconds, on what needs no file.
+TINY = {"name": "shapes", "examples": 100, "poisons": 4, "tests": 60, "epochs": 3, "learning": 2}
+TINY |= {"steps": 3, "rate": 0.005}
+_ROUNDS = {"start": 1, "every": 1, "fraction": 0.3}
+_TRIED = {"controls": True, "defence": "epic", "options": _ROUNDS}
+
+
+def trials(name: str, bed: Mapping[str, Any], *rows: Mapping[str, Any]) -> Cell:
+    """A golden cell of several trials on one bed."""
+    return Cell(f"golden/{name}", "epic-several", {"bed": dict(bed), "trials": [dict(row) for row in rows]})
+
+
+_GOLDEN_ATTACKS = trials(
+    "attacks",
+    TINY,
+    {"attack": "bullseye", "controls": True, "defence": "none"},
+    {"attack": "gradient matching", **_TRIED},
+    {"attack": "sleeper agent", **_TRIED, "options": {**_ROUNDS, "pool": "remaining"}},
+)
+_GOLDEN_CHOICES = trials(
+    "choices",
+    TINY,
+    {"attack": "bullseye", "defence": "epic", "options": {**_ROUNDS, "metric": "exponential"}},
+    {"attack": "bullseye", "defence": "epic", "options": {**_ROUNDS, "proxy": "last-layer"}},
+    *(
+        {"attack": "bullseye", "defence": "as many as epic", "options": {**_ROUNDS, "by": by}}
+        for by in ("random", "loss", "confidence")
+    ),
+)
+
+
 def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     """Adds the success rate with Wilson's interval, and the time as a multiple of the undefended training's.
 
@@ -61,23 +100,13 @@ def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     def compare(own: Mapping[str, Metric], plain: Mapping[str, Metric]) -> dict[str, list[float]]:
         seconds = plain["seconds"].ours.mean
         found = {"time": [value / seconds for value in own["seconds"].ours.values]}
-        counted = [
-            value / 100 for value, counts in zip(own["success"].ours.values, _counts(own), strict=True) if counts
-        ]
-        if counted:
-            rate = success_rate(counted)
-            found |= {"fooled": [100 * rate.rate], "from": [100 * rate.low], "to": [100 * rate.high]}
-        return {**found, "trials": [float(len(counted))]}
+        known = [value / 100 for value, counts in zip(own["success"].ours.values, counted(own), strict=True) if counts]
+        if known:
+            rate, low, high = wilson(known)
+            found |= {"fooled": [100 * rate], "from": [100 * low], "to": [100 * high]}
+        return {**found, "trials": [float(len(known))]}
 
     return beside(cells, "none", compare)
-
-
-def _counts(metrics: Mapping[str, Metric]) -> list[bool]:
-    """Whether each trial counts; a backdoor's do where most of the patched images are seen rightly."""
-    if "clean right" not in metrics:
-        return [True] * len(metrics["success"].ours.values)
-    controls = (metrics[name].ours.values for name in ("clean right", "defended right"))
-    return [min(pair) > 0.5 for pair in zip(*controls, strict=True)]
 
 
 def _transfer_cells(scale: Scale) -> tuple[Cell, ...]:
@@ -89,74 +118,81 @@ def _transfer_cells(scale: Scale) -> tuple[Cell, ...]:
     )
 
 
-def _mean(results: Results, attack: str, row: str, metric: str = "fooled") -> float:
-    return results.mean(f"{attack}/{row}", metric)
-
-
 def _attacks_work(results: Results) -> Verdict:
     """The bed is worth defending: 80, 60 and 50 % undefended."""
-    wanted = {"bullseye": 80, "gradient matching": 60, "sleeper agent": 50}
-    found = {attack: _mean(results, attack, "none") for attack in wanted}
-    said = ", ".join(f"{attack} {rate:.0f} %" for attack, rate in found.items())
-    return Verdict(all(found[attack] >= wanted[attack] for attack in wanted), f"success undefended: {said}")
+    wanted = {"bullseye": 0.8, "gradient matching": 0.6, "sleeper agent": 0.5}
+    return every([at_least(results, f"{attack}/none", rate) for attack, rate in wanted.items()])
+
+
+#: Which of EPIC's rows is looked at for each attack, and how many successes may be left.
+_STOPPED = {("bullseye", "epic-0.3"): 0.2, ("gradient matching", "epic-0.2"): 0.15, ("sleeper agent", "epic-0.2"): 0.1}
 
 
 def _attacks_are_stopped(results: Results) -> Verdict:
+    """Table 4.1: 86 to 1 % and 40 to 0 % in transfer learning, 78.5 to 11.6 % of the backdoor."""
+    return every([stops_more(results, f"{attack}/{row}", f"{attack}/none") for attack, row in _STOPPED])
+
+
+def _little_is_left(results: Results) -> Verdict:
     """20 % of Bullseye Polytope at 0.3, 15 % of gradient matching at 0.2, 10 % of the backdoor at 0.2."""
-    wanted = {("bullseye", "epic-0.3"): 20, ("gradient matching", "epic-0.2"): 15, ("sleeper agent", "epic-0.2"): 10}
-    found = {key: _mean(results, *key) for key in wanted}
-    said = ", ".join(f"{attack} {rate:.0f} % ({row})" for (attack, row), rate in found.items())
-    return Verdict(all(found[key] <= wanted[key] for key in wanted), f"success: {said}")
+    return every([at_most(results, f"{attack}/{row}", rate) for (attack, row), rate in _STOPPED.items()])
 
 
-def _accuracy_is_kept(results: Results) -> Verdict:
-    """Table 4.1: in transfer learning EPIC costs no accuracy; here 1.5 points at most."""
-    costs = {
-        attack: _mean(results, attack, "none", "accuracy") - _mean(results, attack, "epic-0.3", "accuracy")
-        for attack in _ATTACKS
-    }
-    said = ", ".join(f"{attack} {cost:.1f}" for attack, cost in costs.items())
-    return Verdict(max(costs.values()) <= 1.5, f"points lost at 0.3: {said}")
+def _accuracy_within(margin: float, results: Results) -> Verdict:
+    """How much lower accuracy is with EPIC-0.3 than undefended, attack by attack."""
+    return every(
+        [beats(results, (f"{a}/epic-0.3", "accuracy"), (f"{a}/none", "accuracy"), -margin, digits=2) for a in _ATTACKS]
+    )
 
 
 def _selective(results: Results) -> Verdict:
     """Poisons are dropped several times as often as all examples; random dropping has no such preference."""
     least = {"bullseye": 3.0, "gradient matching": 2.0, "sleeper agent": 3.0}
-    found = {
-        (attack, row): _mean(results, attack, row, "poisons dropped") / _mean(results, attack, row, "dropped")
+    verdicts = [
+        above(list(results.values(f"{attack}/{row}", "selectivity")), times, digits=1, what=f"{attack}/{row} times")
+        for attack, times in least.items()
+        for row in ("epic-0.1", "epic-0.2")
+    ]
+    verdicts += [
+        above(
+            [1.5 - times for times in results.values(f"{attack}/random", "selectivity")],
+            digits=1,
+            what=f"{attack}/random: 1.5 minus times",
+        )
         for attack in least
-        for row in ("epic-0.1", "epic-0.2", "random")
-    }
-    holds = all(found[attack, row] >= least[attack] for attack in least for row in ("epic-0.1", "epic-0.2"))
-    holds &= all(found[attack, "random"] <= 1.5 for attack in least)
-    said = "; ".join(
-        f"{attack}: " + ", ".join(f"{row} {found[attack, row]:.1f}" for row in ("epic-0.1", "epic-0.2", "random"))
-        for attack in least
-    )
-    return Verdict(holds, said)
+    ]
+    return every(verdicts)
 
 
 def _more_medoids_stop_more(results: Results) -> Verdict:
-    """Success falls and the dropped share rises with the fraction."""
-    said, holds = [], True
-    for attack in _ATTACKS:
-        rates = [_mean(results, attack, f"epic-{fraction}") for fraction in (0.1, 0.2, 0.3)]
-        shares = [_mean(results, attack, f"epic-{fraction}", "dropped") for fraction in (0.1, 0.2, 0.3)]
-        holds &= rates == sorted(rates, reverse=True) and shares == sorted(shares)
-        said.append(f"{attack} " + ", ".join(f"{rate:.0f} %" for rate in rates))
-    return Verdict(holds, "success at 0.1, 0.2, 0.3: " + "; ".join(said))
+    """Success is lower at 0.3 than at 0.1, and more is dropped at 0.3 than at 0.2 than at 0.1."""
+    stopped = [stops_more(results, f"{attack}/epic-0.3", f"{attack}/epic-0.1") for attack in _ATTACKS]
+    shares = [
+        beats(results, (f"{attack}/epic-{more}", "dropped"), (f"{attack}/epic-{less}", "dropped"))
+        for attack in _ATTACKS
+        for less, more in ((0.1, 0.2), (0.2, 0.3))
+    ]
+    return every([*stopped, *shares])
 
 
-def _better_than_loss(results: Results) -> Verdict:
-    """Figure 4.2: at the same number of examples EPIC drops more of the poisons that work than loss or confidence."""
-    said, holds = [], True
-    for attack in _ATTACKS:
-        rates = {
-            row: _mean(results, attack, row) for row in ("epic-0.3", "highest loss", "lowest confidence", "random")
-        }
-        holds &= rates["epic-0.3"] < min(rates["highest loss"], rates["lowest confidence"], rates["random"])
-        said.append(f"{attack}: " + ", ".join(f"{row} {rate:.0f} %" for row, rate in rates.items()))
-    return Verdict(holds, "success: " + "; ".join(said))
+def _better_than(rows: tuple[str, ...], results: Results) -> Verdict:
+    """At the same number of dropped examples EPIC-0.3 leaves fewer successes."""
+    return every([stops_more(results, f"{a}/epic-0.3", f"{a}/{row}") for a in _ATTACKS for row in rows])
+
+
+def _alone_early(results: Results) -> Verdict:
+    """Figures 4.4 and 4.5: the first round isolates poisons more often than clean examples of their class."""
+    return every(
+        [
+            above(
+                list(results.values(f"{attack}/epic-0.1", "first singletons")),
+                1,
+                digits=1,
+                what=f"{attack}: times as often alone",
+            )
+            for attack in _ATTACKS
+        ]
+    )
 
 
 TRANSFER = Experiment(
@@ -164,14 +200,37 @@ TRANSFER = Experiment(
     title="three attacks on frozen features of rendered shapes, with EPIC and with what it is compared with",
     source="EPIC, Table 4.1 and Figures 4.2 and 4.5, on a small bed",
     cells=_transfer_cells,
+    golden=(_GOLDEN_ATTACKS, _GOLDEN_CHOICES),
     claims=(
-        Claim("The attacks work", _attacks_work, ("cpu",)),
-        Claim("EPIC stops them", _attacks_are_stopped, ("cpu",)),
-        Claim("It costs no accuracy", _accuracy_is_kept, ("cpu",)),
-        Claim("It drops poisons rather than others", _selective, ("cpu",)),
+        Claim("At least 80, 60 and 50 % of the targets are fooled undefended", _attacks_work, ("cpu",), ours=True),
+        Claim("EPIC stops the attacks", _attacks_are_stopped, ("cpu",)),
+        Claim("At most 20, 15 and 10 % are still fooled", _little_is_left, ("cpu",), ours=True),
+        Claim(
+            "It does not lower accuracy",
+            partial(_accuracy_within, 0.0),
+            ("cpu",),
+            why="our data, it seems: a few tenths of a point are lost; of 2,000 images those that stand alone are "
+            "needed, of the document's 50,000 they are not.",
+        ),
+        Claim("It costs 1.5 points of accuracy at most", partial(_accuracy_within, 1.5), ("cpu",), ours=True),
+        Claim("It drops poisons 2 to 3 times as often as others", _selective, ("cpu",), ours=True),
+        Claim("Poisons stand alone in the first round already, more often than others", _alone_early, ("cpu",)),
         Claim("More medoids stop more", _more_medoids_stop_more, ("cpu",)),
-        Claim("It stops more than dropping as many by loss or confidence", _better_than_loss, ("cpu",)),
+        Claim(
+            "It stops more than dropping as many by loss or confidence",
+            partial(_better_than, ("highest loss", "lowest confidence")),
+            ("cpu",),
+            why="our bed: in the gradients of a linear head what stands alone is what is badly fitted, so loss finds "
+            "it as well; the document has this gap in full-size runs.",
+        ),
+        Claim("It stops more than dropping as many at random", partial(_better_than, ("random",)), ("cpu",), ours=True),
     ),
+    notes={
+        "cpu": "In the space of a linear head's gradients what stands alone is what is badly fitted, so dropping the "
+        "highest losses stops as much as EPIC does: the document's gap between the two (Figure 4.2) does not show in "
+        "this bed. Of the ten trials of the backdoor six count, since elsewhere clean victims miss most of the patched "
+        "images."
+    },
     columns={
         "success": "success %",
         "fooled": "where it counts %",
@@ -200,20 +259,14 @@ def _exchange_cells(scale: Scale) -> tuple[Cell, ...]:
     return tuple(Cell(f"gradient matching/{row}", _EXCHANGE, {**settings, **own}) for row, own in rows.items())
 
 
-def _effective(results: Results) -> Verdict:
-    """The chapter's central claim: what EPIC drops is what works."""
-    names = ("all", "only Z", "only R", "all but Z", "all but random")
-    found = {name: _mean(results, "gradient matching", "epic-0.2", name) for name in names}
-    holds = found["only Z"] >= found["all"] - 15 and found["only R"] <= 10 and found["all but Z"] <= 10
-    return Verdict(holds, "success with " + ", ".join(f"{name} {rate:.0f} %" for name, rate in found.items()))
-
-
-def _random_is_not(results: Results) -> Verdict:
-    """The same test must fail for poisons that were dropped at random."""
-    all_of_them, only = (_mean(results, "gradient matching", "random", name) for name in ("all", "only Z"))
-    return Verdict(
-        only < all_of_them - 15, f"success with all {all_of_them:.0f} %, with those dropped only {only:.0f} %"
-    )
+def _exchanged(row: str, pairs: tuple[tuple[str, str], ...], results: Results) -> Verdict:
+    """Whether fewer trials succeed with some poisons than with others, for every pair of those."""
+    cell, verdicts = f"gradient matching/{row}", []
+    for less, more in pairs:
+        ours, theirs = (list(results.by_seed(cell, name).values()) for name in (less, more))
+        found = fewer([value / 100 for value in ours], [value / 100 for value in theirs])
+        verdicts.append(Verdict(found.holds, f"{less}, {more}: {found.evidence}"))
+    return every(verdicts)
 
 
 EXCHANGE = Experiment(
@@ -221,9 +274,27 @@ EXCHANGE = Experiment(
     title="are the poisons that EPIC drops the ones that work? Training with them alone, and without them alone",
     source="EPIC, Figure 4.1 and section 4.2, on a small bed",
     cells=_exchange_cells,
+    golden=(
+        Cell("golden/exchange", _EXCHANGE, {"bed": TINY, "attack": "gradient matching", **_TRIED, "controls": False}),
+    ),
     claims=(
-        Claim("The poisons that EPIC drops are the ones that work", _effective, ("cpu",)),
-        Claim("Poisons dropped at random are not", _random_is_not, ("cpu",)),
+        Claim(
+            "Without the poisons that EPIC drops the attack fails, and with them alone it succeeds more than without",
+            partial(_exchanged, "epic-0.2", (("all but Z", "all"), ("only R", "all"), ("only R", "only Z"))),
+            ("cpu",),
+        ),
+        Claim(
+            "As many others can be left out with less effect",
+            partial(_exchanged, "epic-0.2", (("all but Z", "all but random"),)),
+            ("cpu",),
+            ours=True,
+        ),
+        Claim(
+            "Poisons dropped at random are not the ones that work",
+            partial(_exchanged, "random", (("only Z", "all"),)),
+            ("cpu",),
+            ours=True,
+        ),
     ),
     columns={name: name for name in ("all", "only Z", "only R", "all but Z", "all but random", "Z")},
     seeds=tuple(range(8)),
@@ -281,70 +352,150 @@ def _compared_cells(scale: Scale) -> tuple[Cell, ...]:
     return (*cells, Cell("bullseye/ap-0.5", DEFEND, {**settings, **_AP}, most_seeds=2))
 
 
+def _columns(results: Results) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.partition("/")[0] for name in results.names))
+
+
 def _half_are_fooled(results: Results) -> Verdict:
     """Without a defence at least half of the targets are taken for the adversarial class."""
-    rate = _mean(results, "bullseye", "none")
-    return Verdict(rate >= 50, f"{rate:.0f} % undefended")
+    return at_least(results, "bullseye/none", 0.5)
 
 
 def _one_of_ten(results: Results) -> Verdict:
-    """The goal: at most a tenth, for at most 6 points and 1.3 times the time; the best setting."""
-    plain, seconds = _mean(results, "bullseye", "none", "accuracy"), _mean(results, "bullseye", "none", "seconds")
-    found = {
-        row: (
-            _mean(results, "bullseye", row),
-            plain - _mean(results, "bullseye", row, "accuracy"),
-            _mean(results, "bullseye", row, "seconds") / seconds,
-        )
-        for row in _CURVE
-    }
-    holds = any(rate <= 10 and cost <= 6 and slower <= 1.3 for rate, cost, slower in found.values())
-    said = "; ".join(f"{row} {r:.0f} %, {c:.1f} points, {t:.2f} times" for row, (r, c, t) in found.items())
-    return Verdict(holds, said)
+    """The goal: at most a tenth, for at most 6 points and 1.3 times the time, in any setting."""
+    found = {}
+    for row in _CURVE:
+        cell = f"bullseye/{row}"
+        lost = [-value for value in by_pair(results, cell, "accuracy", "bullseye/none").values()]
+        left = at_most(results, cell, 0.1)
+        within = [
+            above([6 - value for value in lost], digits=1, what="6 minus points lost"),
+            slower(results, cell, "bullseye/none", 1.3, -1),
+        ]
+        found[row] = every([left, *within])
+    for holds in (True, None):
+        said = [verdict.evidence for verdict in found.values() if verdict.holds is holds]
+        if said:
+            return Verdict(holds, "; ".join(said))
+    return Verdict(False, "; ".join(verdict.evidence for verdict in found.values()))
+
+
+def _stops_it(results: Results) -> Verdict:
+    """Table 4.2: from 25 to 1 % at 40 epochs, from 45 to 0.7 % at 200."""
+    return every([stops_more(results, f"{column}/epic-0.3", f"{column}/none") for column in _columns(results)])
+
+
+def _falls_with_medoids(results: Results) -> Verdict:
+    """Table 4.2: success falls and accuracy falls from EPIC-0.1 to EPIC-0.3."""
+    verdicts = []
+    for column in _columns(results):
+        less, middle, more = (f"{column}/epic-{fraction}" for fraction in (0.1, 0.2, 0.3))
+        verdicts.append(stops_more(results, more, less))
+        verdicts += [
+            beats(results, (one, "accuracy"), (two, "accuracy"), digits=2)
+            for one, two in ((less, middle), (middle, more))
+        ]
+    return every(verdicts)
+
+
+_FILTERS = ("deep-knn", "spectral", "activation")
 
 
 def _ahead_of_filters(results: Results) -> Verdict:
-    """Table 4.2: filters stop less, DP-SGD costs more accuracy, adversarial poisoning more time."""
-    filters = {row: _mean(results, "bullseye", row) for row in ("deep-knn", "spectral", "activation")}
-    ours = _mean(results, "bullseye", "epic-0.3")
-    dp = _mean(results, "bullseye", "dp-sgd", "accuracy") - _mean(results, "bullseye", "epic-0.3", "accuracy")
-    slow = _mean(results, "bullseye", "ap-0.5", "seconds") / _mean(results, "bullseye", "epic-0.3", "seconds")
-    said = ", ".join(f"{row} {rate:.0f} %" for row, rate in filters.items())
-    holds = ours < min(filters.values()) and dp < 0 and slow > 3
-    return Verdict(holds, f"epic-0.3 {ours:.0f} %, {said}; dp-sgd {dp:+.1f} points; ap-0.5 {slow:.1f} times the time")
+    """Table 4.2: filters leave 9 to 21 % at 40 epochs, EPIC-0.3 leaves 1 %."""
+    return every([stops_more(results, f"{c}/epic-0.3", f"{c}/{row}") for c in _columns(results) for row in _FILTERS])
+
+
+def _keeps_more_than_dp(results: Results) -> Verdict:
+    """Table 4.2: DP-SGD has 70.34 % accuracy where EPIC-0.3 has 87.03 %."""
+    return every(
+        [
+            beats(results, (f"{column}/epic-0.3", "accuracy"), (f"{column}/dp-sgd", "accuracy"), digits=2)
+            for column in _columns(results)
+        ]
+    )
+
+
+def _faster_than_ap(results: Results) -> Verdict:
+    """Section 4.3.2: adversarial poisoning needs 6 times the training time."""
+    return every([slower(results, f"{column}/ap-0.5", f"{column}/epic-0.3", 6) for column in _columns(results)])
+
+
+#: Times of Table 4.2 at 40 epochs over that without a defence.
+_PRINTED_TIMES = {"epic-0.1": 22 / 15, "epic-0.2": 19 / 15, "epic-0.3": 17 / 15}
+
+
+def _hardly_slower(results: Results) -> Verdict:
+    """Table 4.2: 1.47, 1.27 and 1.13 times as long as no defence; not longer here."""
+    return every(
+        [
+            slower(results, f"{column}/{row}", f"{column}/none", times, -1)
+            for column in _columns(results)
+            for row, times in _PRINTED_TIMES.items()
+        ]
+    )
+
+
+def _best_trade_off(results: Results) -> Verdict:
+    """Section 4.3.2: no other defence both leaves fewer successes and keeps more accuracy than EPIC-0.3."""
+    verdicts = []
+    for column in _columns(results):
+        ours = f"{column}/epic-0.3"
+        for row in (*_FILTERS, "dp-sgd", "ap-0.5"):
+            both = every(
+                [
+                    stops_more(results, f"{column}/{row}", ours),
+                    beats(results, (f"{column}/{row}", "accuracy"), (ours, "accuracy"), digits=2),
+                ]
+            )
+            verdicts.append(Verdict(None if both.holds is None else not both.holds, both.evidence))
+    return every(verdicts)
+
+
+def _longer_is_worse(results: Results) -> Verdict:
+    """Table 4.2: 25 % at 40 epochs, 45 % at 200."""
+    return stops_more(results, "gradient-matching-40/none", "gradient-matching-200/none")
 
 
 #: Fashion-MNIST's T-shirt, pullover, dress, coat and shirt, which are taken for each other.
 _ALIKE = (0, 2, 3, 4, 6)
-
-
-def adversarial_class(seed: int, classes: int = 10) -> int:
-    """The class that a trial's attacker wants: the first draw of its stream."""
-    return int(torch.randint(classes, (), generator=torch_stream(seed, "trial")))
+#: The class that the attacker of each trial wants: the first draw of the trial's stream, see `epic_cells`.
+WANTED = (9, 9, 7, 8, 3, 9, 9, 8, 1, 7, 2, 2, 4, 6, 2, 3, 8, 6, 2, 1)
 
 
 def _odd_ones_are_found(results: Results) -> Verdict:
     """Not the document's: found when our rates were higher than its, and why EPIC-0.3 falls short here."""
-    fooled, dropped = (dict[bool, list[float]]({True: [], False: []}) for _ in range(2))
-    cell = next(cell for cell in results.cells if cell.name == "bullseye/epic-0.3")
-    for place, (seed, counts) in enumerate(zip(results.seeds, _counts(cell.metrics), strict=True)):
-        if counts:
-            alike = adversarial_class(seed) in _ALIKE
-            fooled[alike].append(cell.metrics["success"].ours.values[place])
-            dropped[alike].append(100 * cell.metrics["poisons dropped"].ours.values[place])
-    said = "; ".join(
-        f"{name}: {fmean(fooled[alike]):.0f} % of {len(fooled[alike])} fooled, {fmean(dropped[alike]):.0f} % of the "
-        "poisons dropped"
-        for name, alike in (("classes that stand apart", False), ("classes that look alike", True))
-    )
-    return Verdict(fmean(fooled[False]) <= 10 < fmean(fooled[True]), said)
+    found = successes(results, "bullseye/epic-0.3")
+    apart, alike = ([won for seed, won in found.items() if (WANTED[seed] in _ALIKE) is near] for near in (False, True))
+    return rarer(apart, alike, "fooled in classes that stand apart against those that look alike")
 
+
+_GOLDEN_DEFENCES = trials(
+    "defences",
+    {"name": "digits", "examples": 120, "poisons": 4, "elsewhere": 200, "tests": 60, "learning": 2, "epochs": 2}
+    | {"steps": 3},
+    *(
+        {"attack": "bullseye", "defence": name, "options": {"filter_epochs": 1, "expected": 0.02}}
+        for name in ("deep-knn", "spectral", "activation")
+    ),
+    {"attack": "bullseye", "defence": "dp-sgd"},
+    {"attack": "bullseye", "defence": "adversarial poisoning", "options": {"share": 0.5}},
+)
+_GOLDEN_SCRATCH = Cell(
+    "golden/from-scratch",
+    DEFEND,
+    {"bed": {"name": "digits-scratch", "poisons": 4, "restarts": 2, "steps": 2}, "attack": "gradient matching"}
+    | {"defence": "epic", "options": {**_ROUNDS, "fraction": 0.1}},
+)
+
+_MEASURED: tuple[Scale, ...] = ("cpu", "paper")
 
 TABLE_4_2 = Experiment(
     name="epic/table4.2",
     title="defences against poisons: success, accuracy, time",
     source="EPIC, Table 4.2",
     cells=_compared_cells,
+    golden=(_GOLDEN_DEFENCES, _GOLDEN_SCRATCH),
     printed={
         "gradient-matching-40/none": {"success": Printed(25), "accuracy": Printed(92.48)},
         "gradient-matching-40/deep-knn": {"success": Printed(21), "accuracy": Printed(91.86)},
@@ -366,13 +517,36 @@ TABLE_4_2 = Experiment(
         "gradient-matching-200/epic-0.3": {"success": Printed(0.7, 0.6), "accuracy": Printed(87.05, 0.05)},
     },
     claims=(
-        Claim("Half of the targets are fooled without a defence", _half_are_fooled, ("cpu",)),
-        Claim("EPIC brings it to a tenth, for 6 points and 1.3 times the time at most", _one_of_ten, ("cpu",)),
+        Claim("Half of the targets are fooled without a defence", _half_are_fooled, ("cpu",), ours=True),
+        Claim("EPIC stops the attack", _stops_it, _MEASURED),
         Claim(
-            "EPIC-0.3 stops it in classes that stand apart, not in those that look alike", _odd_ones_are_found, ("cpu",)
+            "EPIC brings it to a tenth, for 6 points and 1.3 times the time at most", _one_of_ten, ("cpu",), ours=True
         ),
-        Claim("EPIC stops more than filters, keeps more than DP-SGD, is faster than AP", _ahead_of_filters, ("cpu",)),
+        Claim("More medoids stop more and cost more accuracy", _falls_with_medoids, _MEASURED),
+        Claim("EPIC stops more than the filters", _ahead_of_filters, _MEASURED),
+        Claim(
+            "EPIC keeps more accuracy than DP-SGD",
+            _keeps_more_than_dp,
+            _MEASURED,
+            why="our bed: the noise that costs a network from scratch 22 points hardly moves a linear head on frozen "
+            "features, and there it doesn't stop the attack either.",
+        ),
+        Claim("Adversarial poisoning takes 6 times as long as EPIC", _faster_than_ap, _MEASURED),
+        Claim("EPIC takes hardly longer than no defence", _hardly_slower, _MEASURED),
+        Claim("No other defence both stops more and keeps more accuracy", _best_trade_off, _MEASURED),
+        Claim("Longer training raises the success of the attack", _longer_is_worse, ("paper",)),
+        Claim(
+            "EPIC-0.3 stops it in classes that stand apart, not in those that look alike",
+            _odd_ones_are_found,
+            ("cpu",),
+            ours=True,
+        ),
     ),
+    notes={
+        "cpu": "Deep-kNN leaves no success on this bed, where it leaves 21 % in the document: poisons of Bullseye "
+        "Polytope sit around the target in the frozen features that it looks at, while gradient matching from scratch "
+        "leaves features where they are. Adversarial poisoning ran under two seeds, since it takes 38 times as long."
+    },
     columns={
         "success": "success %",
         "fooled": "where it counts %",

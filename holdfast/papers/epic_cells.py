@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples, Splits
+from holdfast.papers.engine.pins import pinned
+from holdfast.papers.engine.witness import tell
 from holdfast.papers.epic_beds import Bed, bed
 from holdfast.poisoning import Epic, gradient_medoids
 from holdfast.poisoning.attacks import (
@@ -39,8 +41,6 @@ from holdfast.poisoning.defenses import (
     AsManyAsEpic,
     DeepKnn,
     DpSgd,
-    HighestLoss,
-    LowestConfidence,
     SpectralSignatures,
 )
 from holdfast.primitives.streams import torch_stream
@@ -57,8 +57,6 @@ DEFENCES: Mapping[str, type[Policy]] = {
     "activation": ActivationClustering,
     "dp-sgd": DpSgd,
     "adversarial poisoning": AdversarialPoisoning,
-    "highest loss": HighestLoss,
-    "lowest confidence": LowestConfidence,
 }
 
 
@@ -69,7 +67,10 @@ def _bed(settings: Mapping[str, Any]) -> Bed:
 @lru_cache(maxsize=_KEPT)
 def crafted(attack: str, key: tuple[tuple[str, Any], ...], seed: int) -> PoisonedSet:
     """Poisons of a trial."""
-    ground = bed(**dict(key))
+    return _craft(attack, bed(**dict(key)), seed)
+
+
+def _craft(attack: str, ground: Bed, seed: int) -> PoisonedSet:
     train = ground.splits.train
     stream = torch_stream(seed, "trial")
     adversarial = int(torch.randint(train.n_classes, (), generator=stream))
@@ -77,18 +78,19 @@ def crafted(attack: str, key: tuple[tuple[str, Any], ...], seed: int) -> Poisone
         target = _target(ground, adversarial, stream)
         bases = random_bases(train, adversarial, ground.poisons, seed)
         plain = replace(ground.brewing, signed=False, decay=False, start="bases")
-        return BullseyePolytope(plain).craft(ground.surrogate, train, target, bases, seed=seed)
+        return pinned(BullseyePolytope, brewing=plain).craft(ground.surrogate, train, target, bases, seed=seed)
     own = _own_head(ground, seed) if ground.scenario == "transfer" else ground.surrogate
     if attack == "gradient matching":
         target = _target(ground, adversarial, stream)
         bases = random_bases(train, adversarial, ground.poisons, seed)
-        matching = GradientMatching(ground.brewing, augment=ground.seen_through)
+        matching = pinned(GradientMatching, brewing=ground.brewing, augment=ground.seen_through)
         return matching.craft(own, train, target, bases, seed=seed)
     source = (adversarial + 1 + int(torch.randint(train.n_classes - 1, (), generator=stream))) % train.n_classes
     patch = random_patch(train.input_shape[0], 5, seed)
     bases = steepest_bases(own, train, adversarial, ground.poisons)
-    agent = SleeperAgent(ground.brewing, augment=ground.seen_through)
-    return agent.craft(own, train, Backdoor(patch, source, adversarial), bases, seed=seed)
+    agent = pinned(SleeperAgent, brewing=ground.brewing, augment=ground.seen_through)
+    backdoor = pinned(Backdoor, patch=patch, source_class=source, adversarial_class=adversarial)
+    return agent.craft(own, train, backdoor, bases, seed=seed)
 
 
 def _target(ground: Bed, adversarial: int, stream: torch.Generator) -> Targets:
@@ -115,7 +117,7 @@ def _nobody(test: Examples) -> Aim:
 
 def _defence(settings: Mapping[str, Any]) -> Policy | None:
     name = settings["defence"]
-    return None if name == "none" else DEFENCES[name](**settings.get("options", {}))
+    return None if name == "none" else pinned(DEFENCES[name], **settings.get("options", {}))
 
 
 def defend(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -137,6 +139,7 @@ def defend(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     ground = _bed(settings)
     poisoned = crafted(settings["attack"], tuple(settings["bed"].items()), seed)
     policy = _defence(settings)
+    tell_of(ground, poisoned)
     _compile()
     started = time.process_time()
     victim = _victim(ground, poisoned.poison(ground.splits), poisoned.aim, policy, seed)
@@ -163,6 +166,30 @@ def defend(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     return found
 
 
+def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Several trials on one bed, for golden cells.
+
+    Args:
+        settings: ``bed``, and ``trials``: what else `defend` is given, trial by trial.
+        seed: of the trials.
+
+    Returns:
+        What `defend` returns, behind the number of the trial.
+    """
+    found: dict[str, float] = {}
+    for number, own in enumerate(settings["trials"]):
+        trial = defend({"bed": settings["bed"], **own}, seed)
+        found |= {f"{number} {name}": value for name, value in trial.items()}
+    return found
+
+
+def tell_of(ground: Bed, poisoned: PoisonedSet) -> None:
+    """Tell the witness about the attacker: its network, its search and its poisons."""
+    tell("surrogate", ground.surrogate)
+    tell("objective", poisoned.trace)
+    tell("perturbations", poisoned.perturbations)
+
+
 @lru_cache(maxsize=1)
 def _compile() -> None:
     """Choose medoids once before any clock runs, since the first choice on a machine compiles."""
@@ -179,10 +206,15 @@ def _poisons_right(ground: Bed, poisoned: PoisonedSet) -> float:
 
 def _victim(ground: Bed, splits: Splits, aim: Aim, policy: Policy | None, seed: int) -> Victim:
     settings = replace(ground.victim, seed=seed)
-    return train_victim(
+    victim = train_victim(
         ground.start(seed), splits, aim, settings, scenario=ground.scenario, defence=policy,
         on_images=isinstance(policy, AdversarialPoisoning),
     )  # fmt: skip
+    tell("victim", victim.model)
+    tell("confidence", victim.confidence)
+    if isinstance(policy, Epic):
+        tell("losses of the dropped", [float(drop.losses.sum()) for drop in policy.drops])
+    return victim
 
 
 def _dropped(policy: Epic, poisoned: PoisonedSet, train: Examples) -> dict[str, float]:
@@ -219,6 +251,7 @@ def exchange(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     ground = _bed(settings)
     poisoned = crafted(settings["attack"], tuple(settings["bed"].items()), seed)
     policy = _defence(settings)
+    tell_of(ground, poisoned)
     assert isinstance(policy, Epic)
     _victim(ground, poisoned.poison(ground.splits), poisoned.aim, policy, seed)
     gone = torch.cat([torch.empty(0, dtype=torch.int64), *(drop.ids for drop in policy.drops)])

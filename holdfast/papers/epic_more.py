@@ -9,16 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+from holdfast.papers.engine.evidence import above, beats, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import CellResult, Metric, Results, beside
-from holdfast.papers.epic import DEFEND, ROWS, SHAPES, SMALL, beside_undefended, epic_row
+from holdfast.papers.epic import DEFEND, ROWS, SHAPES, SMALL, TINY, beside_undefended, epic_row, trials
 
 _LEAST = 1e-30  # a probability that float32 may round to 0
 _WATCH = "epic-watch"
 _SCRATCH = {"name": "shapes-scratch", "examples": 2000, "poisons": 60}
 _SMALL_SCRATCH = {"name": "shapes-scratch", "examples": 300, "poisons": 6, "epochs": 6, "steps": 10}
+
+_TINY_SCRATCH = {"name": "shapes-scratch", "examples": 100, "poisons": 4, "tests": 60, "epochs": 3, "steps": 3}
+_TINY_SCRATCH |= {"rate": 0.001}
+_ROUND: Mapping[str, Any] = {"defence": "epic", "options": {"fraction": 0.3, "start": 1, "every": 1}}
 
 #: From scratch: the warm-ups of 40 epochs, for 24.
 _LATE = {0.1: 6, 0.2: 12, 0.3: 18}
@@ -36,12 +42,8 @@ def _scratch_cells(scale: Scale) -> tuple[Cell, ...]:
     return tuple(Cell(f"gradient matching/{row}", DEFEND, {**settings, **own}) for row, own in rows.items())
 
 
-def _mean(results: Results, row: str, metric: str) -> float:
-    return results.mean(f"gradient matching/{row}", metric)
-
-
 def _brewed(results: Results) -> Verdict:
-    """Looked at through the victim's augmentation, by at least 40 %."""
+    """Looked at through the victim's augmentation, by at least 40 % in every trial."""
     least = min(results.values("gradient matching/none", "brewed"))
     return Verdict(least >= 0.4, f"the objective falls by {least:.0%} at least")
 
@@ -62,41 +64,62 @@ def with_powers(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     return beside(beside_undefended(cells), "none", compare)
 
 
+def _gains(results: Results, row: str) -> dict[int, float]:
+    """How many powers of ten the poisons gained, by seed."""
+    return results.by_seed(f"gradient matching/{row}", "gain")
+
+
 def _moved(results: Results) -> Verdict:
-    """Against the same victim on clean data, in every trial."""
-    gains = results.values("gradient matching/none", "gain")
-    power = _mean(results, "none", "power")
-    return Verdict(
-        min(gains) > 0,
-        f"its probability grows by {min(gains):.1f} to {max(gains):.1f} powers of ten, to {power:.1f} on average",
+    """Against the same victim on clean data."""
+    return above(list(_gains(results, "none").values()), digits=1, what="powers of ten gained")
+
+
+def _moved_back(share: float, results: Results) -> Verdict:
+    """Whether EPIC takes more than a share of what the poisons gained, in each of its rows."""
+    plain = _gains(results, "none")
+    return every(
+        [
+            above(
+                [(1 - share) * plain[seed] - left for seed, left in _gains(results, f"epic-{fraction}").items()],
+                digits=1,
+                what=f"{f'{1 - share:g} times ' if share else ''}undefended minus epic-{fraction}, powers of ten",
+            )
+            for fraction in _LATE
+        ]
     )
 
 
-def _moved_back(results: Results) -> Verdict:
-    """EPIC takes at least half of what the poisons gained."""
-    plain, left = _mean(results, "none", "gain"), {f"epic-{f}": _mean(results, f"epic-{f}", "gain") for f in _LATE}
-    said = ", ".join(f"{row} {gain:.1f}" for row, gain in left.items())
-    return Verdict(max(left.values()) <= plain / 2, f"powers of ten gained undefended {plain:.1f}; {said}")
-
-
 def _clean_cost(results: Results) -> Verdict:
-    """Table 4.2: 1.6 to 5.5 points at 40 epochs; here 8 at most, falling with the fraction."""
-    plain = _mean(results, "none", "clean accuracy")
-    costs = {f: plain - _mean(results, f"epic-{f}", "clean accuracy") for f in _LATE}
-    said = ", ".join(f"{cost:.1f} at {fraction}" for fraction, cost in costs.items())
-    return Verdict(max(costs.values()) <= 8, f"points lost on clean data: {said}")
+    """Table 4.2: 1.6 to 5.5 points at 40 epochs; here 8 at most."""
+    metric, plain = "clean accuracy", "gradient matching/none"
+    return every(
+        [beats(results, (f"gradient matching/epic-{f}", metric), (plain, metric), -8, digits=1) for f in _LATE]
+    )
 
+
+_FROM_SCRATCH = (
+    "our bed: from scratch a network this small is never fooled, and what poisons gain in a probability of one in "
+    "millions is not what EPIC is for."
+)
 
 SCRATCH = Experiment(
     name="epic/scratch",
     title="gradient matching on a small network that is trained from scratch",
     source="EPIC, Tables 4.1 and 4.2, on a small bed",
     cells=_scratch_cells,
+    golden=(trials("scratch", _TINY_SCRATCH, {"attack": "gradient matching", "controls": True, **_ROUND}),),
     claims=(
-        Claim("Brewing matches the gradients", _brewed, ("cpu",)),
+        Claim("Brewing lowers the objective by 40 % in every trial", _brewed, ("cpu",), ours=True),
         Claim("Poisons move the target towards the adversarial class", _moved, ("cpu",)),
-        Claim("EPIC takes half of that away at least", _moved_back, ("cpu",)),
-        Claim("On clean data EPIC costs 8 points at most", _clean_cost, ("cpu",)),
+        Claim("EPIC takes some of that away", partial(_moved_back, 0.0), ("cpu",), why=_FROM_SCRATCH),
+        Claim(
+            "EPIC takes half of that away at least",
+            partial(_moved_back, 0.5),
+            ("cpu",),
+            ours=True,
+            why=_FROM_SCRATCH,
+        ),
+        Claim("On clean data EPIC costs 8 points at most", _clean_cost, ("cpu",), ours=True),
     ),
     columns={
         "success": "success %",
@@ -128,24 +151,14 @@ def _watched_cells(scale: Scale) -> tuple[Cell, ...]:
     )
 
 
-def _kept_are_nearer(results: Results) -> Verdict:
-    """Figure 4.3c: what is kept has the gradient of all, nearer than as many at random."""
-    found = {
-        cell.name: (cell.metrics["kept error"].ours.mean, cell.metrics["random error"].ours.mean)
-        for cell in results.cells
-    }
-    said = "; ".join(f"{name}: kept {kept:.3f}, random {random:.3f}" for name, (kept, random) in found.items())
-    return Verdict(all(kept < random for kept, random in found.values()), said)
-
-
-def _poisons_go_first(results: Results) -> Verdict:
-    """Figure 4.3b."""
-    found = {
-        cell.name: (cell.metrics["poisons dropped"].ours.mean, cell.metrics["clean dropped"].ours.mean)
-        for cell in results.cells
-    }
-    said = "; ".join(f"{name}: poisons {poisons:.0%}, clean {clean:.0%}" for name, (poisons, clean) in found.items())
-    return Verdict(all(poisons > clean for poisons, clean in found.values()), said)
+def _above_in_every_cell(better: str, other: str, results: Results) -> Verdict:
+    """Whether one metric is above another of the same cell, in every cell."""
+    return every(
+        [
+            beats(results, (name, better), (name, other), what=f"{name}: {better} minus {other}")
+            for name in results.names
+        ]
+    )
 
 
 FIGURE_4_3 = Experiment(
@@ -153,10 +166,38 @@ FIGURE_4_3 = Experiment(
     title="what EPIC drops and keeps, seen by somebody who knows the poisons",
     source="EPIC, Figure 4.3, on small beds",
     cells=_watched_cells,
-    claims=(
-        Claim("Poisons are dropped sooner than others", _poisons_go_first, ("cpu",)),
-        Claim("What is kept has the gradient of all, nearer than as many at random", _kept_are_nearer, ("cpu",)),
+    golden=(
+        Cell("golden/watched", _WATCH, {"bed": TINY, "options": _ROUND["options"]}),
+        Cell("golden/watched from scratch", _WATCH, {"bed": _TINY_SCRATCH, "options": _ROUND["options"]}),
     ),
+    claims=(
+        Claim(
+            "Poisons come nearer to the target's gradient",
+            partial(_above_in_every_cell, "to target, last", "to target, first"),
+            ("cpu",),
+        ),
+        Claim(
+            "Poisons move apart from one another",
+            partial(_above_in_every_cell, "mutual, first", "mutual, last"),
+            ("cpu",),
+        ),
+        Claim(
+            "Poisons are dropped sooner than others",
+            partial(_above_in_every_cell, "poisons dropped", "clean dropped"),
+            ("cpu",),
+        ),
+        Claim(
+            "What is kept has the gradient of all, nearer than as many at random",
+            partial(_above_in_every_cell, "random error", "kept error"),
+            ("cpu",),
+            why="the scale: well fitted examples have next to no gradient, so what stands alone carries most of what "
+            "is left of it; whether that turns at the document's size is unknown.",
+        ),
+    ),
+    notes={
+        "cpu": "Cosines are of all poisons that are still there: which of them work differs from seed to seed, and "
+        "EPIC has dropped some of those by the last round. The document draws the ones that work."
+    },
     columns={
         "kept error": "error of the kept",
         "random error": "of as many",

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.papers.engine.pins import options, pinned
+from holdfast.papers.engine.witness import tell
 from holdfast.papers.epic_beds import bed
-from holdfast.papers.epic_cells import crafted
+from holdfast.papers.epic_cells import crafted, tell_of
 from holdfast.poisoning import Epic
 from holdfast.poisoning.analysis import Isolation, dropped_over_time, gradient_error, isolation
 from holdfast.poisoning.attacks import PoisonedSet, train_victim
@@ -47,8 +49,9 @@ class Watched(Epic):
         assert self._kept is not None and context.model is not None
         kept = self._kept.nonzero().flatten()
         as_many = torch.randperm(len(self._kept), generator=torch_stream(context.clock.epoch, "as many"))[: len(kept)]
-        self.kept_errors.append(gradient_error(context.model, context.examples, kept))
-        self.random_errors.append(gradient_error(context.model, context.examples, as_many))
+        seen = {"model": context.model, "examples": context.examples}
+        self.kept_errors.append(pinned(gradient_error, **seen, kept=kept))
+        self.random_errors.append(pinned(gradient_error, **seen, kept=as_many))
         return plan
 
     def _see_poisons(self, context: Context) -> None:
@@ -82,10 +85,14 @@ def watch(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """
     ground = bed(**settings["bed"])
     poisoned = crafted("gradient matching", tuple(settings["bed"].items()), seed)
-    policy = Watched(poisoned, **settings["options"])
+    policy = Watched(poisoned, **options(Epic, settings["options"]))
     training = replace(ground.victim, seed=seed, augment="flip")
     splits, scenario = poisoned.poison(ground.splits), ground.scenario
-    train_victim(ground.start(seed), splits, poisoned.aim, training, scenario=scenario, defence=policy)
+    victim = train_victim(ground.start(seed), splits, poisoned.aim, training, scenario=scenario, defence=policy)
+    tell_of(ground, poisoned)
+    tell("victim", victim.model)
+    tell("errors", {"kept": policy.kept_errors, "random": policy.random_errors})
+    tell("cosines", [value for seen in policy.alone for value in (seen.mutual, seen.to_target)])
     every = ground.splits.train.ids
     kinds = {"poisons": poisoned.ids, "clean": every[~torch.isin(every, poisoned.ids)]}
     dropped = dropped_over_time(policy.drops, kinds)

@@ -9,10 +9,11 @@ draws, so rows without them are part of the table.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from holdfast.papers.engine.evidence import above, beats, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -147,115 +148,271 @@ _PRINTED: Mapping[str, Mapping[str, Printed]] = {
 _BALANCED = ("fine-tuned clip", "lc+vc+ls", "lc+vc+vs", "lc+vc+ls, equations", "lc+vc+vs, equations")
 
 
-def worst(results: Results, row: str, column: str = "shapes") -> float:
-    """Our mean worst-group accuracy of a row."""
-    return results.mean(f"{column}/{row}", "worst_group")
+_VARIANTS = ("lc+vc+ls", "lc+vc+vs")
+_BASELINES = ("pre-trained", "fine-tuned clip", "erm", "group-dro")
 
 
-def listed(results: Results, rows: tuple[str, ...], metric: str, column: str, digits: int = 1) -> str:
-    """Rows with their means, in a phrase."""
-    return ", ".join(f"{row} {results.mean(f'{column}/{row}', metric):.{digits}f}" for row in rows)
+def variants(column: str) -> tuple[str, ...]:
+    """The method's rows in a column; of the pair of ImageNet only the one in language is printed."""
+    return _VARIANTS[:1] if column.startswith("pacifier") else _VARIANTS
+
+
+def over(
+    column: str,
+    rows: Sequence[str],
+    others: Sequence[str],
+    metric: str,
+    results: Results,
+    *,
+    margin: float = 0.0,
+) -> Verdict:
+    """Whether every row is above every other one in a metric by a margin, in pairs of a seed."""
+    digits = 3 if metric.startswith("aiou") else 1
+    return every(
+        [
+            beats(
+                results,
+                (f"{column}/{row}", metric),
+                (f"{column}/{other}", metric),
+                margin,
+                digits=digits,
+                what=f"{row} minus {other}, {metric}",
+            )
+            for row in rows
+            for other in others
+        ]
+    )
+
+
+def least(column: str, row: str, metric: str, bound: float, results: Results, *, most: bool = False) -> Verdict:
+    """Whether a row is above a bound in a metric, or below it."""
+    values = results.values(f"{column}/{row}", metric)
+    what = f"{bound:g} minus {metric} of {row}" if most else f"{metric} of {row} minus {bound:g}"
+    return above([(bound - value) if most else (value - bound) for value in values], digits=1, what=what)
 
 
 def _has_the_shortcut(results: Results) -> Verdict:
     """Set beforehand: worst group at most 20 %, average at least 90 %."""
-    average, lowest = results.mean("shapes/pre-trained", "average"), worst(results, "pre-trained")
-    return Verdict(lowest <= 20 and average >= 90, f"average {average:.1f}, worst group {lowest:.1f}")
+    lowest = least("shapes", "pre-trained", "worst_group", 20, results, most=True)
+    return every([lowest, least("shapes", "pre-trained", "average", 90, results)])
 
 
-def _erm_helps(column: str, results: Results) -> Verdict:
-    """Set beforehand: at least 20 points over zero-shot; the document: 44.9 to 54.4 and 34.0 to 58.1."""
-    gain = worst(results, "erm", column) - worst(results, "pre-trained", column)
-    least = 20 if column == "shapes" else 0
-    said = listed(results, ("pre-trained", "erm"), "worst_group", column)
-    return Verdict(gain > least, f"{column}: {said} (at least {least} more)")
+_GROUPS = {"shapes": (("disc", "square"), ("sand", "sea"))}
+_BIRDS = (("landbird", "waterbird"), ("land", "water"))
+
+
+def _groups_differ(column: str, results: Results) -> Verdict:
+    """Table 7.2: within a class the pre-trained model is better on the ground that the class usually has."""
+    classes, grounds = _GROUPS.get(column, _BIRDS)
+    cell = f"{column}/pre-trained"
+    return every(
+        [
+            beats(
+                results,
+                (cell, f"{name}/{own}"),
+                (cell, f"{name}/{other}"),
+                digits=1,
+                what=f"{name} on {own} minus on {other}",
+            )
+            for name, own, other in zip(classes, grounds, reversed(grounds), strict=True)
+        ]
+    )
 
 
 def _balanced_over_erm(results: Results) -> Verdict:
     """Set beforehand: every balanced CLIP-style run is 20 points above ERM."""
-    least = min(worst(results, row) - worst(results, "erm") for row in _BALANCED)
-    return Verdict(
-        least >= 20, f"smallest gain {least:.1f}; {listed(results, ('erm', *_BALANCED), 'worst_group', 'shapes')}"
-    )
-
-
-def _method_over_erm(column: str, results: Results) -> Verdict:
-    """The headline: 23 points for RN50, 32 for ViT; here at least 15."""
-    gains = {row: worst(results, row, column) - worst(results, "erm", column) for row in ("lc+vc+ls", "lc+vc+vs")}
-    said = ", ".join(f"{row} {gain:+.1f}" for row, gain in gains.items())
-    return Verdict(min(gains.values()) >= 15, f"{column}: {said}")
+    return over("shapes", _BALANCED, ("erm",), "worst_group", results, margin=20)
 
 
 def _natural_costs(results: Results) -> Verdict:
     """Set beforehand: without balanced draws at least 20 points are lost, in the best of the three."""
-    losses = {
-        row: worst(results, row) - worst(results, f"{row}, natural")
-        for row in ("fine-tuned clip", "lc+vc+ls", "lc+vc+vs")
-    }
-    said = ", ".join(f"{row} {loss:.1f}" for row, loss in losses.items())
-    return Verdict(min(losses.values()) >= 20, f"natural draws lose {said} points")
+    rows = ("fine-tuned clip", *_VARIANTS)
+    return every([over("shapes", (row,), (f"{row}, natural",), "worst_group", results, margin=20) for row in rows])
 
 
 def _explained_release(results: Results) -> Verdict:
     """Set beforehand: AIoU of lc+vc+vs is 0.02 above fine-tuned CLIP's, and above ERM's."""
-    ours, tuned, erm = (results.mean(f"shapes/{row}", "aiou") for row in ("lc+vc+vs", "fine-tuned clip", "erm"))
-    return Verdict(
-        ours > tuned + 0.02 and ours > erm, f"lc+vc+vs {ours:.3f}, fine-tuned clip {tuned:.3f}, erm {erm:.3f}"
-    )
+    tuned = over("shapes", ("lc+vc+vs",), ("fine-tuned clip",), "aiou", results, margin=0.02)
+    return every([tuned, over("shapes", ("lc+vc+vs",), ("erm",), "aiou", results)])
 
 
 def _explained_equations(results: Results) -> Verdict:
     """Set beforehand: at most 0.01 below fine-tuned CLIP's."""
-    ours, tuned = (results.mean(f"shapes/{row}", "aiou") for row in ("lc+vc+vs, equations", "fine-tuned clip"))
-    return Verdict(ours >= tuned - 0.01, f"lc+vc+vs {ours:.3f}, fine-tuned clip {tuned:.3f}")
+    return over("shapes", ("lc+vc+vs, equations",), ("fine-tuned clip",), "aiou", results, margin=-0.01)
 
 
 def _average_holds(results: Results) -> Verdict:
     """Set beforehand: at least 80 %."""
-    least = min(results.mean(f"shapes/{row}", "average") for row in _BALANCED[1:])
-    return Verdict(least >= 80, f"smallest average {least:.1f} ({listed(results, _BALANCED[1:], 'average', 'shapes')})")
+    return every([least("shapes", row, "average", 80, results) for row in _BALANCED[1:]])
 
 
-def _best_explained(column: str, results: Results) -> Verdict:
-    """Table 7.4: both variants have a higher AIoU than every baseline, on average over groups."""
-    ours = ("lc+vc+ls",) if column.startswith("pacifier") else ("lc+vc+ls", "lc+vc+vs")
-    others = ("pre-trained", "fine-tuned clip", "erm", "group-dro")
-    means = {row: results.mean(f"{column}/{row}", "aiou") for row in (*ours, *others)}
-    holds = min(means[row] for row in ours) > max(means[row] for row in others)
-    return Verdict(holds, f"{column}: " + ", ".join(f"{row} {value:.3f}" for row, value in means.items()))
+def best_explained(column: str, metric: str, results: Results) -> Verdict:
+    """Table 7.4: both variants have a higher AIoU than every baseline, over groups and in the worst group."""
+    return over(column, variants(column), _BASELINES, metric, results)
 
+
+def best_worst_group(column: str, results: Results) -> Verdict:
+    """Table 7.4: the language variant has the best worst group (77.5 with RN50)."""
+    return over(column, ("lc+vc+ls",), _BASELINES, "worst_group", results)
+
+
+def _as_good_as_erm(results: Results) -> Verdict:
+    """Table 7.5: 96.2 both; here within 3 points."""
+    column = "pacifier, RN50"
+    return every(
+        [
+            over(column, ("lc+vc+ls",), ("erm",), "worst_group", results, margin=-3),
+            over(column, ("erm",), ("lc+vc+ls",), "worst_group", results, margin=-3),
+        ]
+    )
+
+
+def _transformer_explains_better(results: Results) -> Verdict:
+    """Table 7.4: AIoU of the transformer is above that of the ResNet in every row."""
+    rows = (*_BASELINES, *_VARIANTS)
+    return every([beats(results, (f"ViT-L-14-336/{row}", "aiou"), (f"RN50/{row}", "aiou")) for row in rows])
+
+
+def golden_rows(name: str, *rows: Mapping[str, Any], tuning: Mapping[str, Any] | None = None) -> Cell:
+    """A golden cell of several rows in a world whose tower is made on the spot."""
+    how = {**QUICK, **({} if tuning is None else tuning)}
+    given = [{**row} if "planted" in row else {"tuning": how, **row} for row in rows]
+    return Cell(f"golden/{name}", "clip-several", {"world": dict(_TINY), "rows": given})
+
+
+_TINY = {
+    "name": "shapes",
+    "pairs": 128,
+    "epochs": 1,
+    "counts": {"train": [24, 8, 8, 24], "validation": [4, 4, 4, 4], "test": [8, 8, 8, 8]},
+}
+
+_GOLDEN = (
+    golden_rows("rows", *({**row, "explained": 1} for row in ROWS.values())),
+    golden_rows("more rows", *MORE.values(), *_LINEAR.values()),
+)
 
 _PAPER_COLUMNS = ("RN50", "ViT-L-14-336", "pacifier, RN50")
+
+#: Where the maps are looked at, and why they tell so little there.
+_SMALL_MAPS = (
+    "unknown: a trial with another renderer showed it; our maps have six places in a row, and often one of the two "
+    "classes is given the object and the other the ground."
+)
+
+
+def explanation_claims(column: str, scales: tuple[Scale, ...], why: str = "") -> tuple[Claim, ...]:
+    """Table 7.4's message on explanations, over groups and in the worst group."""
+    return (
+        Claim(
+            f"{column}: the method has the best explanations", partial(best_explained, column, "aiou"), scales, why=why
+        ),
+        Claim(
+            f"{column}: the method has the best explanations in the worst group",
+            partial(best_explained, column, "aiou_worst"),
+            scales,
+            why=why,
+        ),
+    )
+
+
+def _erm_helps(column: str, results: Results) -> Verdict:
+    return over(column, ("erm",), ("pre-trained",), "worst_group", results)
+
+
+def _above_erm(column: str, results: Results) -> Verdict:
+    return over(column, variants(column), ("erm",), "worst_group", results)
+
+
+def _method_over_erm(column: str, results: Results) -> Verdict:
+    """The headline: 23 points for RN50, 32 for ViT; here at least 15."""
+    return over(column, _VARIANTS, ("erm",), "worst_group", results, margin=15)
+
+
+def column_claims(column: str) -> tuple[Claim, ...]:
+    """The sentences of Tables 7.2 and 7.4, for a column."""
+    scales: tuple[Scale, ...] = ("cpu",) if column == "shapes" else ("paper",)
+    found = [
+        Claim(f"{column}: accuracy differs between the groups of a class", partial(_groups_differ, column), scales),
+        Claim(f"{column}: ERM is above zero-shot in the worst group", partial(_erm_helps, column), scales),
+        Claim(f"{column}: the method is above ERM in the worst group", partial(_above_erm, column), scales),
+    ]
+    if column != "ViT-L-14-336":  # second best there, as the document says
+        found.append(Claim(f"{column}: the method has the best worst group", partial(best_worst_group, column), scales))
+    return (*found, *explanation_claims(column, scales, _SMALL_MAPS if column == "shapes" else ""))
+
 
 TABLE_7_4 = Experiment(
     name="multimodal/table7.4",
     title="worst group and explanations of a fine-tuned vision-language model",
     source="Spurious correlations in CLIP, Tables 7.2, 7.4 and 7.5",
     cells=_cells,
+    golden=_GOLDEN,
     printed=_PRINTED,
     claims=(
-        Claim("The pre-trained model has the shortcut", _has_the_shortcut, ("cpu",)),
-        Claim("ERM improves the worst group by 20 points", partial(_erm_helps, "shapes"), ("cpu",)),
-        Claim("Every balanced CLIP-style run is 20 points above ERM in the worst group", _balanced_over_erm, ("cpu",)),
-        Claim("Natural instead of balanced draws cost 20 points in the worst group", _natural_costs, ("cpu",)),
-        Claim("The spurious image term improves AIoU over fine-tuned CLIP by 0.02", _explained_release, ("cpu",)),
-        Claim("In the form of the equations AIoU is not below fine-tuned CLIP's", _explained_equations, ("cpu",)),
-        Claim("The method's average accuracy is at least 80 %", _average_holds, ("cpu",)),
-        *(
-            Claim(f"{column}: ERM is above zero-shot in the worst group", partial(_erm_helps, column), ("paper",))
-            for column in _PAPER_COLUMNS[:2]
+        Claim(
+            "The pre-trained model has the shortcut: worst group at most 20 %, average at least 90 %",
+            _has_the_shortcut,
+            ("cpu",),
+            ours=True,
         ),
+        Claim(
+            "ERM improves the worst group by 20 points",
+            lambda results: over("shapes", ("erm",), ("pre-trained",), "worst_group", results, margin=20),
+            ("cpu",),
+            ours=True,
+        ),
+        Claim(
+            "Every balanced CLIP-style run is 20 points above ERM in the worst group",
+            _balanced_over_erm,
+            ("cpu",),
+            ours=True,
+        ),
+        Claim(
+            "Natural instead of balanced draws cost 20 points in the worst group", _natural_costs, ("cpu",), ours=True
+        ),
+        Claim(
+            "The spurious image term improves AIoU over fine-tuned CLIP by 0.02",
+            _explained_release,
+            ("cpu",),
+            ours=True,
+            why=_SMALL_MAPS,
+        ),
+        Claim(
+            "In the form of the equations AIoU is not below fine-tuned CLIP's",
+            _explained_equations,
+            ("cpu",),
+            ours=True,
+            why=_SMALL_MAPS,
+        ),
+        Claim("The method's average accuracy is at least 80 %", _average_holds, ("cpu",), ours=True),
+        *(claim for column in ("shapes", *_PAPER_COLUMNS[:2]) for claim in column_claims(column)),
         *(
             Claim(
-                f"{column}: the method is above ERM in the worst group", partial(_method_over_erm, column), ("paper",)
+                f"{column}: the method is 15 points above ERM in the worst group",
+                partial(_method_over_erm, column),
+                ("paper",),
+                ours=True,
             )
             for column in _PAPER_COLUMNS[:2]
         ),
-        *(
-            Claim(f"{column}: the method has the best explanations", partial(_best_explained, column), ("paper",))
-            for column in _PAPER_COLUMNS
+        *explanation_claims("pacifier, RN50", ("paper",)),
+        Claim(
+            "pacifier, RN50: ERM does as well in the worst group, within 3 points",
+            _as_good_as_erm,
+            ("paper",),
+            ours=True,
+        ),
+        Claim(
+            "AIoU of the transformer is above that of the ResNet in every row", _transformer_explains_better, ("paper",)
         ),
     ),
+    notes={
+        "cpu": "On rendered shapes what repairs the worst group is drawing groups alike: plain CLIP loss and group DRO "
+        "on balanced draws are as good as the method within the noise, and explanations are no better with the terms "
+        "than without. AIoU of the worst group is highest with group DRO here. What the document finds in Table 7.4 "
+        "beyond balanced draws is not seen at this scale."
+    },
     columns={"average": "average", "worst_group": "worst group", "aiou": "AIoU", "aiou_worst": "AIoU, worst group"},
     digits=3,
 )

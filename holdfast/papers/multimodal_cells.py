@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -30,43 +32,47 @@ from holdfast.multimodal.detection import discrepancies
 from holdfast.multimodal.emoji import emoji_task
 from holdfast.multimodal.emoji_tower import emoji_tower
 from holdfast.multimodal.imagenet_pair import ImageNetPair
-from holdfast.multimodal.shapes_data import ShapesClip, on_every_ground
+from holdfast.multimodal.shapes_data import on_every_ground, shapes_clip_task
 from holdfast.multimodal.shapes_tower import shapes_tower
 from holdfast.multimodal.tasks import ClipTask, explanation_score
 from holdfast.multimodal.towers import load_tower
 from holdfast.multimodal.waterbirds import WaterbirdsClip
+from holdfast.papers.engine.pins import pinned
+from holdfast.papers.engine.witness import tell
 from holdfast.spurious import DfrTrain, DfrVal, GroupDRO
 from holdfast.training import GroupReport, Training, fit
 from holdfast.training.evaluation import predict
 from holdfast.training.policy import Policy
 
-#: What a row trains with; rows that train nothing or a linear layer have their own branch.
-METHODS: Mapping[str, Policy | None] = {
-    "erm": None,
-    "fine-tuned clip": FineTunedClip(),
-    "fine-tuned clip, natural": FineTunedClip("natural"),
-    "group-dro": GroupDRO(),
+#: Policies of rows with a name and their options; rows that train nothing have their own branch.
+_NAMED: Mapping[str, tuple[type[Policy], Mapping[str, Any]]] = {
+    "fine-tuned clip": (FineTunedClip, {}),
+    "fine-tuned clip, natural": (FineTunedClip, {"sampling": "natural"}),
+    "group-dro": (GroupDRO, {}),
 }
-_PROBES: Mapping[str, Policy | None] = {"linear probe": None, "dfr-train": DfrTrain(), "dfr-val": DfrVal()}
+_PROBES: Mapping[str, type[Policy] | None] = {"linear probe": None, "dfr-train": DfrTrain, "dfr-val": DfrVal}
 
 
 def method_of(name: str, form: str = "cs", sampling: str = "balanced") -> Policy | None:
-    """The method of a row: by name, or by its terms, such as ``lc+vc+ls``."""
-    if name in METHODS:
-        return METHODS[name]
+    """The method of a row: by name, or by its terms, such as ``lc+vc+ls``; None is plain training."""
+    if name == "erm":
+        return None
+    if name in _NAMED:
+        build, own = _NAMED[name]
+        return pinned(build, **own)
     terms = name.split("+")
     weights = {f"lambda_{term}": float(term in terms) for term in ("vc", "lc", "vs", "ls")}
-    return SpuriousAware(form=form, sampling=sampling, **weights)  # type: ignore[arg-type]
+    return pinned(SpuriousAware, form=form, sampling=sampling, **weights)
 
 
 def tune(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Fine-tune a tower and report accuracies and explanations.
 
     Args:
-        settings: ``world`` (see `world`), ``method`` (a name of `METHODS`, ``zero-shot``, a linear method on
-            embeddings, or terms joined by ``+``), ``form`` and ``sampling`` of the terms, ``tuning`` (fields of
-            `Training`), ``trained`` (which parameters), ``scale`` (of cosines at the start), ``explained`` (images per
-            group; none are where it is 0, all where it is None).
+        settings: ``world`` (see `world`), ``method`` (``erm``, ``zero-shot``, another name of `method_of`, a linear
+            method on embeddings, or terms joined by ``+``), ``form`` and ``sampling`` of the terms, ``tuning`` (fields
+            of `Training`), ``trained`` (which parameters), ``scale`` (of cosines at the start), ``explained`` (images
+            per group; none are where it is 0, all where it is None).
         seed: of the tower, the data and the draws.
 
     Returns:
@@ -78,56 +84,85 @@ def tune(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     how = dict(settings.get("tuning", {}))
     if how.get("device") == "auto":
         how["device"] = _device()
-    name, training = settings["method"], Training(**how, seed=seed)
+    name, training = settings["method"], pinned(Training, **how, seed=seed)
     if name == "zero-shot":
         report, epoch = zero_shot(tower, task.wording, task.splits.test, task.splits.train), 0
     elif name in _PROBES:
         features = probe_splits(tower, task.splits)
-        result = fit(linear_probe(features, seed), features, _PROBES[name], training)
+        retrain = _PROBES[name]
+        policy = None if retrain is None else pinned(retrain)
+        result = fit(linear_probe(features, seed), features, policy, training)
+        tell("norm", torch.cat([weight.detach().flatten() for weight in result.model.parameters()]).norm().item())
         return _accuracies(result.test) | {"epoch": result.best_epoch + 1.0}
     else:
         method = method_of(name, settings.get("form", "cs"), settings.get("sampling", "balanced"))
+        trained = settings.get("trained", "projection")
         result = fine_tune(
             tower,
             task.splits,
             task.wording,
             method,
             training,
-            trained=settings.get("trained", "projection"),
+            trained=trained,
             scale=settings.get("scale"),
+            cache=True,
         )
+        tell("loss", [epoch["loss"] for epoch in result.history])
+        tell("weights", dict(enumerate(tower.trained_parameters(trained))))
         report, epoch = result.test, result.best_epoch + 1
     found = _accuracies(report) | {"epoch": float(epoch)}
     if settings.get("explained", 0) == 0:
         return found
     score = explanation_score(tower, task, report, per_group=settings["explained"], seed=seed)
+    tell("aiou", score.by_group)
     by_group = {f"aiou {group}": value for group, value in score.by_group.items()}
     return found | {"aiou": score.average, "aiou_worst": score.worst} | by_group
+
+
+def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Several rows of one world whose tower is made on the spot and kept by nobody, for golden cells.
+
+    Args:
+        settings: ``world``, and ``rows``: what else `tune`, or `detect` where words are planted, is given.
+        seed: of all of them.
+
+    Returns:
+        What they return, behind the number of the row.
+    """
+    found: dict[str, float] = {}
+    with TemporaryDirectory() as towers:
+        own = {**settings["world"], "towers": towers}
+        for number, row in enumerate(settings["rows"]):
+            numbers = (detect if "planted" in row else tune)({"world": own, **row}, seed)
+            found |= {f"{number} {name}": value for name, value in numbers.items()}
+    return found
 
 
 def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTower, ClipTask]:
     """The tower and the task of a cell.
 
     Args:
-        settings: ``name`` (``shapes``, ``emoji``, ``waterbirds`` or ``imagenet-pair``) and its options.
+        settings: ``name`` (``shapes``, ``emoji``, ``waterbirds`` or ``imagenet-pair``) and its options; ``towers``,
+            where small towers are kept, below the data root by default.
         seed: of everything that is made here.
 
     Returns:
         Both; the tower is the cell's own to train.
     """
     own, root = dict(settings), data_root(None)
-    name, towers = own.pop("name"), root / "towers"
+    name, towers = own.pop("name"), Path(own.pop("towers", root / "towers"))
+    counts = own.pop("counts", None)
     if name == "shapes":
-        tower: TwoTower = shapes_tower(towers, seed, **own)
-        return tower, ShapesClip(seed).load(root, tower.preprocessing)
+        tower: TwoTower = pinned(shapes_tower, folder=towers, seed=seed, **own)
+        tell("tower", tower)
+        return tower, shapes_clip_task(tower.preprocessing, seed, counts)
     if name == "emoji":
-        counts = own.pop("counts", None)
-        tower = emoji_tower(towers, seed, **own)
+        tower = pinned(emoji_tower, folder=towers, seed=seed, **own)
         return tower, emoji_task(tower.preprocessing, seed, counts)
     tower = load_tower(own.pop("tower"), root).to(_device())
     data = {"waterbirds": WaterbirdsClip, "imagenet-pair": ImageNetPair}[name]
     wanted = own.pop("templates", None)
-    task = data(**own).load(root, tower.preprocessing)
+    task = pinned(data, **own).load(root, tower.preprocessing)
     if wanted == "openai":
         task = replace(task, wording=replace(task.wording, templates=openai_templates()))
     return tower, task
@@ -149,14 +184,23 @@ def detect(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     tower, task = world(settings["world"], seed)
     examples, table = task.splits.train, task.known("train")
     if settings.get("every_ground"):
-        examples, table = on_every_ground(tower.preprocessing, seed=seed)
-    predicted = predict(PromptClassifier.of(tower, task.wording), examples).predicted.numpy()
+        examples, table = pinned(on_every_ground, preprocessing=tower.preprocessing, seed=seed)
+    answers = predict(PromptClassifier.of(tower, task.wording), examples)
+    tell("confidence", answers.confidence)
+    predicted = answers.predicted.numpy()
     labels, names = examples.labels.numpy(), examples.class_names
-    ranked = [(names[one.label], one.word) for one in rank_attributes(table, labels, predicted)]
+    findings = pinned(rank_attributes, attributes=table, labels=labels, predicted=predicted)
+    ranked = [(names[one.label], one.word) for one in findings]
     known = {
         (names[label], one.word): one
         for label in range(len(names))
-        for one in discrepancies(table.words, table.present[labels == label], predicted[labels == label], label)
+        for one in pinned(
+            discrepancies,
+            words=table.words,
+            present=table.present[labels == label],
+            predicted=predicted[labels == label],
+            label=label,
+        )
     }
     planted = [tuple(pair) for pair in settings["planted"]]
     found = {"findings": float(len(ranked))}

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from holdfast.papers.fingerprint import Fingerprint
 from torch import nn
 
 from holdfast.data.examples import Examples, Splits
@@ -14,12 +13,15 @@ from holdfast.papers import epic_beds as beds
 from holdfast.papers import epic_cells as cells
 from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results
-from holdfast.papers.epic import adversarial_class, beside_undefended
+from holdfast.papers.engine.witness import watching
+from holdfast.papers.epic import EXCHANGE, TABLE_4_2, TRANSFER, WANTED, beside_undefended
+from holdfast.papers.epic_claims import at_least, at_most, rarer, slower, stops_more, wilson
 from holdfast.papers.epic_figures import draw_trade_off
-from holdfast.papers.epic_more import with_powers
+from holdfast.papers.epic_more import FIGURE_4_3, SCRATCH, with_powers
 from holdfast.papers.epic_watch import Watched, watch
 from holdfast.poisoning import Epic
-from holdfast.poisoning.attacks import Brewing
+from holdfast.poisoning.attacks import SETTINGS, Brewing
+from holdfast.poisoning.success import success_rate
 from holdfast.primitives.threads import torch_threads
 
 
@@ -61,7 +63,8 @@ def test_every_defence_runs(row: str) -> None:
 def test_the_table_knows_what_each_trials_attacker_wants() -> None:
     own = settings("epic/table4.2", "bullseye/none")
     for seed in (0, 3):
-        assert cells.crafted("bullseye", tuple(own["bed"].items()), seed).adversarial_class == adversarial_class(seed)
+        assert cells.crafted("bullseye", tuple(own["bed"].items()), seed).adversarial_class == WANTED[seed]
+    assert len(WANTED) == len(TABLE_4_2.seeds)
 
 
 def test_poisons_are_exchanged() -> None:
@@ -112,13 +115,14 @@ def cifar_like(n: int, first: int) -> Examples:
 def test_the_documents_own_setting_in_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Table 4.2's cells as they are, on a made-up CIFAR-10, a small network and few steps."""
     splits = Splits("cifar10", cifar_like(80, 0), cifar_like(20, 100), cifar_like(20, 200))
-    monkeypatch.setattr(beds.catalog, "load", lambda name: splits)
+    monkeypatch.setattr(beds, "pinned_splits", lambda name: splits)
     monkeypatch.setattr(
-        beds, "build", lambda name, shape, classes, seed: nn.Sequential(nn.Flatten(), nn.Linear(192, classes))
+        beds, "build", lambda name, shape, classes, seed, weights: nn.Sequential(nn.Flatten(), nn.Linear(192, classes))
     )
-    monkeypatch.setattr(beds, "SETTINGS", {"scratch": replace(beds.SETTINGS["scratch"], epochs=12, learning_rate=0.01)})
-    small = lambda restarts: Brewing(restarts=restarts, steps=3)  # noqa: E731
-    monkeypatch.setattr(beds, "Brewing", small)
+    short = replace(beds._SCRATCH, epochs=12, learning_rate=0.01)
+    own_bed = beds._BEDS["cifar10-40"]
+    small = lambda: own_bed.func(*own_bed.args[:-1], short, attacker=short, steps=3)  # noqa: E731
+    monkeypatch.setattr(beds, "_BEDS", {**beds._BEDS, "cifar10-40": small})
     monkeypatch.setattr(
         cells, "random_bases", lambda train, label, count, seed: (train.labels == label).nonzero()[:4, 0]
     )
@@ -135,9 +139,15 @@ def test_the_documents_own_setting_in_small(monkeypatch: pytest.MonkeyPatch) -> 
     beds.bed.cache_clear()
 
 
+def test_settings_and_budget_of_the_document_are_pinned_as_the_library_has_them() -> None:
+    assert SETTINGS["scratch"] == beds._SCRATCH and SETTINGS["scratch-200"] == beds._SCRATCH_200
+    assert beds.pinned(Brewing, restarts=8) == Brewing(restarts=8)
+
+
 def cell(name: str, successes: list[float], seconds: list[float], **controls: list[float]) -> CellResult:
     values = {"success": successes, "seconds": seconds, **{key.replace("_", " "): own for key, own in controls.items()}}
-    return CellResult(name, {key: Metric(Measured.of(own)) for key, own in values.items()}, 1.0, {}, None)
+    seeds = tuple(range(len(successes)))
+    return CellResult(name, {key: Metric(Measured.of(own)) for key, own in values.items()}, seeds)
 
 
 def test_only_targets_that_both_controls_see_rightly_count() -> None:
@@ -177,10 +187,10 @@ def test_the_bed_of_fashion_learns_its_features_elsewhere(monkeypatch: pytest.Mo
         return Examples.of(pixels, torch.arange(n) % 10, ids=torch.arange(n) + first)
 
     loaded = Splits("fashion-mnist", images(60, 0), images(10, 100), images(20, 200))
-    monkeypatch.setattr(beds.catalog, "load", lambda name: loaded)
+    monkeypatch.setattr(beds, "pinned_splits", lambda name: loaded)
     seen = []
     monkeypatch.setattr(beds, "train_surrogate", lambda model, examples, _: seen.append(examples) or model)
-    ground = beds._BEDS["fashion-mnist"](20, 2, elsewhere=40)
+    ground = beds._BEDS["fashion-mnist"](examples=20, poisons=2, elsewhere=40)
     assert ground.splits.train.input_shape == (3, 14, 14) and len(ground.splits.train) == 20
     assert not set(seen[0].ids.tolist()) & set(ground.splits.train.ids.tolist())
     image = ground.splits.test.inputs.gather(torch.arange(1))[0]
@@ -199,7 +209,144 @@ def test_the_trade_off_is_drawn_also_where_no_trial_counts(right: float) -> None
         for pool in ("", ", remaining")
     )
     derived = beside_undefended(rows)
-    found = Results("epic/table4.2", "smoke", None, "", (0, 1), derived, (), Fingerprint("", {}), {})
+    found = Results("epic/table4.2", "smoke", (0, 1), derived)
     drawn = draw_trade_off(found)
     assert drawn.startswith("<svg") and "Targets fooled" in drawn
     assert ("<polygon" in drawn or "<path" in drawn) and "nan" not in drawn.lower()
+
+
+def table(*rows: CellResult, scale: str = "cpu") -> Results:
+    return Results("epic/made-up", scale, tuple(range(20)), rows)
+
+
+def test_defences_are_compared_by_the_trials_that_count_in_both() -> None:
+    right = {"clean_right": [1.0] * 8, "defended_right": [1.0] * 8}
+    ours, theirs = cell("a/ours", [0] * 8, [1] * 8, **right), cell("a/theirs", [100] * 6 + [0, 0], [1] * 8, **right)
+    assert stops_more(table(ours, theirs), "a/ours", "a/theirs").holds is True
+    assert stops_more(table(ours, theirs), "a/theirs", "a/ours").holds is False
+    unsure = {**right, "defended_right": [0.0] * 4 + [1.0] * 4}
+    noisy = cell("a/theirs", [100] * 6 + [0, 0], [1] * 8, **unsure)
+    found = stops_more(table(ours, noisy), "a/ours", "a/theirs")
+    assert found.holds is None and "0 against 2 successes of 4" in found.evidence
+    nobody = cell("a/theirs", [100] * 8, [1] * 8, clean_right=[0.0] * 8, defended_right=[0.0] * 8)
+    assert stops_more(table(ours, nobody), "a/ours", "a/theirs").holds is None
+
+
+def test_shares_of_a_backdoor_are_compared_by_their_differences() -> None:
+    ours, theirs = cell("a/ours", [2, 1, 3], [1] * 3), cell("a/theirs", [70, 60, 65], [1] * 3)
+    assert stops_more(table(ours, theirs), "a/ours", "a/theirs").holds is True
+    close = cell("a/theirs", [3, 0, 3], [1] * 3)
+    assert stops_more(table(ours, close), "a/ours", "a/theirs").holds is None
+
+
+def test_a_rate_holds_or_fails_a_bound_only_beyond_chance() -> None:
+    def rate(k: int) -> Results:
+        return table(cell("a/none", [100] * k + [0] * (10 - k), [1] * 10))
+
+    assert at_least(rate(9), "a/none", 0.5).holds is True
+    assert at_least(rate(9), "a/none", 0.8).holds is None
+    assert at_least(rate(2), "a/none", 0.8).holds is False
+    assert at_most(rate(0), "a/none", 0.2).holds is None and "0 of 10" in at_most(rate(0), "a/none", 0.2).evidence
+    assert at_most(rate(0), "a/none", 0.3).holds is True
+    assert at_most(rate(6), "a/none", 0.2).holds is False
+
+
+def test_two_groups_of_trials_are_compared_by_fisher_s_test() -> None:
+    scipy = pytest.importorskip("scipy.stats")
+    for k, m in ((0, 4), (2, 4), (9, 1)):
+        ours, theirs = [1] * k + [0] * (10 - k), [1] * m + [0] * (8 - m)
+        wanted = scipy.fisher_exact([[k, 10 - k], [m, 8 - m]], alternative="less").pvalue
+        more = scipy.fisher_exact([[k, 10 - k], [m, 8 - m]], alternative="greater").pvalue
+        found = rarer(ours, theirs, "")
+        assert f"p = {min(wanted, more):.3f}" in found.evidence
+        assert found.holds is (True if wanted <= 0.05 else False if more <= 0.05 else None)
+
+
+def test_times_are_compared_as_factors() -> None:
+    plain = cell("a/none", [0, 0, 0], [1.0, 2.0, 4.0])
+    slow = cell("a/slow", [0, 0, 0], [10.0, 21.0, 39.0])
+    assert slower(table(plain, slow), "a/slow", "a/none", 6).holds is True
+    assert slower(table(plain, slow), "a/slow", "a/none", 6, -1).holds is False
+    found = slower(table(plain, slow), "a/slow", "a/none", 10)
+    assert found.holds is None and "10.08" in found.evidence
+
+
+def test_the_interval_is_the_library_s() -> None:
+    for values in ([1.0, 0.0, 0.0], [0.0] * 5, [0.3, 0.7]):
+        own = success_rate(values)
+        assert wilson(values) == (own.rate, own.low, own.high)
+
+
+def test_every_claim_of_the_transfer_bed_can_hold_and_fail() -> None:
+    """A made-up table in which EPIC does everything, and one in which it does nothing."""
+
+    def made_up(good: bool) -> Results:
+        rows = []
+        for name in (cell.name for cell in TRANSFER.cells_at("cpu")):
+            row = name.partition("/")[2]
+            fooled = row in ("none", "random", "highest loss", "lowest confidence") or row == "epic-0.1"
+            epic = row.startswith("epic")
+            wins = [100] * 40 if (fooled if good else epic) else [0] * 40
+            dropped = {"none": 0.0}.get(row, 0.3 if "0.3" in row else 0.2 if "0.2" in row else 0.1 if epic else 0.3)
+            values = {
+                "accuracy": [95.0 if epic is good else 90.0] * 40,
+                "dropped": [dropped if good else 0.5 - dropped] * 40,
+                "selectivity": [8.0 if epic is good else 1.0] * 40,
+                "first_singletons": [9.0 if good else 0.2] * 40,
+            }
+            rows.append(cell(name, wins, [1.0] * 40, **values))
+        return Results(TRANSFER.name, "cpu", tuple(range(40)), tuple(rows))
+
+    for good in (True, False):
+        found = {claim.name: claim.check(made_up(good)) for claim in TRANSFER.claims}
+        assert {name: verdict.holds for name, verdict in found.items()} == dict.fromkeys(found, good)
+        assert all(any(sign.isdigit() for sign in verdict.evidence) for verdict in found.values())
+
+
+def exchanged(**shares: list[float]) -> Results:
+    names = ("gradient matching/epic-0.2", "gradient matching/random")
+    values = {key.replace("_", " "): Metric(Measured.of(own)) for key, own in shares.items()}
+    seeds = tuple(range(8))
+    return Results(EXCHANGE.name, "cpu", seeds, tuple(CellResult(name, values, seeds) for name in names))
+
+
+def test_exchanged_poisons_tell_or_not() -> None:
+    always, never, few = [100.0] * 8, [0.0] * 8, [100.0] * 2 + [0.0] * 6
+    clear = exchanged(all=always, all_but_Z=never, all_but_random=always, only_Z=always, only_R=never)
+    first, others, at_random = (claim.check for claim in EXCHANGE.claims)
+    assert first(clear).holds is True and others(clear).holds is True
+    assert at_random(clear).holds is None
+    assert first(exchanged(all=few, all_but_Z=never, all_but_random=few, only_Z=few, only_R=never)).holds is None
+    turned = exchanged(all=never, all_but_Z=always, all_but_random=never, only_Z=never, only_R=always)
+    assert first(turned).holds is False and others(turned).holds is False
+    assert at_random(exchanged(all=always, only_Z=never)).holds is True
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [(0.1, True), (0.9, False), (0.5, None)])
+def test_gradients_of_the_kept_are_compared_seed_by_seed(kept: float, verdict: bool | None) -> None:
+    claim = next(claim for claim in FIGURE_4_3.claims if claim.name.startswith("What is kept"))
+    values = {"kept error": [kept + step for step in (-0.05, 0.0, 0.05)], "random error": [0.5, 0.5, 0.5]}
+    seeds = (0, 1, 2)
+    rows = tuple(
+        CellResult(cell.name, {name: Metric(Measured.of(own)) for name, own in values.items()}, seeds)
+        for cell in FIGURE_4_3.cells_at("cpu")
+    )
+    assert claim.check(Results(FIGURE_4_3.name, "cpu", seeds, rows)).holds is verdict
+
+
+@pytest.mark.parametrize(("left", "verdict"), [(0.5, True), (2.9, False), (1.5, None)])
+def test_half_of_what_poisons_gained_is_taken_or_not(left: float, verdict: bool | None) -> None:
+    claim = next(claim for claim in SCRATCH.claims if "half" in claim.name)
+    seeds = (0, 1, 2)
+    rows = []
+    for name in (cell.name for cell in SCRATCH.cells_at("cpu")):
+        gain = [3.0, 3.0, 3.0] if name.endswith("none") else [left - 0.2, left, left + 0.2]
+        rows.append(CellResult(name, {"gain": Metric(Measured.of(gain))}, seeds))
+    assert claim.check(Results(SCRATCH.name, "cpu", seeds, tuple(rows))).holds is verdict
+
+
+def test_a_trial_tells_the_witness_of_attacker_and_victim() -> None:
+    with watching() as seen:
+        cells.defend(settings("epic/transfer", "bullseye/epic-0.3"), 0)
+    assert {"surrogate|norm", "objective|norm", "perturbations|wave", "victim|norm", "confidence"} <= set(seen)
+    assert "losses of the dropped[0]" in seen
