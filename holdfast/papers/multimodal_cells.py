@@ -159,7 +159,7 @@ def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTower, ClipTask]:
     if name == "emoji":
         tower = pinned(emoji_tower, folder=towers, seed=seed, **own)
         return tower, emoji_task(tower.preprocessing, seed, counts)
-    tower = load_tower(own.pop("tower"), root).to(_device())
+    tower = load_tower(own.pop("tower"), root, seed=0).to(_device())
     data = {"waterbirds": WaterbirdsClip, "imagenet-pair": ImageNetPair}[name]
     wanted = own.pop("templates", None)
     task = pinned(data, **own).load(root, tower.preprocessing)

@@ -34,7 +34,7 @@ def options(build: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, An
     Raises:
         ConfigError: if `build` has an option with a default that is neither given nor pinned.
     """
-    name = build.__name__
+    name = name_of(build)
     kept = read_pins().get(name, {})
     for option in defaults(build):
         if option not in given and option not in kept:
@@ -43,6 +43,11 @@ def options(build: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, An
                 f"pin in {PINS.name} the value that leaves their numbers as they are"
             )
     return {**kept, **given}
+
+
+def name_of(build: Callable[..., Any]) -> str:
+    """What something is pinned under: its room and its own name, as in ``training.Training``."""
+    return f"{build.__module__.split('.')[1]}.{build.__name__}"
 
 
 def defaults(build: Callable[..., Any]) -> dict[str, Any]:
@@ -79,7 +84,7 @@ def pin(builds: list[Callable[..., Any]]) -> None:
     """Add pins for what has none yet, from today's defaults; what is pinned stays as it is."""
     stored = json.loads(PINS.read_text()) if PINS.exists() else {}
     for build in builds:
-        stored[build.__name__] = {**defaults(build), **stored.get(build.__name__, {})}
+        stored[name_of(build)] = {**defaults(build), **stored.get(name_of(build), {})}
     PINS.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
     read_pins.cache_clear()
 
