@@ -112,28 +112,28 @@ _FEW_ROUNDS = (
     "no time to recover from a round that attackers decide."
 )
 STRONG = (
-    "Likely the scale, not tested: under a strong attack devices choose among λ of 0.05 to 0.2, and with 24 local steps "
-    "λ = 1 is still better (.831 for .724 with λ = 0.1 under A1 by 80 %)."
+    "Likely the scale, not tested: under a strong attack devices choose among λ of 0.05 to 0.2, and with 24 local "
+    "steps λ = 1 is still better (.831 for .724 with λ = 0.1 under A1 by 80 %)."
 )
 _ORDER: Mapping[str, str] = {
     "a1-20": "Likely the scale, not tested: local models, Krum and k-loss, which learn from one device at a time, are "
     "below the fair objective after 240 rounds.",
-    "a1-50": "Unknown: Krum, multi-Krum and k-norm collapse under all three seeds; larger steps than the document's may "
-    "be why, but which updates they kept was not looked at.",
-    "a1-80": "Unknown: Krum, multi-Krum, FedMGDA+ and clipping lose much more than printed, and the fair objective less.",
-    "a2-20": "Unknown: the document prints multi-Krum far below the mean, which ours is not, and our Ditto with λ = 0.1 "
-    "is below it, likely for want of steps.",
+    "a1-50": "Unknown: Krum, multi-Krum and k-norm collapse under all three seeds; larger steps than the document's "
+    "may be why, but which updates they kept was not looked at.",
+    "a1-80": "Unknown: Krum, multi-Krum, FedMGDA+ and clipping lose much more than printed, the fair objective less.",
+    "a2-20": "Unknown: the document prints multi-Krum far below the mean, which ours is not, and our Ditto with λ = "
+    "0.1 is below it, likely for want of steps.",
     "a2-50": "Unknown: the document prints multi-Krum far below the mean, which ours is not.",
     "a2-80": "Unknown: our multi-Krum stands random updates by 80 % where the printed one collapses, and our Krum "
     "collapses where the printed one stands.",
     "a3-10": "Likely the scale, not tested: Ditto's personal models have few steps and are below the median rule.",
     "a3-20": "Unknown: multi-Krum and k-norm lose much more than printed; 240 rounds of larger steps may be why.",
-    "a3-50": "Unknown: every rule but FedMGDA+ and multi-Krum ends near chance, and the order among wrecked models says "
-    "little; larger steps may be why.",
+    "a3-50": "Unknown: every rule but FedMGDA+ and multi-Krum ends near chance, and the order among wrecked models "
+    "says little; larger steps may be why.",
 }
 _SHORT_OF_STEPS = (
-    "Likely the scale, not tested: Ditto's personal models have 24 local steps instead of 200, and FedMGDA+ is ahead of "
-    "them under boosted updates."
+    "Likely the scale, not tested: Ditto's personal models have 24 local steps instead of 200, and FedMGDA+ is ahead "
+    "of them under boosted updates."
 )
 
 _LEADS = Claim("Ditto is the best or second best method in most columns", claims.ditto_leads, ours=True)
