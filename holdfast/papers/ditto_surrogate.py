@@ -159,8 +159,8 @@ def _listed(ratios: Mapping[str, float]) -> str:
 _FULL: tuple[Scale, ...] = ("cpu",)
 
 _OTHER_DRAWS = (
-    "Our data: another stream of random numbers draws other clients and other attackers, and one of three seeds draws "
-    "an easier federation; a replay in NumPy gives the same numbers as ours."
+    "Likely our data: another stream of random numbers draws other clients and other attackers. A plain loop on the "
+    "same draws agrees with ours under model replacement; without it that was not checked."
 )
 _CLAIMS = (
     Claim(
