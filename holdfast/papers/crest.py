@@ -205,8 +205,8 @@ def _listed(numbers: Mapping[str, float], digits: int = 1) -> str:
 
 def _less_error(results: Results, column: str, row: str, other: str) -> Verdict:
     """Whether a row has less relative error than another, over the seeds that both have: they share their start."""
-    where = ((f"{column}/{name}", "error") for name in (other, row))
-    return beats(results, *where, digits=2, what=f"relative error of {other} minus {row} on {column}")
+    upper, lower = ((f"{column}/{name}", "error") for name in (other, row))
+    return beats(results, upper, lower, digits=2, what=f"relative error of {other} minus {row} on {column}")
 
 
 def _smallest_error(results: Results) -> Verdict:
@@ -391,8 +391,10 @@ def _parts_save_choices(results: Results) -> Verdict:
 def _dropping_saves_choices(results: Results) -> Verdict:
     """The printed updates are 346 without dropping and 185 with it."""
     (column,) = columns_of(results)
-    where = ((f"{column}/{row}", "chosen") for row in ("no dropping", "crest"))
-    return beats(results, *where, digits=0, what=f"mini-batches chosen, no dropping minus crest, {_dropped(results)}")
+    upper, lower = ((f"{column}/{row}", "chosen") for row in ("no dropping", "crest"))
+    return beats(
+        results, upper, lower, digits=0, what=f"mini-batches chosen, no dropping minus crest, {_dropped(results)}"
+    )
 
 
 def _dropped(results: Results) -> str:
@@ -411,8 +413,8 @@ def _dropping_pays(margin: float) -> Callable[[Results], Verdict]:
 
     def check(results: Results) -> Verdict:
         (column,) = columns_of(results)
-        where = ((f"{column}/{row}", "accuracy") for row in ("crest", "no dropping"))
-        return beats(results, *where, margin, digits=2, what=f"points gained by dropping, {_dropped(results)}")
+        upper, lower = ((f"{column}/{row}", "accuracy") for row in ("crest", "no dropping"))
+        return beats(results, upper, lower, margin, digits=2, what=f"points gained by dropping, {_dropped(results)}")
 
     return check
 

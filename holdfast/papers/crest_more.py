@@ -85,8 +85,8 @@ def _where_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _gain(results: Results, circumstance: str, row: str, other: str = "random") -> Verdict:
     """Points over another row, seed by seed."""
-    where = ((f"{circumstance}/{name}", "accuracy") for name in (row, other))
-    return beats(results, *where, digits=2, what=f"{circumstance}: {row} minus {other}")
+    upper, lower = ((f"{circumstance}/{name}", "accuracy") for name in (row, other))
+    return beats(results, upper, lower, digits=2, what=f"{circumstance}: {row} minus {other}")
 
 
 def _gains(results: Results, circumstance: str, row: str) -> dict[int, float]:
@@ -209,7 +209,7 @@ def _budget_cells(scale: Scale) -> tuple[Cell, ...]:
     cells = list[Cell]()
     for budget in _BUDGETS[-2:] if scale == "smoke" else _BUDGETS:
         window = max(1, round(budget * settings["full_epochs"]))
-        rows: dict[str, dict[str, Any]] = {
+        rows: dict[str, Mapping[str, Any]] = {
             "random": {"method": "erm"},
             "crest": {"method": "crest", "options": {"window": window}},
             STRATIFIED: controls("digits", settings)[STRATIFIED],
@@ -263,8 +263,8 @@ def _dropping_pays(results: Results) -> Verdict:
 def _dropping_saves(results: Results) -> Verdict:
     """Table 2.3 prints 185 updates with dropping and 346 without."""
     last = columns_of(results)[-1]
-    where = ((f"{last}/{row}", "chosen") for row in ("no dropping", "crest"))
-    return beats(results, *where, digits=0, what=f"mini-batches chosen at {last}, no dropping minus crest")
+    upper, lower = ((f"{last}/{row}", "chosen") for row in ("no dropping", "crest"))
+    return beats(results, upper, lower, digits=0, what=f"mini-batches chosen at {last}, no dropping minus crest")
 
 
 def _intervals_grow(results: Results) -> Verdict:

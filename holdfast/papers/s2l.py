@@ -67,8 +67,8 @@ _OTHERS = tuple(
 
 def _ahead(results: Results, one: str, other: str, metric: str) -> Verdict:
     """Whether one row of the world is above another, seed by seed."""
-    where = ((f"facts/{row}", metric) for row in (one, other))
-    return beats(results, *where, digits=1, what=f"{metric}, {one} minus {other}")
+    upper, lower = ((f"facts/{row}", metric) for row in (one, other))
+    return beats(results, upper, lower, digits=1, what=f"{metric}, {one} minus {other}")
 
 
 def _better_than_random(results: Results) -> Verdict:
@@ -385,8 +385,8 @@ def _budgets(results: Results) -> list[str]:
 
 def _less_loss(results: Results, budget: str, other: str, metric: str = "loss") -> Verdict:
     """Whether S2L has less loss than another row, seed by seed."""
-    where = ((f"{budget}/{row}", metric) for row in (other, "s2l by source"))
-    return beats(results, *where, what=f"{metric}, {other} minus S2L at {budget}")
+    upper, lower = ((f"{budget}/{row}", metric) for row in (other, "s2l by source"))
+    return beats(results, upper, lower, what=f"{metric}, {other} minus S2L at {budget}")
 
 
 def _least_loss(metric: str) -> Callable[[Results], Verdict]:
@@ -412,8 +412,8 @@ def _less_than(other: str) -> Callable[[Results], Verdict]:
 def _as_good_as_all(results: Results) -> Verdict:
     """The document: a tenth to a half of the data matches all of it."""
     budget = _budgets(results)[-1]
-    where = ((name, "loss") for name in ("all/full", f"{budget}/s2l by source"))
-    return beats(results, *where, what=f"loss, everything minus S2L at {budget}")
+    upper, lower = ((name, "loss") for name in ("all/full", f"{budget}/s2l by source"))
+    return beats(results, upper, lower, what=f"loss, everything minus S2L at {budget}")
 
 
 _MOSTLY_SOURCES = (
