@@ -310,16 +310,16 @@ TABLE_2_1 = Experiment(
         Claim(
             "CREST chooses at most 26 % of the mini-batches that choosing before every step does",
             _fewer_chosen,
-            why="The document counts events, and an event of CREST chooses five mini-batches and more; at one per step at "
-            "least 29 % (Fashion-MNIST) and 57 % (CIFAR-10) of them are never trained on.",
+            why="The document counts events, and an event of CREST chooses five mini-batches and more; at one per step "
+            "at least 29 % (Fashion-MNIST) and 57 % (CIFAR-10) of them are never trained on.",
         ),
         Claim("CREST keeps 95 % of the accuracy of choosing before every step", _keeps_accuracy, why=_SHORT_CIFAR),
         Claim(
             "CREST is at least 1.7 times as fast as full training",
             _faster_than_full,
             ("cpu", "paper"),
-            why="Choosing takes 85 % of CREST's time here; whether it is less of it with the document's networks and GPU "
-            "is not measured.",
+            why="Choosing takes 85 % of CREST's time here; whether it is less of it with the document's networks and "
+            "GPU is not measured.",
         ),
         Claim("Choosing a mini-batch is quicker than its share of CRAIG's choice", _choosing_is_cheaper),
     ),

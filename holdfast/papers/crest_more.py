@@ -306,7 +306,7 @@ BUDGETS = Experiment(
             _ahead_in_the_same_time,
             ("cpu",),
             ours=True,
-            why="With this network a step of CREST takes seven times as long as a random one, four fifths of it choosing.",
+            why="Here a step of CREST takes seven times as long as a random one, four fifths of it choosing.",
         ),
         Claim("Less than 70 % of the examples are left with the largest budget", _learned_leave, ("cpu",), ours=True),
         Claim("Dropping what is learned saves choices", _dropping_saves, ("cpu",)),
@@ -315,7 +315,7 @@ BUDGETS = Experiment(
             "Intervals grow",
             _intervals_grow,
             ("cpu",),
-            why="The norm of the curvature that the interval goes by is no smaller in the end than at the first choice; "
+            why="The norm of the curvature that the interval goes by is no smaller in the end than at first; "
             "why is unknown.",
         ),
     ),
