@@ -215,8 +215,8 @@ def _better_than(other: str) -> Callable[[Results], Verdict]:
 
 
 _ONE_PROBE = (
-    "The root of the mean square of single probes is the curvature and its noise together: too large, and the more so "
-    "the further training gets; with eight probes it is better."
+    "Likely the noise of single probes, which the root of a mean square adds to the curvature: with eight it is off by "
+    "0.05 instead of 0.16 after 24 steps, and still not better than without curvature on group norm."
 )
 
 MODEL = Experiment(

@@ -95,6 +95,7 @@ def answer_accuracy(model: nn.Module, facts: Facts) -> NDArray[np.bool_]:
         for positions in facts.tokens.batches(np.arange(len(facts.tokens)), 4096):
             batch = facts.tokens.batch(positions)
             logits: Tensor = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+            tell("logits", float(logits.double().norm()))
             rows, places = torch.arange(len(positions)), torch.from_numpy(facts.answer_places[positions])
             guessed = logits[rows, places - 1].argmax(1)
             right[positions] = (guessed == batch.input_ids[rows, places]).numpy()
@@ -183,7 +184,7 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     found |= _cosines(target.early, own, topics, "early") | _cosines(target.end, own, topics, "end")
     found |= _errors(target.end, own, settings["draws"], seed)
     for kind, values in kinds.items():
-        tell(kind, torch.from_numpy(np.ascontiguousarray(values)))
+        tell(kind, float(np.linalg.norm(values)))
     tell("gradients", [torch.from_numpy(part) for part in (target.early, target.end)])
     tell("found", {name: value for name, value in found.items() if "purity" not in name and name != "shuffled"})
     return found

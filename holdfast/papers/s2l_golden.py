@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.papers.engine.experiment import Cell
 
-_WORLD = {"examples": 120, "steps": 8, "budget": 24}
+_WORLD = {"examples": 64, "steps": 6, "budget": 16}
 
 
 def _rows(*methods: str, **more: Any) -> dict[str, Any]:
@@ -29,7 +29,7 @@ FACTS = Cell(
         }
     },
 )
-CLUSTERS = Cell("golden/clusters", "s2l-clusters", {"examples": 120, "steps": 8, "k": [4, 8], "draws": 2})
+CLUSTERS = Cell("golden/clusters", "s2l-clusters", {"examples": 64, "steps": 6, "k": [4, 8], "draws": 2})
 COVERAGE = Cell("golden/coverage", "s2l-coverage", _WORLD)
 
 _PROBLEMS: dict[str, Any] = {
