@@ -132,7 +132,7 @@ DIGITS = Experiment(
     source="the CPU protocol S1 to S5, made for the claims of SPARE's chapter",
     cells=_cells,
     golden=(
-        golden_cell("confidence-only", "digits5", "spare", more={"variant": "confidence-only"}, kind="spare-variant"),
+        golden_cell("confidence-only", "digits", "spare", more={"variant": "confidence-only"}, kind="spare-variant"),
         golden_cell(
             "pde-with-groups-of-spare",
             "digits",
