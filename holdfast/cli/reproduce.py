@@ -26,6 +26,7 @@ from holdfast.papers.engine.experiment import SCALES, Scale
 if TYPE_CHECKING:
     from holdfast.papers.engine.execute import Outcome
     from holdfast.papers.engine.experiment import Experiment
+    from holdfast.papers.engine.recheck import Found
     from holdfast.papers.engine.results import Judgement, Results
 
 FAILED = 1
@@ -235,7 +236,7 @@ def _recheck(console: Console, folder: Path, name: str | None, minutes: float, d
         raise ConfigError(f"minutes is {minutes:g}; give more than 0")
     ends = time.monotonic() + 60 * minutes
     waiting = candidates(folder, [experiments_of(paper) for paper in _papers(name)])
-    done = differ = 0
+    done, alarms = 0, 0
     while waiting:
         left = ends - time.monotonic()
         chosen = next((each for each in waiting if each.entry.seconds <= left), None)
@@ -243,19 +244,23 @@ def _recheck(console: Console, folder: Path, name: str | None, minutes: float, d
             break
         waiting.remove(chosen)
         for found in recheck([chosen], data_root=data_root):
-            where = escape(f"{found.candidate.cell.name}, seed {found.candidate.seed}")
-            if found.check is None:
-                differ += 1
-                console.print(f"[red]failed[/] {where}: {escape(found.error or '')}", highlight=False)
-            elif found.check.farthest > 0:
-                differ += 1
-                how = escape(f"{found.check.metric} by {found.check.farthest:.2g} of its size")
-                console.print(f"[red]differs[/] {where}: {how}", highlight=False)
-            else:
-                console.print(f"[green]same[/] {where}", highlight=False)
-            done += 1
-    console.print(f"{done} cells computed again, {differ} differ or failed; {len(waiting)} wait for the next time.")
-    return FAILED if differ else 0
+            console.print(_found(found), highlight=False)
+            done, alarms = done + 1, alarms + found.alarming
+    console.print(f"{done} cells computed again, {alarms} differ or failed; {len(waiting)} wait for the next time.")
+    return FAILED if alarms else 0
+
+
+def _found(found: Found) -> str:
+    """What a recheck found of a cell, in a line."""
+    where = escape(f"{found.candidate.cell.name}, seed {found.candidate.seed}")
+    if found.check is None:
+        return f"[red]failed[/] {where}: {escape(found.error or '')}"
+    if not found.check.farthest:
+        return f"[green]same[/] {where}"
+    how = escape(f"{found.check.metric} by {found.check.farthest:.2g} of its size")
+    if found.elsewhere:
+        return f"[yellow]differs[/] {where}: {how}; it was measured on another processor, whose rounding may explain it"
+    return f"[red]differs[/] {where}: {how}"
 
 
 def _golden(console: Console, folder: Path, name: str | None) -> int:

@@ -49,6 +49,18 @@ class Found:
     check: Check | None
     error: str | None = None
 
+    @property
+    def alarming(self) -> bool:
+        """Whether it failed, or differs on the processor that it was measured on, where nothing may."""
+        if self.check is None:
+            return True
+        return self.check.farthest > 0 and self.elsewhere is False
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the stored value comes from another kind of processor, or from one that nobody wrote down."""
+        return self.check is not None and self.candidate.entry.origin.get("processor") != self.check.processor
+
 
 def candidates(folder: Path, papers: Sequence[Sequence[Experiment]]) -> list[Candidate]:
     """Stored cells of today's version, the ones looked at longest ago first, of equal ones the quickest."""
@@ -119,4 +131,11 @@ def compare(entry: Entry, metrics: Mapping[str, float], outcome: Outcome) -> Che
         before, now = entry.values[metric][place], metrics[metric]
         distances[metric] = abs(now - before) / max(abs(before), abs(now)) if now != before else 0.0
     metric = max(distances, key=lambda name: distances[name])
-    return Check(str(outcome.origin["date"]), outcome.origin.get("commit"), outcome.seed, distances[metric], metric)
+    return Check(
+        date=str(outcome.origin["date"]),
+        commit=outcome.origin.get("commit"),
+        seed=outcome.seed,
+        farthest=distances[metric],
+        metric=metric,
+        processor=str(outcome.origin.get("processor", "")),
+    )

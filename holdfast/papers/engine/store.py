@@ -47,6 +47,7 @@ class Check:
         seed: which seed.
         farthest: the largest relative difference of any metric but times; 0 if all are the same to the last bit.
         metric: of which metric it is.
+        processor: on which kind of processor; on another one than the stored value's, long training may differ.
     """
 
     date: str
@@ -54,6 +55,7 @@ class Check:
     seed: int
     farthest: float
     metric: str
+    processor: str = ""
 
 
 @dataclass(frozen=True)
@@ -360,9 +362,15 @@ def _entry(stored: Mapping[str, Any], origins: Sequence[Mapping[str, Any]]) -> E
 
 
 def _check(stored: Mapping[str, Any]) -> Check:
-    expect_keys(stored, "date commit seed farthest metric")
-    commit = None if stored["commit"] is None else text(stored["commit"])
-    return Check(text(stored["date"]), commit, int(stored["seed"]), number(stored["farthest"]), text(stored["metric"]))
+    expect_keys(stored, "date commit seed farthest metric processor")
+    return Check(
+        date=text(stored["date"]),
+        commit=None if stored["commit"] is None else text(stored["commit"]),
+        seed=int(stored["seed"]),
+        farthest=number(stored["farthest"]),
+        metric=text(stored["metric"]),
+        processor=text(stored["processor"]),
+    )
 
 
 def _claim(stored: Mapping[str, Any]) -> Judgement:
