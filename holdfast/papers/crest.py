@@ -514,8 +514,8 @@ TABLE_2_3 = Experiment(
     ),
     columns=TABLE_2_1.columns,
     notes={
-        "cpu": f"{TABLE_2_1.notes['cpu']} Stratified random mini-batches are as accurate as CREST here, so its gain over "
-        "Random is not shown to come from its choices."
+        "cpu": f"{TABLE_2_1.notes['cpu']} Stratified random mini-batches are as accurate as CREST here, so its gain "
+        "over Random is not shown to come from its choices."
     },
     digits=2,
     derive=lambda cells: against_full(with_chosen(_ablation_cells)(cells)),
