@@ -53,7 +53,7 @@ def above(differences: Sequence[float], margin: float = 0.0, *, digits: int = 3,
     said = f"{what} {mean:+.{digits}f} ({seeds}" + (f", to exceed {margin:g})" if margin else ")")
     if mean - half > margin:
         return Verdict(True, said)
-    if mean + half < margin or len(differences) == 1:
+    if mean + half < margin or not half:  # one seed, or no noise at all: then a tie is not above
         return Verdict(False, said)
     return Verdict(None, f"within the noise: {said}")
 

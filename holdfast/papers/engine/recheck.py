@@ -121,11 +121,14 @@ def recheck(
 
 
 def compare(entry: Entry, metrics: Mapping[str, float], outcome: Outcome) -> Check:
-    """How far a fresh outcome is from what is stored; a metric that one side lacks counts as wholly different."""
+    """How far a fresh outcome is from what is stored.
+
+    A stored metric that is missing now counts as wholly different; one that the code has learned to give since doesn't.
+    """
     place = entry.seeds.index(outcome.seed)
     distances = {}
-    for metric in sorted({*entry.values, *metrics} - CLOCKS):
-        if metric not in metrics or metric not in entry.values:
+    for metric in sorted(set(entry.values) - CLOCKS):
+        if metric not in metrics:
             distances[metric] = 1.0
             continue
         before, now = entry.values[metric][place], metrics[metric]

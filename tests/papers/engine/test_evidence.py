@@ -39,6 +39,11 @@ def test_one_seed_is_decided_by_its_sign_and_says_that_it_is_one():
     assert "one seed" in above([0.1]).evidence
 
 
+def test_pairs_that_are_all_alike_are_not_above():
+    assert above([0.0, 0.0, 0.0]).holds is False
+    assert above([0.1, 0.1]).holds is True
+
+
 def test_entries_are_compared_seed_by_seed(tmp_path):
     results = measured(toy_experiment(tmp_path), outcomes())
     verdict = beats(results, ("toy/b", "score"), ("toy/a", "score"))  # 2 and 5 against 1 and 4: always one more
