@@ -223,9 +223,9 @@ FIGURE3 = Experiment(
     ),
     notes={
         "cpu": "The document prints no coefficients for its ablation; here either term alone has its coefficient tuned "
-        "by the method's own rule, which takes 10. Predictions kept on benign examples then leave as little disparity as "
-        "on adversarial ones, 0.035, where the document sees much more. It looks at gradients after 16 batches, we at "
-        "the end, after about 60."
+        "by the method's own rule, which takes 10. Predictions kept on benign examples then leave as little "
+        "disparity as on adversarial ones, 0.035, where the document sees much more. It looks at gradients after 16 "
+        "batches, we at the end, after about 60."
     },
     digits=3,
 )
