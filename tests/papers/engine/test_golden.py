@@ -200,8 +200,8 @@ def test_a_kind_that_tells_nothing_can_have_no_golden_cell(tmp_path):
 
 
 def test_two_golden_cells_of_one_name_are_refused(tmp_path):
-    cell = Cell("golden/a", toy.reference(toy.told), {"value": 1.0})
-    other = Cell("golden/a", toy.reference(toy.told), {"value": 2.0})
+    cell = Cell("golden/a", toy.reference(toy.told), {"file": "one"})
+    other = Cell("golden/a", toy.reference(toy.told), {"file": "two"})
     one, two = (toy.toy_experiment(tmp_path, golden=(each,)) for each in (cell, other))
     assert golden_cells([one, one]) == {"golden/a": cell}
     with pytest.raises(holdfast.errors.ConfigError, match="another golden cell called 'golden/a'"):
@@ -209,7 +209,7 @@ def test_two_golden_cells_of_one_name_are_refused(tmp_path):
 
 
 def test_an_older_version_is_not_recorded_over_a_newer_one(tmp_path):
-    cell = Cell("golden/a", toy.reference(toy.told), {"value": 1.0}, version=2)
+    cell = Cell("golden/a", toy.reference(toy.told), {"file": "one"}, version=2)
     assert record(tmp_path, "toys", {"golden/a": cell}, {"golden/a": {"loss": 1.0}}) == []
     older = Cell("golden/a", cell.kind, cell.settings)
     (refused,) = record(tmp_path, "toys", {"golden/a": older}, {"golden/a": {"loss": 1.0}})
