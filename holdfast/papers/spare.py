@@ -470,7 +470,7 @@ TABLE_5_4 = Experiment(
             "digits",
             "class-balanced",
             data={"name": "digits"},
-            model={"name": "resnet18"},
+            model={"name": "pocket-cnn"},
             training={
                 "epoch_size": 220,
                 "batch_size": 110,
