@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.cli.federate_options import parse
+from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, MissingDependencyError
 

@@ -18,9 +18,10 @@ from unittest.mock import patch
 
 import pytest
 
-from holdfast.cli import federate_options, options
-from holdfast.cli.fit import task_of
-from holdfast.cli.fit_clip import parse_clip
+from holdfast.cli.commands.federation import options as federate_options
+from holdfast.cli.commands.fit import task_of
+from holdfast.cli.commands.fit_clip import parse_clip
+from holdfast.cli.common import options
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
 from holdfast.errors import ConfigError

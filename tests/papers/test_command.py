@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.cli.reproduce import default_results_dir, main, parse_seeds
+from holdfast.cli.commands.reproduce import default_results_dir, main, parse_seeds
 from holdfast.errors import ConfigError
 from holdfast.papers.engine import catalog
 from holdfast.papers.engine.experiment import Cell
@@ -212,7 +212,7 @@ def test_results_lie_in_the_checkout_or_here(tmp_path, monkeypatch):
 SCRIPT = """
 import sys
 from pathlib import Path
-from holdfast.cli.reproduce import reproduce
+from holdfast.cli.commands.reproduce import reproduce
 from holdfast.papers.engine import catalog
 from tests.papers.toy import slow, toy_experiment
 

@@ -33,7 +33,7 @@ clientapp = "holdfast_client:app"
 
 [tool.flwr.app.config]
 """
-_SIDE = """from holdfast.cli.federation_apps import {make}
+_SIDE = """from holdfast.cli.commands.federation.apps import {make}
 
 app = {make}()
 """

@@ -14,7 +14,7 @@ if find_spec("flwr") is None:
 
 @pytest.fixture(scope="session")
 def eight_nodes(tmp_path_factory):
-    with Deployment(tmp_path_factory.mktemp("deployment"), ["holdfast.cli.federation_apps"]) as deployment:
+    with Deployment(tmp_path_factory.mktemp("deployment"), ["holdfast.cli.commands.federation.apps"]) as deployment:
         for node in range(NODES):
             deployment.start_node(node, {"share": f"{node}/{NODES}"})
         yield deployment

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 
-from holdfast.cli.federate_blueprint import blueprint_of
-from holdfast.cli.federate_options import FederateOptions, parse
+from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.federated import federate
 from holdfast.federated.outcome import Outcome
 from holdfast.integrations.flower.client_state import ClientStates
@@ -20,7 +20,7 @@ from holdfast.training import Run
 from holdfast.training.state import load_state
 
 #: What launchers import for their nodes.
-APPS = "holdfast.cli.federation_apps"
+APPS = "holdfast.cli.commands.federation.apps"
 SMALL = ["--engine", "flower", "--evaluate-every", "0", "--digits-clients.clients", "16", "--cohort", "8"]
 
 

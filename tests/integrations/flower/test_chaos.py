@@ -10,7 +10,7 @@ import pytest
 from flwr.supercore.runtime import RuntimeHttpClient
 from rich.console import Console
 
-from holdfast.cli.federate import finish
+from holdfast.cli.commands.federation.federate import finish
 from holdfast.integrations.flower.client_state import ClientStates
 from holdfast.integrations.flower.deployment import Deployment
 from tests.integrations.flower.rehearsal import APPS, digest, new_run, on_flower, options_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.cli.federate_blueprint import blueprint_of
+from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.federated import federate
 from holdfast.integrations.flower.holdings import picked
 from holdfast.integrations.flower.project import app_files

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from holdfast.cli.federate_blueprint import blueprint_of
-from holdfast.cli.federation_apps import export_personal
+from holdfast.cli.commands.federation.apps import export_personal
+from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.errors import ConfigError, DataError
 from holdfast.integrations.flower.holdings import parse_ids, picked, placed, share_of
 from holdfast.integrations.flower.node import Node

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.federation_apps import export_personal
+from holdfast.cli.commands.federation.apps import export_personal
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.credentials import make_authority, make_node_key

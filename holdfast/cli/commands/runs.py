@@ -8,7 +8,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.select_options import is_selection, refuse_selection
+from holdfast.cli.commands.select_options import is_selection, refuse_selection
 from holdfast.errors import ConfigError
 from holdfast.federated.run_files import is_federation
 from holdfast.report.compare import comparison, comparison_table

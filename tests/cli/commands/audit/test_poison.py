@@ -53,7 +53,7 @@ def test_a_training_too_short_for_a_round(somewhere_else: None, capsys: pytest.C
 
 
 def test_an_unknown_data_set(somewhere_else: None) -> None:
-    from holdfast.cli.audit_poison import parse_poison
+    from holdfast.cli.commands.audit.poison import parse_poison
 
     with pytest.raises(ConfigError, match="digts"):
         parse_poison(["--data", "digts"])

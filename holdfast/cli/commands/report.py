@@ -9,10 +9,10 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
-from holdfast.cli.fit import task_of
-from holdfast.cli.fit_clip import clip_splits
-from holdfast.cli.options import parse
-from holdfast.cli.select_options import refuse_selection
+from holdfast.cli.commands.fit import task_of
+from holdfast.cli.commands.fit_clip import clip_splits
+from holdfast.cli.commands.select_options import refuse_selection
+from holdfast.cli.common.options import parse
 from holdfast.data import Splits, data_root
 from holdfast.errors import HoldfastError
 from holdfast.federated.run_files import is_federation

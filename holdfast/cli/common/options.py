@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
-from holdfast.cli.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
+from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
 from holdfast.data import DATASETS, DataSet
 from holdfast.data.catalog import find
 from holdfast.errors import ConfigError, nearest

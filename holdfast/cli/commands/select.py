@@ -21,8 +21,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from holdfast.cli.arguments import free_place
-from holdfast.cli.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
+from holdfast.cli.commands.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
+from holdfast.cli.common.arguments import free_place
 from holdfast.data.instructions import Columns, Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically

@@ -20,12 +20,12 @@ from rich.table import Table
 from safetensors.torch import save
 from torch import nn
 
-from holdfast.cli.arguments import free_place
-from holdfast.cli.audit_multimodal import multimodal, parse_multimodal, verdict
-from holdfast.cli.audit_poison import audit_poison
-from holdfast.cli.auditing import Subject, subject_of_data, whole_folder
-from holdfast.cli.options import DEFAULT_DATA, named_data, parse
-from holdfast.cli.progress import TrainingProgress
+from holdfast.cli.commands.audit.multimodal import multimodal, parse_multimodal, verdict
+from holdfast.cli.commands.audit.poison import audit_poison
+from holdfast.cli.commands.audit.subject import Subject, subject_of_data, whole_folder
+from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.options import DEFAULT_DATA, named_data, parse
+from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import DATASETS, DataSet, Examples, data_root
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.files import write_atomically

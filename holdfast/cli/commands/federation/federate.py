@@ -19,10 +19,10 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from holdfast.cli.arguments import free_place, refuse_changes
-from holdfast.cli.federate_blueprint import blueprint_of
-from holdfast.cli.federate_options import FederateOptions, parse
-from holdfast.cli.progress import RoundsProgress
+from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast.cli.commands.federation.options import FederateOptions, parse
+from holdfast.cli.common.arguments import free_place, refuse_changes
+from holdfast.cli.common.progress import RoundsProgress
 from holdfast.data.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.device_report import DeviceReport
@@ -111,7 +111,7 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
         run = run or Run.create(options.choices.out or _free_place(options), options.config())
         with (
             _under_way(options, run, console) as listeners,
-            Deployment(run.path / "flower", ["holdfast.cli.federation_apps"]) as deployment,
+            Deployment(run.path / "flower", ["holdfast.cli.commands.federation.apps"]) as deployment,
         ):
             for node in range(nodes):
                 deployment.start_node(node, {"share": f"{node}/{nodes}"})

@@ -8,10 +8,10 @@ import pytest
 import torch
 import yaml
 
-from holdfast.cli import clip
-from holdfast.cli.audit_multimodal import parse_multimodal
-from holdfast.cli.fit import task_of
-from holdfast.cli.fit_clip import parse_clip
+from holdfast.cli.commands.audit.multimodal import parse_multimodal
+from holdfast.cli.commands.fit import task_of
+from holdfast.cli.commands.fit_clip import parse_clip
+from holdfast.cli.common import clip
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError
 from holdfast.methods import CLIP_METHODS

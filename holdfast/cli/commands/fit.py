@@ -9,9 +9,9 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
-from holdfast.cli.arguments import free_place, read_config, refuse_changes, value_of
-from holdfast.cli.options import FitOptions, parse
-from holdfast.cli.progress import TrainingProgress
+from holdfast.cli.common.arguments import free_place, read_config, refuse_changes, value_of
+from holdfast.cli.common.options import FitOptions, parse
+from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import data_root
 from holdfast.errors import ConfigError, nearest
 from holdfast.integrations.trackers import trackers
@@ -27,7 +27,7 @@ TASKS = ("classify", "clip")
 def main(arguments: list[str]) -> int:
     """Run the command."""
     if task_of(arguments) == "clip":
-        from holdfast.cli.fit_clip import main as fit_clip
+        from holdfast.cli.commands.fit_clip import main as fit_clip
 
         return fit_clip(arguments)
     options = parse(arguments)

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.cli.arguments import free_place
-from holdfast.cli.auditing import Subject, subject_of_data, whole_folder
-from holdfast.cli.options import DEFAULT_DATA, named_data
-from holdfast.cli.progress import TrainingProgress
+from holdfast.cli.commands.audit.subject import Subject, subject_of_data, whole_folder
+from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.options import DEFAULT_DATA, named_data
+from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import DATASETS, Examples
 from holdfast.files import write_atomically
 from holdfast.models import MODELS, build

@@ -16,9 +16,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.cli.arguments import free_place
-from holdfast.cli.auditing import whole_folder
-from holdfast.cli.clip import DEFAULT_CLIP_DATA, bar, data_field, load_subject, named_clip_data
+from holdfast.cli.commands.audit.subject import whole_folder
+from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, bar, data_field, load_subject, named_clip_data
 from holdfast.data import data_root
 from holdfast.errors import ConfigError
 from holdfast.files import write_atomically

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.cli.federate_options import FederateOptions
+from holdfast.cli.commands.federation.options import FederateOptions
 from holdfast.data import data_root
 from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.models import build

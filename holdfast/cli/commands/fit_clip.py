@@ -17,7 +17,7 @@ import tyro
 import yaml
 from rich.console import Console
 
-from holdfast.cli.arguments import (
+from holdfast.cli.common.arguments import (
     NOT_CONFIGURATION,
     check_keys,
     configurable,
@@ -26,8 +26,8 @@ from holdfast.cli.arguments import (
     value_of,
     with_config,
 )
-from holdfast.cli.clip import DEFAULT_CLIP_DATA, data_field, load_subject, named_clip_data
-from holdfast.cli.progress import TrainingProgress
+from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, data_field, load_subject, named_clip_data
+from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import Splits, data_root
 from holdfast.errors import ConfigError, nearest
 from holdfast.methods import CLIP_METHODS

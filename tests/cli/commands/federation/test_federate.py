@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from holdfast.cli.federate_options import parse
+from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError
 from holdfast.federated import Clipping, Ditto, FineTuning, Krum, Local, Term

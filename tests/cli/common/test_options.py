@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.cli.options import parse
+from holdfast.cli.common.options import parse
 from holdfast.errors import ConfigError
 from holdfast.spurious import GroupBalanced, GroupSubsampled
 from holdfast.training import Chain

@@ -17,9 +17,9 @@ from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 from safetensors.torch import save
 
-from holdfast.cli.arguments import as_arguments
-from holdfast.cli.federate_blueprint import blueprint_of
-from holdfast.cli.federate_options import FederateOptions, parse
+from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast.cli.commands.federation.options import FederateOptions, parse
+from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError, FederationError
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.apps import client_app, server_app
@@ -62,7 +62,7 @@ def export_personal(state: Path | str, federation: str, client: int, label: str,
 
 
 def _serve(grid: Grid, context: Context) -> None:
-    from holdfast.cli.federate import finish, on_grid
+    from holdfast.cli.commands.federation.federate import finish, on_grid
 
     options = _options(context)
     where = context.run_config.get(RUN)

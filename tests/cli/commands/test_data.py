@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import data
+from holdfast.cli.commands import data
 from holdfast.errors import ConfigError
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tyro
 
-from holdfast.cli.arguments import as_arguments, check_keys, configurable, refuse_changes, with_config
+from holdfast.cli.common.arguments import as_arguments, check_keys, configurable, refuse_changes, with_config
 from holdfast.errors import ConfigError
 from holdfast.primitives.lloyd import Engine, Start
 from holdfast.training.run import Run, plain_values

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from holdfast.cli import report, runs, select
+from holdfast.cli.commands import report, runs, select
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, DataError, HoldfastError
 from holdfast.finetuning import fine_tuning

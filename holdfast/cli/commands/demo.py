@@ -11,8 +11,8 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.fit import train
-from holdfast.cli.options import parse
+from holdfast.cli.commands.fit import train
+from holdfast.cli.common.options import parse
 from holdfast.training import FitResult
 
 
