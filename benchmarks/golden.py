@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "data: the rest of a division goes to the smallest remainders",
         True,
-        (("holdfast/data/partitions.py", "np.argsort(counts - exact", "np.argsort(exact - counts"),),
+        (("holdfast/data/clients/partitions.py", "np.argsort(counts - exact", "np.argsort(exact - counts"),),
     ),
     Mutant(
         "training: examples are visited in another order",
@@ -144,11 +144,15 @@ MUTANTS = (
         "data: the duplicate _apportion is replaced by share_out",
         False,
         (
-            ("holdfast/data/coloured.py", "_apportion(rest, ratio)", "share_out(rest, np.asarray(ratio, float))"),
             (
-                "holdfast/data/coloured.py",
+                "holdfast/data/sets/images/coloured.py",
+                "_apportion(rest, ratio)",
+                "share_out(rest, np.asarray(ratio, float))",
+            ),
+            (
+                "holdfast/data/sets/images/coloured.py",
                 "from holdfast.data.randomness import",
-                "from holdfast.data.partitions import share_out\nfrom holdfast.data.randomness import",
+                "from holdfast.data.clients.partitions import share_out\nfrom holdfast.data.randomness import",
             ),
         ),
     ),

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.data.partitions import share_out
+from holdfast.data.clients.partitions import share_out
 from holdfast.errors import ConfigError
 from holdfast.primitives.facility_location import Exemplars, facility_location_in_parts
 from holdfast.primitives.similarity import LastLayerGradients, Metric

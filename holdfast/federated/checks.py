@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import torch
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregators import Aggregator
 from holdfast.federated.network import Network

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.adam import Adam
 from holdfast.federated.batches import pad
 from holdfast.federated.network import ClientBatch, Masks, Pull

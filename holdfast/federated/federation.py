@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregators import Aggregator, Mean
 from holdfast.federated.checks import check, check_statistics, settings_for, with_tuners
 from holdfast.federated.device_report import DeviceReport, benign_of

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from holdfast.data.clients import Task
+from holdfast.data.clients.clients import Task
 from holdfast.errors import ConfigError
 from holdfast.federated.stacked_layers import CannotStackError, FastPooling, GivenDropout, give_masks, stacked_weights
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.federated.checks import check_statistics, with_tuners
 from holdfast.federated.device_report import DeviceReport
 from holdfast.federated.executors import choose, make_executor

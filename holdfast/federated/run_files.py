@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregators import Aggregator
 from holdfast.federated.device_report import benign_of
 from holdfast.federated.environment_record import adaptation_of, adversarial_picture, environments_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.network import Network
 
 #: Examples that run through models at once.

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import DataError
 from holdfast.federated.adam import Adam
 from holdfast.federated.batches import BatchStream

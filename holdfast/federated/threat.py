@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.federated.attacks import Attack, malicious_clients, poison_labels
 
 

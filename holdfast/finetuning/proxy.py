@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError
 from holdfast.finetuning.analysis import selection_cost
 from holdfast.finetuning.fine_tuning import FineTuning, Progress, fine_tune

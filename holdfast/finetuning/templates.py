@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.data.instructions import Turn
+from holdfast.data.readers.instructions import Turn
 from holdfast.errors import ConfigError, DataError, nearest
 
 SLOT = "{prompt}"

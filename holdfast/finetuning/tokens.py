@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning.templates import Template
 

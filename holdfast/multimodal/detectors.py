@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.data.texts import load_tokenizer
+from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import DataError, MissingDependencyError
 from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.attributes import Attributes

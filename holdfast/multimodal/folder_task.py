@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from holdfast.data.folder import Columns, read_folder
-from holdfast.data.tables import read_columns, split_codes
+from holdfast.data.readers.folder import Columns, read_folder
+from holdfast.data.readers.tables import read_columns, split_codes
 from holdfast.errors import ConfigError
 from holdfast.multimodal.outlines import mask_inputs
 from holdfast.multimodal.preprocessing import Preprocessing

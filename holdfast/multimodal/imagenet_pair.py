@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.download import RemoteFile
-from holdfast.data.folder import lazy_splits
-from holdfast.data.image_tree import image_files
-from holdfast.data.tables import read_columns
+from holdfast.data.readers.folder import lazy_splits
+from holdfast.data.readers.image_tree import image_files
+from holdfast.data.readers.tables import read_columns
 from holdfast.errors import DataError
 from holdfast.files import write_atomically
 from holdfast.multimodal.detectors import THRESHOLD, Detector, load_owl_vit

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from holdfast.data.images import ImageReader
 from holdfast.data.inputs import LazyInputs
+from holdfast.data.readers.images import ImageReader
 from holdfast.data.transforms import Normalise
 from holdfast.errors import DataError
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from holdfast.data.catalog import find
-from holdfast.data.folder import WATERBIRDS_COUNTS, Columns, check_group_counts, read_folder
+from holdfast.data.readers.folder import WATERBIRDS_COUNTS, Columns, check_group_counts, read_folder
 from holdfast.multimodal.folder_task import part_files
 from holdfast.multimodal.outlines import mask_inputs
 from holdfast.multimodal.preprocessing import Preprocessing

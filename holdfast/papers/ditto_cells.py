@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from holdfast.data import FEDERATIONS, data_root
-from holdfast.data.clients import Clients
-from holdfast.data.federations import FederatedData
+from holdfast.data.clients.clients import Clients
+from holdfast.data.clients.federations import FederatedData
 from holdfast.federated.aggregators import AGGREGATORS, Mean, aggregator_names, build_aggregator
 from holdfast.federated.attacks import attack_named
 from holdfast.federated.device_report import DeviceReport, benign_of

@@ -18,7 +18,7 @@ KIND = "ditto-federations"
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a federation is trained on a data set; the fields are those of `holdfast.data.federations.Recipe`."""
+    """How a federation is trained on a data set; the fields are those of `holdfast.data.clients.federations.Recipe`."""
 
     model: str
     learning_rate: float

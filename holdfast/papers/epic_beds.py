@@ -16,9 +16,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from holdfast.data.cifar import CIFAR10_MEAN, CIFAR10_STD
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
+from holdfast.data.sets.images.cifar import CIFAR10_MEAN, CIFAR10_STD
 from holdfast.data.transforms import Compose, Normalise, RandomFlip
 from holdfast.models.registry import build
 from holdfast.papers.cells import pinned_splits

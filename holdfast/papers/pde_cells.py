@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.data.patches import PatchData
+from holdfast.data.sets.images.patches import PatchData
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.spurious.theory.patch_study import Schedule, train_on_patches

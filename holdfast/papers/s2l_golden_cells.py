@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.finetuning import small_language_model
 from holdfast.papers.golden_cells import together
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from holdfast.data import data_root
-from holdfast.data.instructions import Instructions, read_instructions
-from holdfast.data.math_problems import final_answer, load_math_problems
+from holdfast.data.readers.instructions import Instructions, read_instructions
+from holdfast.data.sets.text.math_problems import final_answer, load_math_problems
 from holdfast.finetuning import (
     FineTuning,
     Processes,

@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data import data_root
-from holdfast.data.instructions import Instructions
-from holdfast.data.math_problems import final_answer
+from holdfast.data.readers.instructions import Instructions
+from holdfast.data.sets.text.math_problems import final_answer
 from holdfast.finetuning import (
     FineTuning,
     LanguageModel,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.data.instructions import Instructions
-from holdfast.data.math_problems import load_math_problems
+from holdfast.data.readers.instructions import Instructions
+from holdfast.data.sets.text.math_problems import load_math_problems
 from holdfast.papers.s2l_mixture import MIXTURE, TEST_EXAMPLES
 from holdfast.primitives.streams import numpy_stream
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from holdfast.data import load_federation
-from holdfast.data.clients import Clients
-from holdfast.data.environments import some_clients
-from holdfast.data.federations import FEDERATIONS
+from holdfast.data.clients.clients import Clients
+from holdfast.data.clients.federations import FEDERATIONS
+from holdfast.data.sets.federated.environments import some_clients
 from holdfast.federated.aggregators import AGGREGATORS, Aggregator, build_aggregator
 from holdfast.federated.attacks import attack_named
 from holdfast.federated.disparity import (

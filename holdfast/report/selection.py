@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.files import write_atomically
 from holdfast.finetuning.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories

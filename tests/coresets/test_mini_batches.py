@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from holdfast.coresets.mini_batches import Pool, cluster_weights, mini_batch_coresets, quotas
-from holdfast.data.partitions import share_out
+from holdfast.data.clients.partitions import share_out
 from holdfast.errors import ConfigError
 
 

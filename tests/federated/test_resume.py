@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.data.federations import load_federation
+from holdfast.data.clients.federations import load_federation
 from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
 from holdfast.federated.run_files import lambdas_of
 from holdfast.federated.site import Site

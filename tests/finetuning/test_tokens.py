@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning import Template, tokenize
 from holdfast.finetuning.tokens import IGNORED

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holdfast.data import FEDERATIONS
-from holdfast.data.surrogate import Surrogate
+from holdfast.data.sets.federated.surrogate import Surrogate
 from holdfast.errors import DataError
 from holdfast.models.registry import MODELS
 from holdfast.papers import ditto, ditto_claims, ditto_more, ditto_surrogate, ditto_theory
@@ -17,7 +17,7 @@ from holdfast.papers.ditto_tables import COLUMNS, FULL, SURROGATE, TABLE_3, TABL
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge, with_printed
 from holdfast.papers.engine.store import Store
 from holdfast.papers.engine.witness import watching
-from tests.data.test_vehicle import cells, put
+from tests.data.sets.federated.test_vehicle import cells, put
 
 RESULTS = Path(__file__).parents[2] / "results"
 

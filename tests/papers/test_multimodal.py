@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from holdfast.data.folder import WATERBIRDS_COUNTS
+from holdfast.data.readers.folder import WATERBIRDS_COUNTS
 from holdfast.errors import MissingDependencyError
 from holdfast.multimodal import SpuriousAware
 from holdfast.papers import multimodal, multimodal_cells, multimodal_more

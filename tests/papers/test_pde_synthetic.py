@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from holdfast.data.patches import PatchData
+from holdfast.data.sets.images.patches import PatchData
 from holdfast.models.registry import MODELS
 from holdfast.papers.pde_cells import study
 from holdfast.papers.pde_synthetic import EXPERIMENTS, PURE, TABLE_1

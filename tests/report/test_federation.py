@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated import Ditto, FineTuning, LabelPoisoning, Mean, Rounds, Threat, federate
 from holdfast.federated.executors import Choice
 from holdfast.federated.objectives import FedAvg

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.finetuning import Trajectories, s2l_select
 from holdfast.report.selection import write_selection
 from tests.report.reading import Element, read_page

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.data.coloured import ColouredDigits
+from holdfast.data.sets.images.coloured import ColouredDigits
 from holdfast.errors import ConfigError, DataError, HoldfastWarning
 from holdfast.models import build
 from holdfast.spurious import Spare, separate

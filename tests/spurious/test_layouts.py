@@ -11,7 +11,7 @@ import torch
 
 from holdfast.cli.main import main
 from holdfast.data import Splits, load
-from holdfast.data.restricted_imagenet import SUPERCLASSES
+from holdfast.data.sets.images.restricted_imagenet import SUPERCLASSES
 from holdfast.models import build
 from holdfast.spurious.pde import Pde
 from holdfast.spurious.spare import Spare

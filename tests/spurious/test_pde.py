@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from holdfast.data import Examples
-from holdfast.data.coloured import ColouredDigits
+from holdfast.data.sets.images.coloured import ColouredDigits
 from holdfast.errors import ConfigError, DataError
 from holdfast.models import MLP
 from holdfast.spurious import GroupBalanced, balanced_subset

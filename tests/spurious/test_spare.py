@@ -7,7 +7,7 @@ import torch
 from scipy.stats import chisquare
 
 from holdfast.data import Examples
-from holdfast.data.coloured import ColouredDigits
+from holdfast.data.sets.images.coloured import ColouredDigits
 from holdfast.errors import CheckpointError, ConfigError, DataError, HoldfastWarning
 from holdfast.models import build
 from holdfast.spurious import balance_weights

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from holdfast.data import DATASETS, FEDERATIONS, FederatedData, catalog, describe, find, get, status
 from holdfast.data.catalog import DataSet, Entry
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, HoldfastError, nearest
 
 

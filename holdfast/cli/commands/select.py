@@ -23,7 +23,7 @@ from rich.table import Table
 
 from holdfast.cli.commands.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
 from holdfast.cli.common.arguments import free_place
-from holdfast.data.instructions import Columns, Instructions, read_instructions
+from holdfast.data.readers.instructions import Columns, Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.finetuning import (

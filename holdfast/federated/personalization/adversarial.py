@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.network import ClientBatch, Network
 from holdfast.primitives.pgd import Pgd
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.scoring import score_models
 
 if TYPE_CHECKING:

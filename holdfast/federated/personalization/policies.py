@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.federated.cohort import Cohort

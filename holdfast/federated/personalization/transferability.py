@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart
 from holdfast.errors import ConfigError
 from holdfast.federated.network import ClientBatch, Network
 from holdfast.federated.personalization.adapting import Adapting, Client

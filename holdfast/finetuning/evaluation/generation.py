@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Turn
+from holdfast.data.readers.instructions import Turn
 from holdfast.errors import DataError
 from holdfast.finetuning.evaluation.answers import exact_match
 from holdfast.finetuning.evaluation.programs import find_program, run_program

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregators import Aggregator
 from holdfast.federated.objectives import Objective

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, FederationError
 from holdfast.federated.executors import Choice, Executor
 from holdfast.federated.federation import Federation

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
 
 

@@ -16,7 +16,7 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, FederationError
 from holdfast.federated.checks import settings_for, with_tuners
 from holdfast.federated.executors import Choice, Executor, default_chunk, make_executor

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.texts import load_tokenizer
+from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
 from holdfast.models import efficientnet_lite
 from holdfast.models.efficientnet_lite import load_efficientnet_lite0

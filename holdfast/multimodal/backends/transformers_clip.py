@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from holdfast.data.texts import load_tokenizer
+from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
 from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower

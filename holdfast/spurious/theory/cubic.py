@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.data.patches import Patches
+from holdfast.data.sets.images.patches import Patches
 from holdfast.errors import DataError
 from holdfast.models.cubic import CubicCNN
 
@@ -52,7 +52,7 @@ class PatchSample:
         """Take a drawn sample apart; the strengths are read off its patches.
 
         Args:
-            drawn: from `holdfast.data.patches`.
+            drawn: from `holdfast.data.sets.images.patches`.
             dtype: what to compute in.
 
         Returns:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import torch
 
-from holdfast.data.patches import PatchData
+from holdfast.data.sets.images.patches import PatchData
 from holdfast.models.cubic import CubicCNN
 from holdfast.models.registry import build
 from holdfast.primitives.streams import torch_stream

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.batches import BatchStream
 from holdfast.federated.personalization import PerFedAvg

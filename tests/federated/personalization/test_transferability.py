@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data import load_federation
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated import (
     FineTuned,

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.batches import BatchStream
 from holdfast.federated.executors import Executor

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import ClientPart, Clients, Task
+from holdfast.data.clients.clients import ClientPart, Clients, Task
 from holdfast.federated.aggregators import Mean
 from holdfast.federated.federation import federate
 from holdfast.federated.network import Network

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from holdfast.data.patches import draw_features, make_patches
+from holdfast.data.sets.images.patches import draw_features, make_patches
 from holdfast.models import CubicCNN
 from holdfast.primitives.streams import numpy_stream, torch_stream
 from holdfast.spurious.theory import Filters, PatchSample

@@ -2,7 +2,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from holdfast.data.patches import PatchData
+from holdfast.data.sets.images.patches import PatchData
 from holdfast.models import build
 from holdfast.spurious.theory import HeavyBall, PatchSample, Schedule, patch_study, train_on_patches
 

@@ -23,7 +23,7 @@ from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.cli.common.arguments import free_place, refuse_changes
 from holdfast.cli.common.progress import RoundsProgress
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.device_report import DeviceReport
 from holdfast.federated.federation import Federation, federate

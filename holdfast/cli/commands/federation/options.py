@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import tyro
 
 from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
-from holdfast.data.federations import FEDERATIONS, FederatedData, Recipe, federation
+from holdfast.data.clients.federations import FEDERATIONS, FederatedData, Recipe, federation
 from holdfast.errors import ConfigError
 from holdfast.federated import (
     AGGREGATORS,
