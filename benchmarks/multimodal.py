@@ -23,8 +23,8 @@ from transformers import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 from holdfast.data import Examples, Splits
 from holdfast.multimodal import SmallTwoTower, SpuriousAware, TwoTower, Wording, WordTokenizer, fine_tune
 from holdfast.multimodal.backends import TransformersClip
-from holdfast.multimodal.preprocessing import Preprocessing
-from holdfast.multimodal.shapes import CAPTIONS, SHAPE_WORDING, shape_task
+from holdfast.multimodal.backends.preprocessing import Preprocessing
+from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, shape_task
 from holdfast.papers.benchmarks import Ratio, write_benchmark
 from holdfast.training import Training
 

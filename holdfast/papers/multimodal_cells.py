@@ -28,15 +28,15 @@ from holdfast.multimodal import (
     rank_attributes,
     zero_shot,
 )
-from holdfast.multimodal.detection import discrepancies
-from holdfast.multimodal.emoji import emoji_task
-from holdfast.multimodal.emoji_tower import emoji_tower
-from holdfast.multimodal.imagenet_pair import ImageNetPair
-from holdfast.multimodal.shapes_data import on_every_ground, shapes_clip_task
-from holdfast.multimodal.shapes_tower import shapes_tower
-from holdfast.multimodal.tasks import ClipTask, explanation_score
-from holdfast.multimodal.towers import load_tower
-from holdfast.multimodal.waterbirds import WaterbirdsClip
+from holdfast.multimodal.audit.detection import discrepancies
+from holdfast.multimodal.backends.towers import load_tower
+from holdfast.multimodal.tasks.emoji.images import emoji_task
+from holdfast.multimodal.tasks.emoji.tower import emoji_tower
+from holdfast.multimodal.tasks.imagenet_pair import ImageNetPair
+from holdfast.multimodal.tasks.shapes.data import on_every_ground, shapes_clip_task
+from holdfast.multimodal.tasks.shapes.tower import shapes_tower
+from holdfast.multimodal.tasks.task import ClipTask, explanation_score
+from holdfast.multimodal.tasks.waterbirds import WaterbirdsClip
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.spurious import DfrTrain, DfrVal, GroupDRO

@@ -16,12 +16,12 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.files import write_atomically
+from holdfast.multimodal.audit.explanations import class_maps
+from holdfast.multimodal.audit.metrics import ExplanationScore
 from holdfast.multimodal.backends.base import TwoTower
-from holdfast.multimodal.classifier import PromptClassifier
-from holdfast.multimodal.explanations import class_maps
-from holdfast.multimodal.metrics import ExplanationScore
-from holdfast.multimodal.preprocessing import Preprocessing
-from holdfast.multimodal.tasks import ClipTask, some_of_each_group
+from holdfast.multimodal.backends.preprocessing import Preprocessing
+from holdfast.multimodal.method.classifier import PromptClassifier
+from holdfast.multimodal.tasks.task import ClipTask, some_of_each_group
 from holdfast.report.images import as_picture, image, overlay
 from holdfast.report.markup import DASH, Html, number, percent, tag
 from holdfast.report.page import note, page, section

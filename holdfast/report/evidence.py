@@ -18,9 +18,9 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.files import write_atomically
-from holdfast.multimodal.detection import Finding
-from holdfast.multimodal.evidence import Evidence, kindred_words
-from holdfast.multimodal.preprocessing import Preprocessing
+from holdfast.multimodal.audit.detection import Finding
+from holdfast.multimodal.audit.evidence import Evidence, kindred_words
+from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.report.images import as_picture, card, overlay
 from holdfast.report.markup import DASH, Html, counted, join, number, percent, tag
 from holdfast.report.page import code, note, page, section

