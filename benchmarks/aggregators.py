@@ -26,7 +26,7 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.federated.aggregators import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
+from holdfast.federated.aggregation import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
 from holdfast.papers.benchmarks import Ratio, cpu_seconds, write_benchmark
 
 CLIENTS, PARAMETERS, ATTACKERS = 100, 20_522, 20

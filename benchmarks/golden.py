@@ -111,12 +111,12 @@ MUTANTS = (
     Mutant(
         "federated: the proximal term pushes away",
         True,
-        (("holdfast/federated/network.py", "alpha=pull[0], out=distance", "alpha=-pull[0], out=distance"),),
+        (("holdfast/federated/engine/network.py", "alpha=pull[0], out=distance", "alpha=-pull[0], out=distance"),),
     ),
     Mutant(
         "federated: the trimmed mean drops one value less above",
         True,
-        (("holdfast/federated/aggregators/coordinates.py", "trim : m - trim]", "trim : m - trim + 1]"),),
+        (("holdfast/federated/aggregation/coordinates.py", "trim : m - trim]", "trim : m - trim + 1]"),),
     ),
     Mutant(
         "primitives: PGD takes steps of another size",

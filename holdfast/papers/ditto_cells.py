@@ -20,17 +20,17 @@ from torch import Tensor
 from holdfast.data import FEDERATIONS, data_root
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData
-from holdfast.federated.aggregators import AGGREGATORS, Mean, aggregator_names, build_aggregator
+from holdfast.federated.aggregation import AGGREGATORS, Mean, aggregator_names, build_aggregator
 from holdfast.federated.attacks import attack_named
-from holdfast.federated.device_report import DeviceReport, benign_of
-from holdfast.federated.executors import make_executor
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.executors import make_executor
+from holdfast.federated.engine.shared_memory import keep_freed_memory
 from holdfast.federated.federation import federate
+from holdfast.federated.metrics.device_report import DeviceReport, benign_of
 from holdfast.federated.objectives import FedAvg, objective_named
 from holdfast.federated.outcome import SHARED, Outcome
 from holdfast.federated.personalization import Personalizer, personalization_named
 from holdfast.federated.settings import Rounds
-from holdfast.federated.shared import keep_freed_memory
-from holdfast.federated.threat import Threat
 from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell

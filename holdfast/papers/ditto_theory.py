@@ -24,7 +24,7 @@ from holdfast.papers.engine.results import Results
 _FINE: tuple[Scale, ...] = ("cpu", "paper")
 TRIALS: Mapping[Scale, int] = {"smoke": 20_000, "cpu": 70_000, "paper": 70_000}
 
-#: Fields of `holdfast.federated.theory.Setting` that both figures have.
+#: Fields of `holdfast.theory.ditto.Setting` that both figures have.
 _POINT = {"d": 1, "beta": None}
 #: The two panels of Figure 1, and each λ that is measured besides 0 and infinity.
 PANELS_1: Mapping[str, Mapping[str, Any]] = {

@@ -10,11 +10,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.federated.theory import Setting, best_lambda, error, simulate, spread
 from holdfast.papers.ditto_theory import METHODS
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.primitives.streams import derive_seed
+from holdfast.theory.ditto import Setting, best_lambda, error, simulate, spread
 
 _GLOBAL = 1000.0
 

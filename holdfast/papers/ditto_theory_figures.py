@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from holdfast.federated.theory import Setting, best_lambda, error, fairest_lambda
 from holdfast.papers import ditto_theory as theory
 from holdfast.papers.ditto_theory_cells import lambdas_2
 from holdfast.papers.engine.results import Results
 from holdfast.report.drawing import Curve, Panel, drawing
 from holdfast.report.figures import Axis
+from holdfast.theory.ditto import Setting, best_lambda, error, fairest_lambda
 
 
 def draw_1(results: Results) -> str:

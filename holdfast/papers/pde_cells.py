@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.data.sets.images.patches import PatchData
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
-from holdfast.spurious.theory.patch_study import Schedule, train_on_patches
+from holdfast.theory.spurious.patch_study import Schedule, train_on_patches
 
 #: What is continuous in the weights; accuracies are steps.
 _WITNESSED = ("loss", "probe", "buffer")

@@ -32,7 +32,7 @@ _STUDY = "pde-study"
 _CASE_1 = {"beta_c": 0.2, "beta_s": 1.0}
 _CASE_2 = {"beta_c": 1.0, "beta_s": 0.2}
 
-#: Fields of `holdfast.spurious.theory.patch_study.Schedule`.
+#: Fields of `holdfast.theory.spurious.patch_study.Schedule`.
 Schedule = Mapping[str, Any]
 
 _PLAIN: Schedule = {"warmup_steps": 0, "expansions": [None], "draw": "uniform", "reset": "keep"}

@@ -19,18 +19,18 @@ from holdfast.data import load_federation
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FEDERATIONS
 from holdfast.data.sets.federated.environments import some_clients
-from holdfast.federated.aggregators import AGGREGATORS, Aggregator, build_aggregator
+from holdfast.federated.aggregation import AGGREGATORS, Aggregator, build_aggregator
 from holdfast.federated.attacks import attack_named
-from holdfast.federated.disparity import (
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.shared_memory import keep_freed_memory
+from holdfast.federated.federation import federate
+from holdfast.federated.metrics.disparity import (
     EnvironmentReport,
     direct_success,
     environment_report,
     gradient_ratios,
     instability,
 )
-from holdfast.federated.entanglement.gaussian import accuracy
-from holdfast.federated.entanglement.simulation import Simulation, federate_gaussian, personalise_gaussian
-from holdfast.federated.federation import federate
 from holdfast.federated.objectives import FedAvg
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization import Transferability, Tuner, WithPolicy, personalization_named
@@ -38,13 +38,13 @@ from holdfast.federated.personalization.adapting import ENOUGH, RECORDED, Adapti
 from holdfast.federated.personalization.adversarial import Budget, search_budget
 from holdfast.federated.personalizing import Personalized, personalize
 from holdfast.federated.settings import Rounds
-from holdfast.federated.shared import keep_freed_memory
-from holdfast.federated.threat import Threat
 from holdfast.methods import METHODS
 from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.primitives.pgd import Pgd
+from holdfast.theory.personalization.gaussian import accuracy
+from holdfast.theory.personalization.simulation import Simulation, federate_gaussian, personalise_gaussian
 
 #: What is told of the checkpoints of a golden cell.
 _TOLD = ("loss", "loss_elsewhere", "transfer_loss", "distance")

@@ -4,12 +4,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from holdfast.federated.theory import Setting, best_lambda, device_variance, error, fairest_lambda, spread
 from holdfast.papers import ditto_theory as theory
 from holdfast.papers import ditto_theory_cells as cells
 from holdfast.papers.ditto_theory import EXPERIMENTS, FIGURE_1, FIGURE_2
 from holdfast.papers.engine.kinds import function_of, load
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge
+from holdfast.theory.ditto import Setting, best_lambda, device_variance, error, fairest_lambda, spread
 
 
 def exact_1(settings):

@@ -6,7 +6,7 @@ from holdfast.data.sets.images.patches import PatchData
 from holdfast.models.registry import MODELS
 from holdfast.papers.pde_cells import study
 from holdfast.papers.pde_synthetic import EXPERIMENTS, PURE, TABLE_1
-from holdfast.spurious.theory import Schedule
+from holdfast.theory.spurious import Schedule
 from tests.papers.spurious_results import words
 
 AT_SCALE = [(experiment, scale) for experiment in EXPERIMENTS for scale in experiment.scales]

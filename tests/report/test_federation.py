@@ -12,7 +12,7 @@ import torch
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated import Ditto, FineTuning, LabelPoisoning, Mean, Rounds, Threat, federate
-from holdfast.federated.executors import Choice
+from holdfast.federated.engine.executors import Choice
 from holdfast.federated.objectives import FedAvg
 from holdfast.federated.run_files import Asked, save_outcome
 from holdfast.models import build

@@ -14,11 +14,11 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from holdfast.federated.executors import Executor
+from holdfast.federated.engine.executors import Executor
+from holdfast.federated.engine.site import Order as Work
+from holdfast.federated.engine.site import PartName, Site
+from holdfast.federated.metrics.scoring import ClientScores
 from holdfast.federated.personalization.base import Tuner
-from holdfast.federated.scoring import ClientScores
-from holdfast.federated.site import Order as Work
-from holdfast.federated.site import PartName, Site
 from holdfast.integrations.flower.arrays import RejectedError
 from holdfast.integrations.flower.exchange import Exchange
 from holdfast.integrations.flower.wire import Order, array, head_of, whole, wholes, words

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.executors import Choice, Executor
+from holdfast.federated.engine.executors import Choice, Executor
+from holdfast.federated.engine.site import Site
 from holdfast.federated.federation import Federation
 from holdfast.federated.outcome import Outcome
-from holdfast.federated.site import Site
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.exchange import Exchange, Facts

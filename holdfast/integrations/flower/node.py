@@ -19,11 +19,11 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, FederationError
 from holdfast.federated.checks import settings_for, with_tuners
-from holdfast.federated.executors import Choice, Executor, default_chunk, make_executor
-from holdfast.federated.network import Network
-from holdfast.federated.personalization.choosing import strong_attack
-from holdfast.federated.site import Order as Work
-from holdfast.federated.site import PartName, Site
+from holdfast.federated.engine.executors import Choice, Executor, default_chunk, make_executor
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Order as Work
+from holdfast.federated.engine.site import PartName, Site
+from holdfast.federated.personalization.ditto.adaptive import strong_attack
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.arrays import RejectedError
 from holdfast.integrations.flower.blueprint import Blueprint

@@ -26,7 +26,7 @@ from typing import Any, cast
 import torch
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
-from holdfast.federated.aggregators import Aggregator, Mean
+from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.objectives import Objective
 from holdfast.integrations.flower.replies import SentModel, only
 

@@ -25,8 +25,8 @@ from holdfast.cli.common.arguments import free_place, refuse_changes
 from holdfast.cli.common.progress import RoundsProgress
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
-from holdfast.federated.device_report import DeviceReport
 from holdfast.federated.federation import Federation, federate
+from holdfast.federated.metrics.device_report import DeviceReport
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
 from holdfast.integrations.flower.project import RUN, app_files, write_app

@@ -29,11 +29,11 @@ from holdfast.federated import (
     Rounds,
     Threat,
 )
-from holdfast.federated.aggregators import aggregator_names, build_aggregator
+from holdfast.federated.aggregation import aggregator_names, build_aggregator
 from holdfast.federated.attacks import attack_named
 from holdfast.federated.objectives import objective_named
 from holdfast.federated.personalization import Ditto, personalization_named, strong_attack
-from holdfast.federated.personalization.choosing import CANDIDATES
+from holdfast.federated.personalization.ditto.adaptive import CANDIDATES
 from holdfast.federated.personalization.policies import WithPolicy
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS

@@ -15,7 +15,7 @@ from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError
 from holdfast.federated import Clipping, Ditto, FineTuning, Krum, Local, Term
-from holdfast.federated.aggregators import Chain
+from holdfast.federated.aggregation import Chain
 from holdfast.training import Run
 
 QUICK = ["--rounds", "6", "--cohort", "4", "--digits-clients.clients", "12", "--executor", "serial",
