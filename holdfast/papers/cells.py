@@ -16,7 +16,7 @@ from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.spurious import InferGroups, Spare
-from holdfast.spurious.group_inference import judge_groups
+from holdfast.spurious.group_inference.quality import judge_groups
 from holdfast.training import Chain, GroupReport, Policy, Training, fit
 
 

@@ -25,8 +25,8 @@ from holdfast.report.images import NO_IMAGES, card, image, overlay, pictures
 from holdfast.report.markup import DASH, Html, counted, join, number, percent, tag, times
 from holdfast.report.page import code, folded, note, page, section
 from holdfast.report.tables import facts_table, heat_cell, row_name, scrolling, sortable
-from holdfast.spurious.discovery import Cluster, GroupAudit, rank
-from holdfast.spurious.group_inference import GroupInference, judge_groups
+from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, rank
+from holdfast.spurious.group_inference.quality import GroupInference, judge_groups
 
 #: A silhouette under this often marks a majority that was split in two (spec 9.4).
 DOUBTFUL = 0.7

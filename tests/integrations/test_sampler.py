@@ -8,7 +8,7 @@ from torch.utils.data import BatchSampler, DataLoader
 from holdfast.data import Examples, LazyInputs
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.integrations.sampler import CuratedSampler, curated_loader
-from holdfast.spurious.balancing import ClassBalanced
+from holdfast.spurious.reweighting.balancing import ClassBalanced
 from holdfast.training import Curator
 from tests.integrations.conftest import (
     EPOCHS,

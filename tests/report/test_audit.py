@@ -16,8 +16,8 @@ from holdfast.report.figures import histogram
 from holdfast.report.images import overlay
 from holdfast.report.markup import DASH, times
 from holdfast.spurious import separate
-from holdfast.spurious.discovery import Cluster, GroupAudit, describe_clusters
-from holdfast.spurious.group_inference import judge_groups
+from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, describe_clusters
+from holdfast.spurious.group_inference.quality import judge_groups
 
 from .reading import read_page
 from .toy import BREAKOUT, SCRIPT, toy_images

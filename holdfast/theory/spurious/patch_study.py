@@ -17,8 +17,8 @@ from holdfast.data.sets.images.patches import PatchData
 from holdfast.models.cubic import CubicCNN
 from holdfast.models.registry import build
 from holdfast.primitives.streams import torch_stream
-from holdfast.spurious.balancing import balanced_subset
-from holdfast.spurious.pde import Expansion, draw_expansion
+from holdfast.spurious.reweighting.balancing import balanced_subset
+from holdfast.spurious.reweighting.pde import Expansion, draw_expansion
 from holdfast.theory.spurious.cubic import Filters, PatchSample, feature_probes, loss, scores
 from holdfast.theory.spurious.momentum import HeavyBall, buffer_alignment
 

@@ -34,8 +34,8 @@ from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
 from holdfast.report.audit import doubts, write_audit
 from holdfast.report.markup import DASH, counted, number, percent, times
-from holdfast.spurious.discovery import GroupAudit, audit_groups, discover, rank
-from holdfast.spurious.spare import Output
+from holdfast.spurious.group_inference.discovery import GroupAudit, audit_groups, discover, rank
+from holdfast.spurious.group_inference.spare import Output
 from holdfast.training import Run
 
 _PREAMBLE = """Show the clusters that a young network makes of each class, so that a person can see the shortcut.
