@@ -10,8 +10,8 @@ import numpy as np
 from holdfast.papers import ditto_theory as theory
 from holdfast.papers.ditto_theory_cells import lambdas_2
 from holdfast.papers.engine.results import Results
-from holdfast.report.drawing import Curve, Panel, drawing
-from holdfast.report.figures import Axis
+from holdfast.report.html.charts import Axis
+from holdfast.report.html.drawing import Curve, Panel, drawing
 from holdfast.theory.ditto import Setting, best_lambda, error, fairest_lambda
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.papers.engine.results import Results
-from holdfast.report.drawing import Curve, Panel, drawing
-from holdfast.report.figures import Axis
+from holdfast.report.html.charts import Axis
+from holdfast.report.html.drawing import Curve, Panel, drawing
 
 Points = tuple[tuple[float, float], ...]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 from holdfast.papers.engine.results import Results
-from holdfast.report.drawing import Curve, Panel, drawing
-from holdfast.report.figures import Axis
+from holdfast.report.html.charts import Axis
+from holdfast.report.html.drawing import Curve, Panel, drawing
 
 _METHODS = {"ft": "Fine-tuning", "flipped": "Flipped labels", "ours": "Ours, tuned"}
 

@@ -39,7 +39,7 @@ from holdfast.multimodal.method.training import fine_tune
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.task import ClipData, ClipTask, explanation_score
 from holdfast.report import write_report
-from holdfast.report.before_after import looked_at, shown_places, write_before_after
+from holdfast.report.pages.before_after import looked_at, shown_places, write_before_after
 from holdfast.training import GroupReport, Run, Training, fit
 from holdfast.training.policy import Policy
 from holdfast.training.run import plain_values

@@ -11,11 +11,11 @@ from rich.table import Table
 from holdfast.cli.commands.select_options import is_selection, refuse_selection
 from holdfast.errors import ConfigError
 from holdfast.federated.run_files import is_federation
-from holdfast.report.compare import comparison, comparison_table
-from holdfast.report.federation import write_comparison
-from holdfast.report.federation_compare import federation_table
-from holdfast.report.federation_record import FederationRecord
-from holdfast.report.markup import counted, number
+from holdfast.report.html.markup import counted, number
+from holdfast.report.pages.comparison import comparison, comparison_table
+from holdfast.report.pages.federation.comparison import federation_table
+from holdfast.report.pages.federation.page import write_comparison
+from holdfast.report.pages.federation.record import FederationRecord
 from holdfast.training import Run
 
 

@@ -41,8 +41,8 @@ from holdfast.finetuning import (
 from holdfast.finetuning.fine_tuning import Progress
 from holdfast.finetuning.proxy import record_trajectories
 from holdfast.provenance import machine
-from holdfast.report.markup import counted, number, percent
-from holdfast.report.selection import write_selection
+from holdfast.report.html.markup import counted, number, percent
+from holdfast.report.pages.selection import write_selection
 from holdfast.training.run import Run
 
 _RATE_FROM_SCRATCH = 2e-3

@@ -32,8 +32,8 @@ from holdfast.files import write_atomically
 from holdfast.models import MODELS, build, find_head
 from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
-from holdfast.report.audit import doubts, write_audit
-from holdfast.report.markup import DASH, counted, number, percent, times
+from holdfast.report.html.markup import DASH, counted, number, percent, times
+from holdfast.report.pages.audit_groups import doubts, write_audit
 from holdfast.spurious.group_inference.discovery import GroupAudit, audit_groups, discover, rank
 from holdfast.spurious.group_inference.spare import Output
 from holdfast.training import Run

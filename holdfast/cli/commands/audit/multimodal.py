@@ -33,8 +33,8 @@ from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
 from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
-from holdfast.report.evidence import write_evidence
-from holdfast.report.markup import DASH, counted, number, percent
+from holdfast.report.html.markup import DASH, counted, number, percent
+from holdfast.report.pages.audit_multimodal import write_evidence
 
 PROGRAM = "holdfast audit multimodal"
 _PREAMBLE = """Find the visible things that a vision-language model leans on, and show them to a person.

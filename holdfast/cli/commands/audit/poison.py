@@ -28,8 +28,8 @@ from holdfast.poisoning.isolation import Proxy
 from holdfast.poisoning.suspects import Suspect, suspects
 from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
-from holdfast.report.markup import counted, number, percent
-from holdfast.report.suspects import write_suspects
+from holdfast.report.html.markup import counted, number, percent
+from holdfast.report.pages.audit_poison import write_suspects
 from holdfast.training import fit
 
 PROGRAM = "holdfast audit poison"

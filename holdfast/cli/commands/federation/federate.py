@@ -33,7 +33,7 @@ from holdfast.integrations.flower.project import RUN, app_files, write_app
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.integrations.trackers import trackers
 from holdfast.report import write_report
-from holdfast.report.markup import counted, duration
+from holdfast.report.html.markup import counted, duration
 from holdfast.training import Run
 from holdfast.training.events import Listener
 
