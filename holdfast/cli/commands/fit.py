@@ -14,7 +14,7 @@ from holdfast.cli.common.options import FitOptions, parse
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import data_root
 from holdfast.errors import ConfigError, nearest
-from holdfast.integrations.trackers import trackers
+from holdfast.integrations.trackers.tracker import trackers
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.training import FitResult, Run, fit

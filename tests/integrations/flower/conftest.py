@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from holdfast.integrations.flower.deployment import Deployment
+from holdfast.integrations.flower.rehearsal.deployment import Deployment
 
 NODES = 8
 

@@ -11,11 +11,11 @@ from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.federated import federate
 from holdfast.federated.outcome import Outcome
-from holdfast.integrations.flower.client_state import ClientStates
-from holdfast.integrations.flower.deployment import Deployment
-from holdfast.integrations.flower.driver import grid_of_new_run
-from holdfast.integrations.flower.federation import federate_on_flower
-from holdfast.integrations.flower.project import app_files
+from holdfast.integrations.flower.nodes.client_state import ClientStates
+from holdfast.integrations.flower.rehearsal.deployment import Deployment
+from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
+from holdfast.integrations.flower.rehearsal.project import app_files
+from holdfast.integrations.flower.server.federation import federate_on_flower
 from holdfast.training import Run
 from holdfast.training.state import load_state
 

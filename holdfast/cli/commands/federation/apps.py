@@ -23,8 +23,8 @@ from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError, FederationError
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.apps import client_app, server_app
-from holdfast.integrations.flower.node import Node
-from holdfast.integrations.flower.project import OPTIONS, RUN
+from holdfast.integrations.flower.nodes.node import Node
+from holdfast.integrations.flower.rehearsal.project import OPTIONS, RUN
 from holdfast.training import Run
 
 

@@ -29,9 +29,9 @@ from holdfast.federated.federation import Federation, federate
 from holdfast.federated.metrics.device_report import DeviceReport
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
-from holdfast.integrations.flower.project import RUN, app_files, write_app
+from holdfast.integrations.flower.rehearsal.project import RUN, app_files, write_app
 from holdfast.integrations.flower.settings import FlowerSettings
-from holdfast.integrations.trackers import trackers
+from holdfast.integrations.trackers.tracker import trackers
 from holdfast.report import write_report
 from holdfast.report.html.markup import counted, duration
 from holdfast.training import Run
@@ -98,8 +98,8 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
 
     Nodes keep personal models below ``flower/nodes`` of the run directory.
     """
-    from holdfast.integrations.flower.deployment import Deployment, require_flower
-    from holdfast.integrations.flower.driver import grid_of_new_run
+    from holdfast.integrations.flower.rehearsal.deployment import Deployment, require_flower
+    from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
 
     require_flower()
     assert options.flower is not None
@@ -122,7 +122,7 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
 
 def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> Outcome:
     """Run a federation on the nodes of a Flower run that there is already."""
-    from holdfast.integrations.flower.federation import federate_on_flower
+    from holdfast.integrations.flower.server.federation import federate_on_flower
 
     settings = options.flower or FlowerSettings()
     return federate_on_flower(grid, blueprint_of(options), settings, run=run, listeners=listeners)

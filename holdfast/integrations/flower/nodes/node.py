@@ -25,11 +25,11 @@ from holdfast.federated.engine.site import Order as Work
 from holdfast.federated.engine.site import PartName, Site
 from holdfast.federated.personalization.ditto.adaptive import strong_attack
 from holdfast.files import write_atomically
-from holdfast.integrations.flower.arrays import RejectedError
 from holdfast.integrations.flower.blueprint import Blueprint
-from holdfast.integrations.flower.client_state import ClientStates, Remembered
-from holdfast.integrations.flower.holdings import open_data, parse_ids, picked, placed, share_of
-from holdfast.integrations.flower.wire import Order, array, packed
+from holdfast.integrations.flower.messages.arrays import RejectedError
+from holdfast.integrations.flower.messages.wire import Order, array, packed
+from holdfast.integrations.flower.nodes.client_state import ClientStates, Remembered
+from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, picked, placed, share_of
 from holdfast.training.state import load_state, save_state
 
 _PARTS = ("train", "validation", "test")

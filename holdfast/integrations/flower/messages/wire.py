@@ -13,7 +13,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from torch import Tensor
 
-from holdfast.integrations.flower.arrays import RejectedError, read_array
+from holdfast.integrations.flower.messages.arrays import RejectedError, read_array
 
 Action = Literal["census", "train", "tune", "score"]
 

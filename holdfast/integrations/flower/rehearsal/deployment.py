@@ -158,7 +158,7 @@ class Deployment:
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "OMP_NUM_THREADS": "1"}
         with (self.folder / "launcher.log").open("ab") as log:
             self._launcher = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "holdfast.integrations.flower.launcher", *self._preload],
+                [sys.executable, "-m", "holdfast.integrations.flower.rehearsal.launcher", *self._preload],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -12,10 +12,10 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.task_identity import TaskIdentity
 
 from holdfast.errors import FederationError
-from holdfast.integrations.flower.exchange import Exchange
-from holdfast.integrations.flower.federation import roll
+from holdfast.integrations.flower.messages.wire import Order, head_of, packed, wholes
+from holdfast.integrations.flower.server.exchange import Exchange
+from holdfast.integrations.flower.server.federation import roll
 from holdfast.integrations.flower.settings import FlowerSettings
-from holdfast.integrations.flower.wire import Order, head_of, packed, wholes
 
 NAME = "0123456789abcdef" * 2
 
@@ -80,9 +80,9 @@ def identity():
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr("holdfast.integrations.flower.exchange._SHORTEST", 0.001)
-    monkeypatch.setattr("holdfast.integrations.flower.exchange._LONGEST", 0.002)
-    monkeypatch.setattr("holdfast.integrations.flower.exchange._LOOK", 0.0)
+    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._SHORTEST", 0.001)
+    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._LONGEST", 0.002)
+    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._LOOK", 0.0)
 
 
 def gathered(grid: Grid, nodes: int | None = None, **settings) -> Exchange:
@@ -180,7 +180,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("holdfast.integrations.flower.exchange.time", clock)
+    monkeypatch.setattr("holdfast.integrations.flower.server.exchange.time", clock)
     return clock
 
 

@@ -19,9 +19,9 @@ from holdfast.federated.engine.site import Order as Work
 from holdfast.federated.engine.site import PartName, Site
 from holdfast.federated.metrics.scoring import ClientScores
 from holdfast.federated.personalization.base import Tuner
-from holdfast.integrations.flower.arrays import RejectedError
-from holdfast.integrations.flower.exchange import Exchange
-from holdfast.integrations.flower.wire import Order, array, head_of, whole, wholes, words
+from holdfast.integrations.flower.messages.arrays import RejectedError
+from holdfast.integrations.flower.messages.wire import Order, array, head_of, whole, wholes, words
+from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.primitives.threads import torch_threads
 
 

@@ -3,8 +3,8 @@ import sys
 import pytest
 
 from holdfast.errors import ConfigError, HoldfastWarning, MissingDependencyError
-from holdfast.integrations.scalars import safe_names, scalars
-from holdfast.integrations.trackers import Guarded, trackers
+from holdfast.integrations.trackers.scalars import safe_names, scalars
+from holdfast.integrations.trackers.tracker import Guarded, trackers
 from holdfast.training.events import Event
 from holdfast.training.run import Run
 

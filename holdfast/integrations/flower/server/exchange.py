@@ -17,9 +17,9 @@ from flwr.app import Message, RecordDict
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from holdfast.errors import FederationError
-from holdfast.integrations.flower.arrays import RejectedError
+from holdfast.integrations.flower.messages.arrays import RejectedError
+from holdfast.integrations.flower.messages.wire import Order, head_of, whole, wholes, word
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
-from holdfast.integrations.flower.wire import Order, head_of, whole, wholes, word
 
 _log = logging.getLogger("holdfast.federated.flower")
 #: Seconds between questions for replies, at first and at most; between looks for nodes; that replies may be late.

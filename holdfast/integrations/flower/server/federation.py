@@ -25,8 +25,8 @@ from holdfast.federated.federation import Federation
 from holdfast.federated.outcome import Outcome
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.blueprint import Blueprint
-from holdfast.integrations.flower.exchange import Exchange, Facts
-from holdfast.integrations.flower.executor import FlowerExecutor
+from holdfast.integrations.flower.server.exchange import Exchange, Facts
+from holdfast.integrations.flower.server.executor import FlowerExecutor
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 from holdfast.training.events import Listener
 from holdfast.training.run import Run

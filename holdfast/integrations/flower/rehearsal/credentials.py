@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.errors import ConfigError
-from holdfast.integrations.flower.deployment import require_flower
+from holdfast.integrations.flower.rehearsal.deployment import require_flower
 
 if TYPE_CHECKING:
     from cryptography.x509 import GeneralName

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import FederationError
-from holdfast.integrations.flower.deployment import START_PATIENCE
+from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE
 
 if TYPE_CHECKING:
     from flwr.app import Message

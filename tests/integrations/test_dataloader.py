@@ -7,7 +7,7 @@ from torch.utils.data import BatchSampler, DataLoader
 
 from holdfast.data import Examples, LazyInputs
 from holdfast.errors import ConfigError, HoldfastWarning
-from holdfast.integrations.sampler import CuratedSampler, curated_loader
+from holdfast.integrations.dataloader import CuratedSampler, curated_loader
 from holdfast.spurious.reweighting.balancing import ClassBalanced
 from holdfast.training import Curator
 from tests.integrations.conftest import (
@@ -24,8 +24,8 @@ from tests.integrations.conftest import (
 
 def test_importing_the_integrations_imports_no_framework():
     code = (
-        "import sys, holdfast.integrations, holdfast.integrations.sampler, holdfast.integrations.hf_trainer, "
-        "holdfast.integrations.accelerate, holdfast.integrations.trackers; "
+        "import sys, holdfast.integrations, holdfast.integrations.dataloader, holdfast.integrations.hf_trainer, "
+        "holdfast.integrations.accelerate, holdfast.integrations.trackers.tracker; "
         "heavy = {'lightning', 'transformers', 'accelerate', 'mlflow', 'tensorboard'} & set(sys.modules); "
         "assert not heavy, heavy"
     )

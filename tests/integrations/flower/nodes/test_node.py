@@ -6,9 +6,9 @@ import torch
 from holdfast.cli.commands.federation.apps import export_personal
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.errors import ConfigError, DataError
-from holdfast.integrations.flower.holdings import parse_ids, picked, placed, share_of
-from holdfast.integrations.flower.node import Node
-from holdfast.integrations.flower.wire import Order, array, head_of, wholes, words
+from holdfast.integrations.flower.messages.wire import Order, array, head_of, wholes, words
+from holdfast.integrations.flower.nodes.holdings import parse_ids, picked, placed, share_of
+from holdfast.integrations.flower.nodes.node import Node
 from tests.federated.toy import toy_clients
 from tests.integrations.flower.rehearsal import digest, options_of
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holdfast.errors import CheckpointError, FederationError
-from holdfast.integrations.flower.client_state import ClientStates, Remembered
+from holdfast.integrations.flower.nodes.client_state import ClientStates, Remembered
 
 
 def state(value: float, drawn: int = 0) -> Remembered:

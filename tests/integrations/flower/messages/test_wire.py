@@ -8,8 +8,8 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
-from holdfast.integrations.flower.arrays import RejectedError
-from holdfast.integrations.flower.wire import FORMAT, Order, array, head_of, packed, whole, wholes, words
+from holdfast.integrations.flower.messages.arrays import RejectedError
+from holdfast.integrations.flower.messages.wire import FORMAT, Order, array, head_of, packed, whole, wholes, words
 
 NAME = "0123456789abcdef" * 2
 

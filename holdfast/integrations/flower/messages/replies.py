@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.integrations.flower.arrays import RejectedError, read_array
+from holdfast.integrations.flower.messages.arrays import RejectedError, read_array
 
 
 class SentModel:

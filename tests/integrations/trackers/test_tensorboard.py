@@ -1,7 +1,7 @@
 import pytest
 
-from holdfast.integrations.tensorboard import TensorBoard
-from holdfast.integrations.trackers import trackers
+from holdfast.integrations.trackers.tensorboard import TensorBoard
+from holdfast.integrations.trackers.tracker import trackers
 from holdfast.training.events import Event
 from holdfast.training.run import Run
 from tests.integrations.tracked import CONFIG, run_fit

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import MissingDependencyError
-from holdfast.integrations.scalars import scalars
+from holdfast.integrations.trackers.scalars import scalars
 from holdfast.training.events import Event
 
 

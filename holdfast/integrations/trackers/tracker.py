@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Callable, Sequence
 
 from holdfast.errors import ConfigError, HoldfastError, HoldfastWarning, nearest
-from holdfast.integrations.mlflow import MLflow
-from holdfast.integrations.tensorboard import TensorBoard
+from holdfast.integrations.trackers.mlflow import MLflow
+from holdfast.integrations.trackers.tensorboard import TensorBoard
 from holdfast.training.events import Event, Listener
 from holdfast.training.run import Run
 

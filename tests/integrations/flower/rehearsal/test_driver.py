@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from holdfast.integrations.flower import driver
-from holdfast.integrations.flower.deployment import START_PATIENCE
+from holdfast.integrations.flower.rehearsal import driver
+from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE
 
 
 class Calls:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import MissingDependencyError
-from holdfast.integrations.scalars import safe_names, scalars
+from holdfast.integrations.trackers.scalars import safe_names, scalars
 from holdfast.training.events import Event
 
 #: MLflow's own limits: entries per request, characters of a parameter.

@@ -1,8 +1,8 @@
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.integrations.mlflow import MLflow
-from holdfast.integrations.trackers import trackers
+from holdfast.integrations.trackers.mlflow import MLflow
+from holdfast.integrations.trackers.tracker import trackers
 from holdfast.training.events import Event
 from holdfast.training.run import Run
 from tests.integrations.tracked import CONFIG, run_fit
