@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "models: the perceptron has tanh instead of ReLU",
         True,
-        (("holdfast/models/mlp.py", "F.relu(layer(hidden))", "layer(hidden).tanh()"),),
+        (("holdfast/models/networks/mlp.py", "F.relu(layer(hidden))", "layer(hidden).tanh()"),),
     ),
     Mutant(
         "data: data sets draw from seed + 1",
@@ -159,7 +159,7 @@ MUTANTS = (
     Mutant(
         "coresets: looking.py gets another name",
         False,
-        move=("holdfast/coresets/looking.py", "holdfast/coresets/gradient_proxies.py"),
+        move=("holdfast/coresets/crest/gradient_proxies.py", "holdfast/coresets/gradient_proxies.py"),
     ),
     Mutant(
         "papers: cells.py moves into a folder and a claim's docstring is reworded",

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.coresets import Crest, Forgetting
-from holdfast.coresets.subset import SubsetPolicy
+from holdfast.coresets.baselines.subset import SubsetPolicy
 from holdfast.data import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.models.registry import build
@@ -26,7 +26,7 @@ from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.training import Curator, Policy
-from holdfast.training.evaluation import predict
+from holdfast.training.evaluation.evaluation import predict
 from holdfast.training.method import as_method
 from holdfast.training.objective import Forward
 from holdfast.training.policy import Uniform

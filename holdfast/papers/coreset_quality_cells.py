@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.coresets.accounting import Accounts
+from holdfast.coresets.crest.gradient_proxies import Look, look_at
+from holdfast.coresets.crest.mini_batches import Pool, mini_batch_coresets
+from holdfast.coresets.crest.trust_region import Region, Setting
 from holdfast.coresets.diagnostics import gradient, gradient_quality
-from holdfast.coresets.looking import Look, look_at
-from holdfast.coresets.mini_batches import Pool, mini_batch_coresets
-from holdfast.coresets.region import Region, Setting
 from holdfast.data import Examples
 from holdfast.papers.cells import pinned_method
 from holdfast.papers.coreset_cells import AUGMENT, load_splits, model_of, optimizer_of, run_steps

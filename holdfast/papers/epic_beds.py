@@ -24,8 +24,8 @@ from holdfast.models.registry import build
 from holdfast.papers.cells import pinned_splits
 from holdfast.papers.engine.pins import pinned
 from holdfast.poisoning.attacks import Brewing, Normalised, RandomShift, in_pixels, train_surrogate
-from holdfast.poisoning.attacks.pixels import pixels_at
-from holdfast.poisoning.attacks.victims import Scenario
+from holdfast.poisoning.attacks.crafting.pixels import pixels_at
+from holdfast.poisoning.attacks.crafting.victims import Scenario
 from holdfast.poisoning.bed import shape_cnn, shape_splits
 from holdfast.primitives.streams import torch_stream
 from holdfast.training.policy import Augmentation

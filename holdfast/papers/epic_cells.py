@@ -33,8 +33,8 @@ from holdfast.poisoning.attacks import (
     steepest_bases,
     train_victim,
 )
-from holdfast.poisoning.attacks.aims import Aim
-from holdfast.poisoning.attacks.victims import FrozenExtractor, Victim
+from holdfast.poisoning.attacks.crafting.aims import Aim
+from holdfast.poisoning.attacks.crafting.victims import FrozenExtractor, Victim
 from holdfast.poisoning.defenses import (
     ActivationClustering,
     AdversarialPoisoning,

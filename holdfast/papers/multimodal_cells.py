@@ -41,7 +41,7 @@ from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.spurious import DfrTrain, DfrVal, GroupDRO
 from holdfast.training import GroupReport, Training, fit
-from holdfast.training.evaluation import predict
+from holdfast.training.evaluation.evaluation import predict
 from holdfast.training.policy import Policy
 
 #: Policies of rows with a name and their options; rows that train nothing have their own branch.

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from holdfast.finetuning import ConfidenceCurriculum, FineTuning, cluster_trajectories, fine_tune, quotas
-from holdfast.finetuning.analysis import evenness, homogeneity, rank_correlation, within_share
-from holdfast.finetuning.baselines import proportional
-from holdfast.finetuning.language_models import gpt_neox
-from holdfast.finetuning.losses import example_losses
-from holdfast.finetuning.s2l import TrajectoryClusters
+from holdfast.finetuning.language_models.losses import example_losses
+from holdfast.finetuning.language_models.models import gpt_neox
+from holdfast.finetuning.selection.analysis import evenness, homogeneity, rank_correlation, within_share
+from holdfast.finetuning.selection.baselines import proportional
+from holdfast.finetuning.selection.s2l import TrajectoryClusters
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l_rows import HOW, Course, choose, follow, tell_weights, told_loss

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.finetuning.analysis import evenness
+from holdfast.finetuning.selection.analysis import evenness
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l_cells import course, world
 from holdfast.papers.s2l_rows import Beginning, choose

@@ -32,8 +32,8 @@ from holdfast.finetuning import (
     with_lora,
 )
 from holdfast.finetuning.evaluation.generation import math_accuracy
-from holdfast.finetuning.language_models import gpt_neox, learned_tokenizer
-from holdfast.finetuning.losses import trajectory_point
+from holdfast.finetuning.language_models.losses import trajectory_point
+from holdfast.finetuning.language_models.models import gpt_neox, learned_tokenizer
 from holdfast.models.packaged import packaged_folder
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l_mixture import MIXTURE

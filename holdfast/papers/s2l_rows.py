@@ -30,8 +30,8 @@ from holdfast.finetuning import (
     s2l_select,
     source_balanced_random,
 )
-from holdfast.finetuning.fine_tuning import Progress
-from holdfast.finetuning.scores import Layer, ResponseScores
+from holdfast.finetuning.language_models.fine_tuning import Progress
+from holdfast.finetuning.selection.scores import Layer, ResponseScores
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.finetuning.tokens import TokenPairs
+from holdfast.finetuning.language_models.tokens import TokenPairs
 from holdfast.primitives.streams import numpy_stream
 
 Ints = NDArray[np.int64]

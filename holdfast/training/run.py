@@ -39,7 +39,7 @@ from holdfast.errors import CheckpointError, ConfigError
 from holdfast.files import write_atomically
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
-from holdfast.training.evaluation import Predictions
+from holdfast.training.evaluation.evaluation import Predictions
 from holdfast.training.events import Event
 from holdfast.training.plan import Plan
 from holdfast.training.state import load_state, save_state

@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import MissingDependencyError
 from holdfast.finetuning import FineTuning, Trajectories
 from holdfast.finetuning.evaluation import extract_answer, same_answer
-from holdfast.finetuning.scores import ResponseScores
+from holdfast.finetuning.selection.scores import ResponseScores
 from holdfast.papers import s2l, s2l_cells, s2l_hub_cells, s2l_problem_cells, s2l_problems
 from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.results import CellResult, Judgement, Measured, Metric, Results, judge

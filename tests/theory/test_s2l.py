@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.finetuning.analysis import evenness, homogeneity, rank_correlation, selection_cost, within_share
+from holdfast.finetuning.selection.analysis import evenness, homogeneity, rank_correlation, selection_cost, within_share
 from holdfast.theory.s2l import (
     Quadratics,
     convergence_bound,

@@ -18,7 +18,7 @@ from holdfast.integrations.trackers.tracker import trackers
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.training import FitResult, Run, fit
-from holdfast.training.criteria import criterion_uses_groups
+from holdfast.training.evaluation.criteria import criterion_uses_groups
 from holdfast.training.method import as_method
 
 TASKS = ("classify", "clip")

@@ -38,7 +38,7 @@ from holdfast.finetuning import (
     s2l_select,
     small_language_model,
 )
-from holdfast.finetuning.fine_tuning import Progress
+from holdfast.finetuning.language_models.fine_tuning import Progress
 from holdfast.finetuning.proxy import record_trajectories
 from holdfast.provenance import machine
 from holdfast.report.html.markup import counted, number, percent

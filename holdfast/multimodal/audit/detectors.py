@@ -18,7 +18,7 @@ from torch import Tensor
 
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import DataError, MissingDependencyError
-from holdfast.models.pretrained import load_pretrained
+from holdfast.models.networks.pretrained import load_pretrained
 from holdfast.multimodal.audit.attributes import Attributes
 from holdfast.multimodal.audit.metrics import filled_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing

@@ -24,7 +24,7 @@ from holdfast.multimodal.backends.base import TwoTower
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.task import ClipTask
 from holdfast.primitives.streams import numpy_stream
-from holdfast.training.evaluation import Predictions, predict
+from holdfast.training.evaluation.evaluation import Predictions, predict
 
 _CREDITED = 60  # images of a class whose maps are compared with boxes
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 
 
 def adjusted_average(accuracies: Sequence[float], train_counts: Sequence[int]) -> float:

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
-from holdfast.models import efficientnet_lite
-from holdfast.models.efficientnet_lite import load_efficientnet_lite0
+from holdfast.models.networks import efficientnet_lite
+from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
+from holdfast.models.networks.pretrained import load_pretrained
 from holdfast.models.packaged import packaged_folder
-from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 

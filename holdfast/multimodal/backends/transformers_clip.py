@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
-from holdfast.models.pretrained import load_pretrained
+from holdfast.models.networks.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
 from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 

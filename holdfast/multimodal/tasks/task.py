@@ -27,7 +27,7 @@ from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.prompts import Wording
 from holdfast.primitives.streams import torch_stream
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 
 PARTS = ("train", "validation", "test")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from holdfast.report.html.markup import Html, counted, join, number, percent, tag
 from holdfast.report.pages.run_record import Record
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 
 #: Groups whose lines are emphasised and named; with more groups than `_ALL_NAMED`, the rest is drawn thin and grey.
 _NAMED = 4

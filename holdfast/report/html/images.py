@@ -20,7 +20,7 @@ from torch import Tensor
 from holdfast.data.examples import Examples
 from holdfast.errors import DataError
 from holdfast.report.html.markup import Html, number, percent, tag
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 
 _MOST = 12
 _TINY = 64

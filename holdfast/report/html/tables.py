@@ -8,8 +8,8 @@ from typing import Any
 from holdfast.report.html.charts import interval_bar
 from holdfast.report.html.markup import DASH, Html, duration, join, number, percent, tag
 from holdfast.report.pages.run_record import Record
-from holdfast.training.group_report import GroupReport
-from holdfast.training.scores import GroupScore
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.evaluation.scores import GroupScore
 
 _COLUMNS = ("Examples", "Correct", "Accuracy", "95% interval", "In training")
 _CELLS_WITH_TEXT = 20

@@ -26,7 +26,7 @@ from holdfast.report.html.images import as_picture, image, overlay
 from holdfast.report.html.markup import DASH, Html, number, percent, tag
 from holdfast.report.html.page import note, page, section
 from holdfast.report.html.tables import facts_table, row_name, sortable
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,8 @@ from rich.table import Table
 from holdfast.errors import DataError
 from holdfast.report.html.markup import duration, number, percent
 from holdfast.report.pages.run_record import Record
-from holdfast.training.group_report import GroupReport
-from holdfast.training.paired import Difference
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.evaluation.paired import Difference
 from holdfast.training.run import Run
 
 

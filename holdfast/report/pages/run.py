@@ -22,7 +22,7 @@ from holdfast.report.html.tables import SLOTS, confusion_table, facts_table, gro
 from holdfast.report.pages.choices import choices_section
 from holdfast.report.pages.federation.page import write_federation_report
 from holdfast.report.pages.run_record import Record
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.run import Run
 
 _AVERAGES = {

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.run import Run
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Instructions
 from holdfast.files import write_atomically
-from holdfast.finetuning.s2l import S2lSelection
+from holdfast.finetuning.selection.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag, times

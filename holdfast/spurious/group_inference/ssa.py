@@ -30,7 +30,7 @@ from holdfast.spurious.last_layer.folds import folds
 from holdfast.spurious.objectives.group_dro import GroupDroLoss
 from holdfast.spurious.reweighting.balancing import balance_weights, rank_in_part
 from holdfast.training.draws import Draws
-from holdfast.training.group_report import GroupReport
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context
 from holdfast.training.settings import Training, build_optimizer

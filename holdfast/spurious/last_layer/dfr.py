@@ -25,8 +25,8 @@ from holdfast.models.heads import features_and_logits, find_head
 from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.spurious.last_layer.folds import folds
 from holdfast.spurious.reweighting.balancing import balanced_subset
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.finish import Finish, Trained
-from holdfast.training.group_report import GroupReport
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Uniform
 from holdfast.training.sweep import Sweep, device_of, evaluating, to_device

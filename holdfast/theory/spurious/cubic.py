@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.data.sets.images.patches import Patches
 from holdfast.errors import DataError
-from holdfast.models.cubic import CubicCNN
+from holdfast.models.networks.cubic import CubicCNN
 
 #: Rows of `PatchSample.distinct` that hold features; noise patches come after them.
 _N_FEATURE_ROWS = 4

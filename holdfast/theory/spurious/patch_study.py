@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 
 from holdfast.data.sets.images.patches import PatchData
-from holdfast.models.cubic import CubicCNN
+from holdfast.models.networks.cubic import CubicCNN
 from holdfast.models.registry import build
 from holdfast.primitives.streams import torch_stream
 from holdfast.spurious.reweighting.balancing import balanced_subset

@@ -10,7 +10,7 @@ import yaml
 from holdfast.cli.commands import report, runs, select
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, DataError, HoldfastError
-from holdfast.finetuning import fine_tuning
+from holdfast.finetuning.language_models import fine_tuning
 from holdfast.training import Run
 from tests.finetuning.small import instructions
 from tests.report.reading import read_page
