@@ -164,8 +164,8 @@ MUTANTS = (
     Mutant(
         "papers: cells.py moves into a folder and a claim's docstring is reworded",
         False,
-        (("holdfast/papers/ditto_claims.py", '"""A row is below another in all these columns."""', '"""Reworded."""'),),
-        move=("holdfast/papers/cells.py", "holdfast/papers/common/cells.py"),
+        (("holdfast/papers/ditto/claims.py", '"""A row is below another in all these columns."""', '"""Reworded."""'),),
+        move=("holdfast/papers/common/cells.py", "holdfast/papers/common/cells.py"),
     ),
 )
 

@@ -25,7 +25,7 @@ from holdfast.multimodal import SmallTwoTower, SpuriousAware, TwoTower, Wording,
 from holdfast.multimodal.backends import TransformersClip
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, shape_task
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 from holdfast.training import Training
 
 EVERY_TERM = SpuriousAware(lambda_vs=1.0)

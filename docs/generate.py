@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from holdfast.papers.benchmarks import Benchmark, read_benchmarks
 from holdfast.papers.engine import render
+from holdfast.papers.engine.benchmarks import Benchmark, read_benchmarks
 from holdfast.papers.engine.catalog import PAPERS, experiments_of, find
 from holdfast.papers.engine.experiment import SCALES, Experiment, Scale
 from holdfast.papers.engine.results import Results
