@@ -2,8 +2,8 @@
 
 Everything federated is arithmetic on vectors: updates, distances, pulls towards an anchor. `Network` lets methods write
 it so. It takes parameters of shape (clients, P), one row per client. A single row runs through the module as it is;
-several rows run stacked, see `holdfast.federated.engine.stacked_layers`, or by `torch.func.vmap` where a model does not lend
-itself to it. That pays for small models, where the cost is in the calls.
+several rows run stacked, see `holdfast.federated.engine.stacked_layers`, or by `torch.func.vmap` where a model does not
+lend itself to it. That pays for small models, where the cost is in the calls.
 
 A model with batch normalisation has running statistics too. They follow the parameters in a row: the server averages
 them like everything else, gradients are zero there, nothing pulls at them, and a training pass moves them in place.

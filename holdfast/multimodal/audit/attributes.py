@@ -1,7 +1,7 @@
 """Which visible things each image shows, the words to look for, and a detected word as the attribute of examples.
 
-The table may come from an open-vocabulary detector (`holdfast.multimodal.audit.detectors`), from annotations, or from any
-other column, such as the camera: no detector sees light, blur or an angle.
+The table may come from an open-vocabulary detector (`holdfast.multimodal.audit.detectors`), from annotations, or from
+any other column, such as the camera: no detector sees light, blur or an angle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The terms as the authors' release has them: cosine penalties and a cross-entropy, without a temperature of their own.
 
-`holdfast.multimodal.method.losses` has the form of the equations. Two slips of the release are not repeated. Its language
-terms pair embeddings in the order of templates with labels in the order of classes. And where a run is logged, its
-spurious language term is computed for the names of the classes as well as for the spurious words: with a weight of 0
-that changes nothing, with a weight of 1 it adds a penalty on the cosines of class names with each other.
+`holdfast.multimodal.method.losses` has the form of the equations. Two slips of the release are not repeated. Its
+language terms pair embeddings in the order of templates with labels in the order of classes. And where a run is logged,
+its spurious language term is computed for the names of the classes as well as for the spurious words: with a weight of
+0 that changes nothing, with a weight of 1 it adds a penalty on the cosines of class names with each other.
 """
 
 from __future__ import annotations

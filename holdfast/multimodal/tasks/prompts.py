@@ -1,7 +1,7 @@
 """Sentences that name a class in many ways, and what their mean makes of an image: zero-shot classification.
 
-A class is described by many templates whose embeddings are averaged (Radford et al. 2021; spec, section 2). The
-80 in `holdfast.multimodal.tasks.templates` are our own, so figures that depend on the wording of CLIP's list, such as printed
+A class is described by many templates whose embeddings are averaged (Radford et al. 2021; spec, section 2). The 80 in
+`holdfast.multimodal.tasks.templates` are our own, so figures that depend on the wording of CLIP's list, such as printed
 zero-shot accuracies, are met with that list only: pass it as `templates`.
 """
 

@@ -1,4 +1,4 @@
-"""What SPARE's tables compute besides `holdfast.papers.common.cells.train`: clusters of one network for another, and alone.
+"""What SPARE's tables compute besides `papers.common.cells.train`: clusters of one network for another, and alone.
 
 Two policies are here that no user needs: they are what the document's argument is measured against.
 """

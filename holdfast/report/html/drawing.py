@@ -1,7 +1,7 @@
 """A figure of a document as one SVG file: panels side by side, measured points over computed curves.
 
-Unlike the charts of a report (`holdfast.report.html.charts`), which follow the page they stand in, a drawing is a file of
-its own with a white ground, for a folder of results, a documentation page or a slide. Its text is real text.
+Unlike the charts of a report (`holdfast.report.html.charts`), which follow the page they stand in, a drawing is a file
+of its own with a white ground, for a folder of results, a documentation page or a slide. Its text is real text.
 """
 
 from __future__ import annotations

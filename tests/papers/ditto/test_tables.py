@@ -23,7 +23,7 @@ from holdfast.papers.engine.store import Store
 from holdfast.papers.engine.witness import watching
 from tests.data.sets.federated.test_vehicle import cells, put
 
-RESULTS = Path(__file__).parents[2] / "results"
+RESULTS = Path(__file__).parents[3] / "results"
 
 EXPERIMENTS = (*ditto.EXPERIMENTS, *ditto_more.EXPERIMENTS, *ditto_surrogate.EXPERIMENTS)
 FIVE = ("vehicle", "femnist", "fashion-mnist", "celeba-leaf", "stackoverflow")

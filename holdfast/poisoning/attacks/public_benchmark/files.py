@@ -4,8 +4,8 @@ Schwarzschild et al., "Just How Toxic is Data Poisoning?" (ICML 2021). A setup n
 images of the training set; 100 of them make attacks comparable. A package is a folder with ``poisons.pickle`` (images
 and labels), ``base_indices.pickle`` and ``target.pickle`` (an image and its class, for a backdoor also the patch and
 its place); Sleeper Agent's have a ``source.pickle`` with many patched images instead. They are pickles, read without
-unpickling, see `holdfast.poisoning.attacks.public_benchmark.pickled_data`. Indices are those of the official data sets, which are the
-ids of training examples here and positions in a whole test set.
+unpickling, see `pickled_data` beside this module. Indices are those of the official data sets, which are the ids of
+training examples here and positions in a whole test set.
 """
 
 from __future__ import annotations

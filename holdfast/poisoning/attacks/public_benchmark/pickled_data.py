@@ -1,8 +1,8 @@
 """Pickles read as data: their instructions are listed, and nothing they name is ever imported or called.
 
 The public poisoning benchmark ships pickles. Loading one runs whatever functions it names, so they are not loaded here
-but listed, see `holdfast.poisoning.attacks.public_benchmark.pickle_listing`. `plain` rebuilds the few kinds of values that a poison
-package has (NumPy arrays and numbers, Pillow images, torch tensors) from their bytes, and refuses all else by name.
+but listed, see `pickle_listing` beside this module. `plain` rebuilds the few kinds of values that a poison package has
+(NumPy arrays and numbers, Pillow images, torch tensors) from their bytes, and refuses all else by name.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def test_a_rule_past_its_breakdown_point_is_told_once_and_recorded(tmp_path, cap
 
 
 def test_every_command_of_the_documentation_parses():
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[4]
     pages = [root / "README.md", *(root / "docs").rglob("*.md")]
     text = "\n".join(page.read_text() for page in pages).replace("\\\n", " ")
     commands = re.findall(r"holdfast federate((?: [^`\n#]+)?)", text)
