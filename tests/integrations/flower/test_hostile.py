@@ -11,7 +11,7 @@ from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.federated import federate
 from holdfast.integrations.flower.nodes.holdings import picked
 from holdfast.integrations.flower.rehearsal.project import app_files
-from tests.integrations.flower.rehearsal import new_run, on_flower, options_of
+from tests.integrations.flower.small_federation import new_run, on_flower, options_of
 
 pytestmark = pytest.mark.xdist_group("flower")
 

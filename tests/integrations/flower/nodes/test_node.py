@@ -10,7 +10,7 @@ from holdfast.integrations.flower.messages.wire import Order, array, head_of, wh
 from holdfast.integrations.flower.nodes.holdings import parse_ids, picked, placed, share_of
 from holdfast.integrations.flower.nodes.node import Node
 from tests.federated.toy import toy_clients
-from tests.integrations.flower.rehearsal import digest, options_of
+from tests.integrations.flower.small_federation import digest, options_of
 
 NAME = "0123456789abcdef" * 2
 TOTAL, SIZE = 16, 650
