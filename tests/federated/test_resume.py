@@ -15,7 +15,7 @@ from holdfast.federated.engine.site import Site
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.run_files import lambdas_of
 from holdfast.models import build
-from holdfast.training import Run, state
+from holdfast.training import Run
 from holdfast.training import run as run_module
 
 CLIENTS, COHORT = 12, 4
@@ -92,7 +92,7 @@ def trained_in_round(number: int, clients: int) -> int:
         (RowStore, "write", 3 * trained_in_round(5, 1) + 2, False),
         (RowStore, "state_dict", 14, False),
         (run_module, "save_state", 3, True),
-        (state.os, "fsync", 4, False),
+        (os, "fsync", 4, False),
         (Path, "replace", 4, False),
         (Site, "tune", 5, False),
     ],

@@ -122,7 +122,7 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
             assert isinstance(inputs, Tensor)
             inputs = inputs if augment is None else augment(inputs, stream)
             losses = F.cross_entropy(model(inputs), labels, reduction="none")
-            tell("own loss", float(losses.mean()))
+            tell("own loss", losses.mean().item())
             optimizer.zero_grad(set_to_none=True)
             (weights[place] * losses).mean().backward()  # type: ignore[no-untyped-call]
             optimizer.step()

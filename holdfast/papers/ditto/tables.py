@@ -374,7 +374,7 @@ TABLE_8 = _full(
     "fashion-mnist",
     "Fashion-MNIST on 500 devices under attack (at scale cpu with a network of 6,218 parameters)",
     _FASHION_CLAIMS,
-    small=(golden.PLAIN, golden.DEFENDED, golden.FASHION),
+    small=(golden.DEFENDED, golden.FASHION),
     scales=("cpu", "paper"),
 )
 

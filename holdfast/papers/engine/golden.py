@@ -13,14 +13,14 @@ order differ by less than `RELATIVE`, while another seed, weight, formula or ord
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ConfigError
 from holdfast.papers.engine.experiment import Cell, Experiment
-from holdfast.papers.engine.jsonfile import expect_keys, number, read_json, write_json
-from holdfast.papers.engine.kinds import function_of
+from holdfast.papers.engine.jsonfile import expect_keys, number, read_json, text, write_json
+from holdfast.papers.engine.kinds import function_of, key_of
 from holdfast.papers.engine.witness import watching
 
 #: Largest relative difference between two processors that still counts as rounding.
@@ -37,10 +37,12 @@ class Golden:
 
     Attributes:
         version: the version of the cell that the values belong to.
+        key: kind and settings of the cell; another key is another cell.
         values: losses and norms, by name.
     """
 
     version: int
+    key: str
     values: Mapping[str, float]
 
 
@@ -101,9 +103,9 @@ def from_json(stored: Mapping[str, Any]) -> dict[str, Golden]:
     """The content of a file of golden values."""
     found = {}
     for name, entry in stored.items():
-        expect_keys(entry, "version values")
+        expect_keys(entry, "version key values")
         values = {key: number(value) for key, value in entry["values"].items()}
-        found[name] = Golden(int(entry["version"]), values)
+        found[name] = Golden(int(entry["version"]), text(entry["key"]), values)
     return found
 
 
@@ -126,14 +128,14 @@ def record(folder: Path, paper: str, cells: Mapping[str, Cell], now: Mapping[str
         if name not in now:
             if before is not None:
                 fresh[name] = before
-        elif before is not None and before.version == cell.version:
+        elif before is not None and before.version == cell.version and before.key == key_of(cell):
             refused += [f"{name}: {each}; raise its version" for each in differences(before.values, now[name])]
             fresh[name] = before
         elif before is not None and before.version > cell.version:
             refused.append(f"{name} has version {cell.version}, older than {before.version}")
         else:
-            fresh[name] = Golden(cell.version, now[name])
+            fresh[name] = Golden(cell.version, key_of(cell), now[name])
     if not refused:
-        content = {name: {"version": each.version, "values": dict(each.values)} for name, each in fresh.items()}
+        content = {name: asdict(each) for name, each in fresh.items()}
         write_json(golden_file(folder, paper), content)
     return refused

@@ -163,18 +163,24 @@ def test_a_recheck_computes_what_was_looked_at_longest_ago_and_records_it(use, t
 
 
 def test_golden_values_are_recorded_once_and_never_without_a_raised_version(use, tmp_path, capsys):
-    cell = Cell("golden/told", toy.reference(toy.told), {"value": 2.0})
+    value = tmp_path / "value"
+    cell = Cell("golden/told", toy.reference(toy.told), {"file": str(value)})
+
+    def recorded():
+        kept = read_golden(tmp_path / "results", "toys")["golden/told"]
+        return kept.version, kept.values
+
     use(golden=(cell,))
+    value.write_text("2.0")
     assert run(tmp_path, "toys", "--golden") == 0
-    assert read_golden(tmp_path / "results", "toys")["golden/told"].values == {"loss": 2.0}
-    use(golden=(replace(cell, settings={"value": 2.1}),))
+    assert recorded() == (1, {"loss": 2.0})
+    value.write_text("2.1")
     assert run(tmp_path, "toys", "--golden") == 1
     assert "raise its version" in " ".join(capsys.readouterr().out.split())
-    assert read_golden(tmp_path / "results", "toys")["golden/told"].values == {"loss": 2.0}
-    use(golden=(replace(cell, settings={"value": 2.1}, version=2),))
+    assert recorded() == (1, {"loss": 2.0})
+    use(golden=(replace(cell, version=2),))
     assert run(tmp_path, "toys", "--golden") == 0
-    kept = read_golden(tmp_path / "results", "toys")["golden/told"]
-    assert (kept.version, kept.values) == (2, {"loss": 2.1})
+    assert recorded() == (2, {"loss": 2.1})
 
 
 def test_an_unknown_experiment_is_refused(use, tmp_path):

@@ -1,9 +1,11 @@
 """Golden cells give what they gave, whatever moved since; and they reach every module that decides a number."""
 
 import ast
+import importlib
 import inspect
 import json
 import os
+import pkgutil
 import subprocess
 import sys
 import threading
@@ -18,6 +20,7 @@ import holdfast
 from holdfast.papers.engine.catalog import PAPERS, every_experiment, experiments_of
 from holdfast.papers.engine.experiment import Cell
 from holdfast.papers.engine.golden import compute, differences, from_json, golden_cells, read_golden, record
+from holdfast.papers.engine.kinds import key_of
 from holdfast.primitives.threads import torch_threads
 from tests.papers import toy
 
@@ -50,9 +53,17 @@ together = pytest.mark.xdist_group("golden")  # one process computes all of them
 @cache
 def computed(label):
     """What a golden cell gives, and the files of holdfast in which functions were entered on the way."""
+    import_everything()  # what is only entered while a module is imported is not reached by a computation
     with torch_threads(int(os.environ.get("HOLDFAST_GOLDEN_THREADS", "1"))), entered() as files:
         values = compute(CELLS[label])
     return values, files
+
+
+@cache
+def import_everything():
+    for room in DECIDING:
+        for module in pkgutil.walk_packages([str(PACKAGE / room)], f"holdfast.{room}."):
+            importlib.import_module(module.name)
 
 
 @contextmanager
@@ -63,7 +74,7 @@ def entered():
     def note(frame, event, argument):
         if event == "call" and (code := frame.f_code) not in seen:
             seen.add(code)
-            if code.co_filename.startswith(prefix) and code.co_name != "<module>":
+            if code.co_filename.startswith(prefix) and code.co_flags & inspect.CO_OPTIMIZED:  # neither module nor class
                 files.add(code.co_filename.removeprefix(prefix))
 
     before = sys.getprofile()
@@ -82,7 +93,7 @@ def entered():
 def test_a_golden_cell_gives_what_it_gave(label):
     paper, _, name = label.partition(": ")
     kept = read_golden(RESULTS, paper)
-    assert name in kept, f"record it: holdfast reproduce {paper} --golden"
+    assert name in kept and kept[name].key == key_of(CELLS[label]), f"record it: holdfast reproduce {paper} --golden"
     assert kept[name].version == CELLS[label].version, f"record the new version: holdfast reproduce {paper} --golden"
     changed = differences(kept[name].values, computed(label)[0])
     assert not changed, f"raise the version if this is meant: {'; '.join(changed)}"
@@ -143,10 +154,13 @@ def test_a_golden_value_never_changed_without_a_raised_version(paper):
 
 
 def tampered(states):
-    """Cells whose values changed though their version didn't rise, over the states of a file."""
+    """Cells whose values changed though neither they nor their version did, over the states of a file."""
     highest, found = {}, []
     for state in states:
-        for name, golden in from_json(json.loads(state)).items():
+        stored = json.loads(state)
+        if any("key" not in entry for entry in stored.values()):
+            continue  # of the days in which golden cells were being written
+        for name, golden in ((f"{name} {each.key}", each) for name, each in from_json(stored).items()):
             before = highest.get(name)
             if before is None or golden.version > before.version:
                 highest[name] = golden
@@ -155,15 +169,16 @@ def tampered(states):
     return found
 
 
-def state(version, loss):
-    return json.dumps({"golden/a": {"version": version, "values": {"loss": loss}}})
+def state(version, loss, key="k"):
+    return json.dumps({"golden/a": {"version": version, "key": key, "values": {"loss": loss}}})
 
 
 def test_a_value_changed_in_place_is_noticed():
     assert tampered([state(1, 0.5), state(1, 0.5), state(2, 0.7)]) == []
-    assert tampered([state(1, 0.5), state(1, 0.501)]) == ["golden/a"]
-    assert tampered([state(1, 0.5), state(2, 0.7), state(1, 0.5)]) == ["golden/a"]
-    assert tampered([state(1, 0.5), "{}", state(1, 0.7)]) == ["golden/a"]
+    assert tampered([state(1, 0.5), state(1, 0.501)]) == ["golden/a k"]
+    assert tampered([state(1, 0.5), state(2, 0.7), state(1, 0.5)]) == ["golden/a k"]
+    assert tampered([state(1, 0.5), "{}", state(1, 0.7)]) == ["golden/a k"]
+    assert tampered([state(1, 0.5), state(1, 0.7, key="another cell")]) == []
 
 
 # -------------------------------------------------------------------------------------------------- the functions
@@ -185,8 +200,8 @@ def test_a_kind_that_tells_nothing_can_have_no_golden_cell(tmp_path):
 
 
 def test_two_golden_cells_of_one_name_are_refused(tmp_path):
-    cell = Cell("golden/a", toy.reference(toy.told), {"value": 1.0})
-    other = Cell("golden/a", toy.reference(toy.told), {"value": 2.0})
+    cell = Cell("golden/a", toy.reference(toy.told), {"file": "one"})
+    other = Cell("golden/a", toy.reference(toy.told), {"file": "two"})
     one, two = (toy.toy_experiment(tmp_path, golden=(each,)) for each in (cell, other))
     assert golden_cells([one, one]) == {"golden/a": cell}
     with pytest.raises(holdfast.errors.ConfigError, match="another golden cell called 'golden/a'"):
@@ -194,7 +209,7 @@ def test_two_golden_cells_of_one_name_are_refused(tmp_path):
 
 
 def test_an_older_version_is_not_recorded_over_a_newer_one(tmp_path):
-    cell = Cell("golden/a", toy.reference(toy.told), {"value": 1.0}, version=2)
+    cell = Cell("golden/a", toy.reference(toy.told), {"file": "one"}, version=2)
     assert record(tmp_path, "toys", {"golden/a": cell}, {"golden/a": {"loss": 1.0}}) == []
     older = Cell("golden/a", cell.kind, cell.settings)
     (refused,) = record(tmp_path, "toys", {"golden/a": older}, {"golden/a": {"loss": 1.0}})
