@@ -7,8 +7,7 @@ import torch
 from holdfast.data import describe, load
 from holdfast.data.readers.folder import WATERBIRDS_COUNTS, Columns
 from holdfast.errors import DataError
-
-from .trees import BIRD_HEADER, bird_rows, write_csv, write_image
+from tests.data.trees import BIRD_HEADER, bird_rows, write_csv, write_image
 
 SMALL = {"train": (4, 2, 1, 3), "validation": (1, 1, 1, 1), "test": (2, 1, 1, 2)}
 

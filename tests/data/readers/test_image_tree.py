@@ -4,8 +4,7 @@ import pytest
 
 from holdfast.data.readers.image_tree import image_files
 from holdfast.errors import DataError
-
-from .trees import write_image
+from tests.data.trees import write_image
 
 
 def test_images_are_listed_by_name_and_other_files_and_folders_are_not(tmp_path: Path) -> None:

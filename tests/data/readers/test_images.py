@@ -7,8 +7,7 @@ from PIL import Image
 
 from holdfast.data.readers.images import ImageReader, centre_crop
 from holdfast.errors import DataError
-
-from .trees import write_image
+from tests.data.trees import write_image
 
 
 def test_without_resizing_an_image_is_its_normalised_middle(tmp_path: Path) -> None:

@@ -18,8 +18,7 @@ from holdfast.report.html.charts import (
 )
 from holdfast.report.pages.run_record import Record
 from holdfast.training import Run
-
-from .reading import read_page
+from tests.report.reading import read_page
 
 
 def with_groups(finished, path, count):

@@ -6,8 +6,7 @@ from holdfast.data import Examples
 from holdfast.errors import DataError
 from holdfast.report.html.images import as_picture, example_sheet
 from holdfast.training import GroupReport
-
-from .reading import read_page
+from tests.report.reading import read_page
 
 
 def pixels(picture):

@@ -2,8 +2,7 @@ from holdfast.report.html.markup import DASH
 from holdfast.report.html.tables import confusion_table, facts_table, group_table, timing_table
 from holdfast.report.pages.run_record import Record
 from holdfast.training import GroupReport
-
-from .reading import read_page
+from tests.report.reading import read_page
 
 REPORT = GroupReport.of_arrays(
     [0, 0, 0, 1, 1, 1, 0, 1],

@@ -18,9 +18,8 @@ from holdfast.report.pages.audit_groups import class_sentence, doubts, write_aud
 from holdfast.spurious import separate
 from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, describe_clusters
 from holdfast.spurious.group_inference.quality import judge_groups
-
-from .reading import read_page
-from .toy import BREAKOUT, SCRIPT, toy_images
+from tests.report.reading import read_page
+from tests.report.toy import BREAKOUT, SCRIPT, toy_images
 
 
 def audit_of(examples, probabilities, **options):

@@ -7,8 +7,7 @@ from rich.console import Console
 from holdfast.report import comparison, comparison_table
 from holdfast.spurious import GroupBalanced
 from holdfast.training import Run, Training
-
-from .toy import StoppedError, stop_after, toy_run
+from tests.report.toy import StoppedError, stop_after, toy_run
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,8 @@ from holdfast.errors import DataError
 from holdfast.report import write_report
 from holdfast.spurious import GroupBalanced
 from holdfast.training import Run, Training
-
-from .reading import read_page
-from .toy import BREAKOUT, SCRIPT, SETTINGS, StoppedError, stop_after, toy_run
+from tests.report.reading import read_page
+from tests.report.toy import BREAKOUT, SCRIPT, SETTINGS, StoppedError, stop_after, toy_run
 
 
 def written(run, splits=None):

@@ -5,8 +5,7 @@ import pytest
 
 from holdfast.report.pages.run_record import Record
 from holdfast.training import Run
-
-from .toy import SETTINGS, StoppedError, stop_after, toy_run
+from tests.report.toy import SETTINGS, StoppedError, stop_after, toy_run
 
 
 def test_a_finished_run_is_judged_on_the_test_set(finished):

@@ -6,8 +6,7 @@ import torch
 from holdfast.data import load
 from holdfast.data.sets.images.celeba import CELEBA_COUNTS
 from holdfast.errors import DataError
-
-from .trees import write_csv, write_image
+from tests.data.trees import write_csv, write_image
 
 #: image, Blond_Hair, Male, partition
 ROWS = [("1.jpg", -1, 1, 0), ("2.jpg", 1, -1, 0), ("3.jpg", 1, 1, 1), ("4.jpg", -1, -1, 2), ("5.jpg", -1, -1, 0)]

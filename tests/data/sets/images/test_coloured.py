@@ -15,8 +15,7 @@ from holdfast.data.sets.images.coloured import (
 )
 from holdfast.data.sets.images.digits import bundled_digits
 from holdfast.errors import ConfigError
-
-from .test_idx import write_mnist
+from tests.data.readers.test_idx import write_mnist
 
 
 def cells(labels: np.ndarray, colours: np.ndarray, k: int) -> np.ndarray:

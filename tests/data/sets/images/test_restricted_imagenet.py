@@ -9,8 +9,7 @@ from holdfast.data.sets.images.restricted_imagenet import SUPERCLASSES, TRAIN_CO
 from holdfast.errors import DataError
 from holdfast.training import Training
 from holdfast.training.settings import learning_rate_factor
-
-from .trees import write_synsets
+from tests.data.trees import write_synsets
 
 #: The first and the last synset of dogs and of frogs, an insect, and three that belong to no superclass.
 TRAIN = {151: 3, 268: 2, 30: 4, 32: 1, 319: 2, 29: 1, 150: 1, 269: 1}

@@ -7,8 +7,7 @@ import torch
 from holdfast.data import load
 from holdfast.data.sets.images.coloured import PALETTES
 from holdfast.data.sets.images.spuco_mnist import coloured_places, paint_background
-
-from .test_idx import write_mnist
+from tests.data.readers.test_idx import write_mnist
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import torch
 from holdfast.data import describe, load
 from holdfast.data.sets.images.urbancars import URBANCARS_COUNTS, shortcut_gaps
 from holdfast.errors import DataError
-
-from .trees import write_cars
+from tests.data.trees import write_cars
 
 SMALL = {"train": (6, 3, 3, 2, 2, 3, 3, 5), "validation": (1,) * 8, "test": (2, 1, 1, 1, 1, 1, 1, 1)}
 

@@ -8,8 +8,7 @@ import torch
 from holdfast.data import load
 from holdfast.data.sets.text.civilcomments import IDENTITIES, overlapping_groups, training_attribute
 from holdfast.errors import DataError, MissingDependencyError
-
-from .trees import write_comments, write_tokenizer
+from tests.data.trees import write_comments, write_tokenizer
 
 #: text, split, toxicity, the identities that are mentioned
 COMMENTS: list[tuple[str, str, str, tuple[str, ...]]] = [

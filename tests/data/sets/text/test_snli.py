@@ -3,8 +3,7 @@ import torch
 
 from holdfast.data import load
 from holdfast.errors import DataError
-
-from .trees import write_pairs, write_tokenizer
+from tests.data.trees import write_pairs, write_tokenizer
 
 PARTS = {
     "train": [

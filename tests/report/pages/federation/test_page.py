@@ -22,8 +22,7 @@ from holdfast.report.pages.federation.page import write_comparison
 from holdfast.report.pages.federation.record import ClientRows, FederationRecord, ModelRows
 from holdfast.training import Run
 from holdfast.training.events import Event
-
-from .reading import read_page
+from tests.report.reading import read_page
 
 SETTINGS = Rounds(rounds=4, cohort=3, evaluate_every=1, executor="serial", learning_rate=0.1)
 CONFIG = {"data": "toy", "model": "softmax", "objective": "fedavg", "aggregate": "mean", "attack": "a1",
