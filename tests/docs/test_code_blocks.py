@@ -173,7 +173,7 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
             parse_fit = parse_clip if command == "fit" and task_of(arguments) == "clip" else options.parse
             (parse_fit if command == "fit" else federate_options.parse)(arguments)
             return
-        module = importlib.import_module(f"holdfast.cli.{COMMANDS[command][1]}")
+        module = importlib.import_module(f"holdfast.cli.commands.{COMMANDS[command][1]}")
         called = []
         with monkeypatch.context() as recorded:
             for name in FUNCTIONS[command]:

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import chisquare
 
 from holdfast.errors import ConfigError
-from holdfast.finetuning import quotas, resolve_budget
-from holdfast.finetuning.selection import balanced
+from holdfast.finetuning import balanced, quotas, resolve_budget
 from holdfast.finetuning.selection.balanced import members_of
 
 
