@@ -264,7 +264,7 @@ def move(copy: Path, old: str, new: str) -> None:
 def test(copy: Path, first_only: bool) -> dict[str, str | float]:
     """Run the golden tests of a copy; stop at the first red cell where one is enough."""
     began = time.monotonic()
-    words = ["-q", "-m", "golden", "-p", "no:cacheprovider", "-p", "no:xdist", *(["-x"] if first_only else [])]
+    words = ["-q", "-m", "golden", "-p", "no:cacheprovider", *(["-x"] if first_only else [])]
     answer = run(copy, ["-m", "pytest", *words, "tests/papers/engine/test_golden.py"])
     first = next((line for line in answer.stdout.splitlines() if line.startswith("FAILED")), "")
     state = {0: "green", 1: "red"}.get(answer.returncode, f"exit code {answer.returncode}")
