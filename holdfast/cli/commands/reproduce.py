@@ -74,6 +74,8 @@ def reproduce(
     Returns:
         The exit code: 0 if everything ran, whatever the verdicts; 1 if a cell failed or differs; 130 if it was stopped.
     """
+    if sum((judge, recheck, golden, list)) > 1:
+        raise ConfigError("--judge, --recheck, --golden and --list do different things; give one of them")
     console = Console()
     folder = results_dir or default_results_dir()
     try:
@@ -193,11 +195,14 @@ def _run(
 
 def _papers(name: str | None) -> list[str]:
     """The documents that a name stands for: one, that of an experiment, or all."""
-    from holdfast.papers.engine.catalog import PAPERS, find
+    from holdfast.papers.engine.catalog import PAPERS, experiments_of, find
 
     if name is None:
         return [*PAPERS]
-    return [name] if name in PAPERS else [find(name).paper]
+    if "/" not in name:
+        experiments_of(name)  # refuses a document that there is not
+        return [name]
+    return [find(name).paper]
 
 
 def _judge(console: Console, folder: Path, name: str | None) -> int:

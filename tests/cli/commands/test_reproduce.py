@@ -183,6 +183,18 @@ def test_golden_values_are_recorded_once_and_never_without_a_raised_version(use,
     assert recorded() == (2, {"loss": 2.1})
 
 
+def test_an_unknown_document_is_answered_with_the_nearest(use, tmp_path):
+    use()
+    with pytest.raises(ConfigError, match="did you mean 'toys'"):
+        run(tmp_path, "toy", "--judge")
+
+
+def test_two_things_at_once_are_refused(use, tmp_path):
+    use()
+    with pytest.raises(ConfigError, match="give one of them"):
+        run(tmp_path, "toys", "--judge", "--recheck")
+
+
 def test_an_unknown_experiment_is_refused(use, tmp_path):
     use()
     with pytest.raises(ConfigError, match="did you mean 'toys/table1'"):
