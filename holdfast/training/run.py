@@ -159,6 +159,7 @@ class Run:
     def lock(self) -> None:
         """Hold the directory for this process until it ends, however it ends."""
         try:
+            (self.path / "plans").mkdir(exist_ok=True)  # empty, it is lost where a run travels through git or a bucket
             self._lock = (self.path / ".lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
