@@ -24,6 +24,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -159,7 +160,6 @@ class Run:
     def lock(self) -> None:
         """Hold the directory for this process until it ends, however it ends."""
         try:
-            (self.path / "plans").mkdir(exist_ok=True)  # empty, it is lost where a run travels through git or a bucket
             self._lock = (self.path / ".lock").open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -233,6 +233,8 @@ class Run:
         self._write("results.json", json.dumps(plain_values(results), indent=2))
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # a folder that was empty is lost where a run travels through git or a bucket
+            (self.path / name).parent.mkdir(exist_ok=True)
         buffer = io.BytesIO()
         pq.write_table(pa.table(dict(columns)), buffer)
         write_atomically(self.path / name, buffer.getvalue())
