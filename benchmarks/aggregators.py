@@ -26,8 +26,8 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.federated.aggregators import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
-from holdfast.papers.benchmarks import Ratio, cpu_seconds, write_benchmark
+from holdfast.federated.aggregation import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, write_benchmark
 
 CLIENTS, PARAMETERS, ATTACKERS = 100, 20_522, 20
 Rule = Callable[[Tensor], Any]

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from holdfast.models.registry import build
-from holdfast.papers.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
 from holdfast.poisoning import gradient_medoids
 from holdfast.primitives.facility_location import naive_facility_location
 

@@ -43,7 +43,7 @@ from federated.report import Row, compare, largest_difference, runs_table, speed
 from federated.watch import Usage, run_watched
 from federated.workload import Job, find_workload
 
-from holdfast.papers.benchmarks import write_benchmark
+from holdfast.papers.engine.benchmarks import write_benchmark
 from holdfast.papers.engine.jsonfile import write_json
 
 HERE = Path(__file__).parent / "federated"

@@ -25,7 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from holdfast.data import Examples, Splits
 from holdfast.models import build
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 from holdfast.training import Training, fit
 
 EPOCHS = 1

@@ -41,9 +41,9 @@ from federated.ours import make_clients  # noqa: E402
 from federated.watch import run_watched  # noqa: E402
 from federated.workload import RATE, Job, Workload, find_workload  # noqa: E402
 
-from holdfast.data.clients import Clients  # noqa: E402
+from holdfast.data.clients.clients import Clients  # noqa: E402
 from holdfast.models import build  # noqa: E402
-from holdfast.papers.benchmarks import write_benchmark  # noqa: E402
+from holdfast.papers.engine.benchmarks import write_benchmark  # noqa: E402
 from holdfast.papers.engine.jsonfile import write_json  # noqa: E402
 from holdfast.training.state import load_state  # noqa: E402
 

@@ -80,7 +80,7 @@ MUTANTS = (
     Mutant(
         "models: the perceptron has tanh instead of ReLU",
         True,
-        (("holdfast/models/mlp.py", "F.relu(layer(hidden))", "layer(hidden).tanh()"),),
+        (("holdfast/models/networks/mlp.py", "F.relu(layer(hidden))", "layer(hidden).tanh()"),),
     ),
     Mutant(
         "data: data sets draw from seed + 1",
@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "data: the rest of a division goes to the smallest remainders",
         True,
-        (("holdfast/data/partitions.py", "np.argsort(counts - exact", "np.argsort(exact - counts"),),
+        (("holdfast/data/clients/partitions.py", "np.argsort(counts - exact", "np.argsort(exact - counts"),),
     ),
     Mutant(
         "training: examples are visited in another order",
@@ -111,12 +111,12 @@ MUTANTS = (
     Mutant(
         "federated: the proximal term pushes away",
         True,
-        (("holdfast/federated/network.py", "alpha=pull[0], out=distance", "alpha=-pull[0], out=distance"),),
+        (("holdfast/federated/engine/network.py", "alpha=pull[0], out=distance", "alpha=-pull[0], out=distance"),),
     ),
     Mutant(
         "federated: the trimmed mean drops one value less above",
         True,
-        (("holdfast/federated/aggregators/coordinates.py", "trim : m - trim]", "trim : m - trim + 1]"),),
+        (("holdfast/federated/aggregation/coordinates.py", "trim : m - trim]", "trim : m - trim + 1]"),),
     ),
     Mutant(
         "primitives: PGD takes steps of another size",
@@ -144,24 +144,28 @@ MUTANTS = (
         "data: the duplicate _apportion is replaced by share_out",
         False,
         (
-            ("holdfast/data/coloured.py", "_apportion(rest, ratio)", "share_out(rest, np.asarray(ratio, float))"),
             (
-                "holdfast/data/coloured.py",
+                "holdfast/data/sets/images/coloured.py",
+                "_apportion(rest, ratio)",
+                "share_out(rest, np.asarray(ratio, float))",
+            ),
+            (
+                "holdfast/data/sets/images/coloured.py",
                 "from holdfast.data.randomness import",
-                "from holdfast.data.partitions import share_out\nfrom holdfast.data.randomness import",
+                "from holdfast.data.clients.partitions import share_out\nfrom holdfast.data.randomness import",
             ),
         ),
     ),
     Mutant(
-        "coresets: looking.py gets another name",
+        "coresets: the module of gradient proxies gets another name",
         False,
-        move=("holdfast/coresets/looking.py", "holdfast/coresets/gradient_proxies.py"),
+        move=("holdfast/coresets/crest/gradient_proxies.py", "holdfast/coresets/crest/looking.py"),
     ),
     Mutant(
-        "papers: cells.py moves into a folder and a claim's docstring is reworded",
+        "papers: cells.py moves into another folder and a claim's docstring is reworded",
         False,
-        (("holdfast/papers/ditto_claims.py", '"""A row is below another in all these columns."""', '"""Reworded."""'),),
-        move=("holdfast/papers/cells.py", "holdfast/papers/common/cells.py"),
+        (("holdfast/papers/ditto/claims.py", '"""A row is below another in all these columns."""', '"""Reworded."""'),),
+        move=("holdfast/papers/common/cells.py", "holdfast/papers/shared/cells.py"),
     ),
 )
 
@@ -218,8 +222,9 @@ def mutants(only: str | None) -> None:
             continue
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "copy"
-            kept = shutil.ignore_patterns(".git", ".venv", "*.svg", "__pycache__", ".*_cache", "docs", "benchmarks")
-            shutil.copytree(ROOT, copy, ignore=kept)
+            for part in ("holdfast", "tests", "results"):
+                shutil.copytree(ROOT / part, copy / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copy(ROOT / "pyproject.toml", copy)
             for change in mutant.changes:
                 replace_in(copy / change[0], change[1], change[2])
             if mutant.move is not None:
@@ -259,7 +264,7 @@ def move(copy: Path, old: str, new: str) -> None:
 def test(copy: Path, first_only: bool) -> dict[str, str | float]:
     """Run the golden tests of a copy; stop at the first red cell where one is enough."""
     began = time.monotonic()
-    words = ["-q", "-m", "golden", "-p", "no:cacheprovider", "-p", "no:xdist", *(["-x"] if first_only else [])]
+    words = ["-q", "-m", "golden", "-p", "no:cacheprovider", *(["-x"] if first_only else [])]
     answer = run(copy, ["-m", "pytest", *words, "tests/papers/engine/test_golden.py"])
     first = next((line for line in answer.stdout.splitlines() if line.startswith("FAILED")), "")
     state = {0: "green", 1: "red"}.get(answer.returncode, f"exit code {answer.returncode}")
@@ -273,7 +278,7 @@ def judged(copy: Path) -> str:
     changed = [
         file.name
         for file in (ROOT / "results").glob("*/*.json")
-        if not filecmp.cmp(file, copy / file.relative_to(ROOT), shallow=False)
+        if file.parent.name != "benchmarks" and not filecmp.cmp(file, copy / file.relative_to(ROOT), shallow=False)
     ]
     return "changed: " + ", ".join(changed) if changed else "unchanged, nothing recomputed"
 

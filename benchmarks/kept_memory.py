@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from holdfast.models.registry import build
-from holdfast.papers.benchmarks import Ratio, cpu_seconds, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, write_benchmark
 from holdfast.primitives.memory import keep_freed_memory
 
 IMAGES, PASSES = 512, 5

@@ -23,9 +23,9 @@ from transformers import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 from holdfast.data import Examples, Splits
 from holdfast.multimodal import SmallTwoTower, SpuriousAware, TwoTower, Wording, WordTokenizer, fine_tune
 from holdfast.multimodal.backends import TransformersClip
-from holdfast.multimodal.preprocessing import Preprocessing
-from holdfast.multimodal.shapes import CAPTIONS, SHAPE_WORDING, shape_task
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.multimodal.backends.preprocessing import Preprocessing
+from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, shape_task
+from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 from holdfast.training import Training
 
 EVERY_TERM = SpuriousAware(lambda_vs=1.0)

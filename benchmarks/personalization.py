@@ -27,7 +27,7 @@ from holdfast.data import load_federation
 from holdfast.federated import Rounds, personalize
 from holdfast.federated.personalization import Transferability
 from holdfast.models import build
-from holdfast.papers.benchmarks import Ratio, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 
 CLIENTS = 50
 WAYS = {"auto": ("auto", 2), "one by one": ("serial", 1), "one by one, two threads": ("serial", 2)}

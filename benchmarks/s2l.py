@@ -33,9 +33,9 @@ from torch import nn
 from transformers import Trainer, TrainingArguments
 
 from holdfast.finetuning import TokenPairs, facility_locations, s2l_select
-from holdfast.finetuning.language_models import gpt_neox
-from holdfast.finetuning.losses import MOST_TOKENS, trajectory_point
-from holdfast.papers.benchmarks import Ratio, cpu_seconds, write_benchmark
+from holdfast.finetuning.language_models.losses import MOST_TOKENS, trajectory_point
+from holdfast.finetuning.language_models.models import gpt_neox
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, write_benchmark
 from holdfast.primitives.lloyd import lloyd
 from holdfast.training.sweep import evaluating
 

@@ -37,8 +37,8 @@ import torch.nn.functional as F
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.coresets.mini_batches import Pool, mini_batch_coresets
-from holdfast.papers.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
+from holdfast.coresets.crest.mini_batches import Pool, mini_batch_coresets
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
 from holdfast.primitives.facility_location import (
     facility_location,
     facility_location_in_parts,

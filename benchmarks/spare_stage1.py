@@ -33,9 +33,9 @@ from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
 from holdfast.errors import HoldfastWarning
-from holdfast.papers.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
-from holdfast.spurious.partition import Partition
-from holdfast.spurious.separation import sampling_probabilities, separate
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
+from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.separation import sampling_probabilities, separate
 
 EXAMPLES = 200_000
 CLASSES = (2, 10)

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
-from holdfast.papers.benchmarks import Benchmark, read_benchmarks
 from holdfast.papers.engine import render
+from holdfast.papers.engine.benchmarks import Benchmark, read_benchmarks
 from holdfast.papers.engine.catalog import PAPERS, experiments_of, find
 from holdfast.papers.engine.experiment import SCALES, Experiment, Scale
 from holdfast.papers.engine.results import Results
@@ -134,7 +134,8 @@ def _golden(results: Path) -> str | None:
         "| way | largest difference, share of what is tolerated | where | seconds |\n| --- | --- | --- | --- |\n",
     ]
     for way, found in rounding["ways"].items():
-        parts.append(f"| `{way}` | {found['share_of_tolerance']:.3f} | {found['value']} | {found['seconds']:.0f} |\n")
+        where = found["value"].replace("|", "\\|")
+        parts.append(f"| `{way}` | {found['share_of_tolerance']:.3f} | {where} | {found['seconds']:.0f} |\n")
     parts.append("\nOne change at a time in a copy of the repository, then `pytest -m golden` there:\n\n")
     parts.append(
         "| change | wanted | found | first red cell, or verdicts | seconds |\n| --- | --- | --- | --- | --- |\n"

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from holdfast.cli.options import parse
+from holdfast.cli.common.options import parse
 from holdfast.data import DATASETS
 from holdfast.errors import ConfigError
 from holdfast.methods import METHODS

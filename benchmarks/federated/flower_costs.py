@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.papers.benchmarks import Ratio
+from holdfast.papers.engine.benchmarks import Ratio
 
 TOLERANCE = 1e-5
 

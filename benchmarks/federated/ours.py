@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from workload import CLASSES, LAMBDA, RATE, Record, Workload, current_job
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated import Ditto, Rounds, federate
 from holdfast.training.events import Event
 

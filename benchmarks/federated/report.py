@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.papers.benchmarks import Better, Ratio
+from holdfast.papers.engine.benchmarks import Better, Ratio
 
 FLOWER = ("flower",)
 PFL = ("pfl", "pfl x2")

@@ -17,8 +17,11 @@ from holdfast.primitives.memory import keep_freed_memory
 COMMANDS = {
     "demo": ("See the failure of plain training and its repair, on data that comes with the package.", "demo"),
     "fit": ("Train a model and report how every group fares.", "fit"),
-    "federate": ("Simulate a federation, with attacks and personal models, and report on every client.", "federate"),
-    "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit"),
+    "federate": (
+        "Simulate a federation, with attacks and personal models, and report on every client.",
+        "federation.federate",
+    ),
+    "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),
     "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = nearest(given[0], COMMANDS)
         errors.print(f"[red]holdfast:[/] there is no command {given[0]!r}{hint}", highlight=False)
         return 2
-    module = import_module(f"holdfast.cli.{COMMANDS[given[0]][1]}")
+    module = import_module(f"holdfast.cli.commands.{COMMANDS[given[0]][1]}")
     command: Callable[[list[str]], int] = module.main
     keep_freed_memory()
     try:

@@ -1,12 +1,12 @@
 """Training on a fraction of the data."""
 
-from holdfast.coresets.batch_norm import frozen_batch_norm, weighted_batch_norm
-from holdfast.coresets.craig import Craig
-from holdfast.coresets.crest import Crest
-from holdfast.coresets.glister import Glister
-from holdfast.coresets.gradmatch import GradMatch
-from holdfast.coresets.pruning import El2n, Forgotten, Grand
-from holdfast.coresets.scores import Forgetting, el2n, grand
+from holdfast.coresets.baselines.craig import Craig
+from holdfast.coresets.baselines.glister import Glister
+from holdfast.coresets.baselines.gradmatch import GradMatch
+from holdfast.coresets.baselines.pruning import El2n, Forgotten, Grand
+from holdfast.coresets.baselines.scores import Forgetting, el2n, grand
+from holdfast.coresets.crest.batch_norm import frozen_batch_norm, weighted_batch_norm
+from holdfast.coresets.crest.crest import Crest
 
 __all__ = [
     "Craig",

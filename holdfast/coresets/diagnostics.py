@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from holdfast.coresets.looking import weighted_loss
+from holdfast.coresets.crest.gradient_proxies import weighted_loss
 from holdfast.data.examples import Examples
 from holdfast.primitives.curvature import gradient_of
 

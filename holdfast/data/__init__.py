@@ -1,37 +1,36 @@
 """Examples with stable ids, the readers of data sets, and the builders of spurious ones."""
 
-from holdfast.data import (
-    arrays,
-    bar_clients,
-    celeba,
-    celeba_leaf,
-    celebrity_clients,
-    cifar,
-    civilcomments,
-    coloured,
-    digits,
-    federated_fashion,
-    femnist,
-    folder,
-    idx,
-    painted_clients,
-    partitioned,
-    patches,
-    restricted_imagenet,
-    snli,
-    spuco_mnist,
-    stackoverflow,
-    surrogate,
-    urbancars,
-    vehicle,
-)
 from holdfast.data.catalog import DATASETS, DataSet, data_root, describe, find, get, load, register, status
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients import partitioned
+from holdfast.data.clients.clients import ClientPart, Clients
+from holdfast.data.clients.federations import FEDERATIONS, FederatedData, Recipe, federation, load_federation
+from holdfast.data.clients.partitioned import AtRandom, ByClasses, ByDirichlet, ByKey, partition
 from holdfast.data.download import RemoteFile, fetch
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.federations import FEDERATIONS, FederatedData, Recipe, federation, load_federation
 from holdfast.data.inputs import Inputs, LazyInputs, TensorInputs
-from holdfast.data.partitioned import AtRandom, ByClasses, ByDirichlet, ByKey, partition
+from holdfast.data.readers import arrays, folder, idx
+from holdfast.data.sets.federated import (
+    bar_clients,
+    celeba_leaf,
+    celebrity_clients,
+    femnist,
+    painted_clients,
+    stackoverflow,
+    surrogate,
+    vehicle,
+)
+from holdfast.data.sets.federated import fashion as federated_fashion
+from holdfast.data.sets.images import (
+    celeba,
+    cifar,
+    coloured,
+    digits,
+    patches,
+    restricted_imagenet,
+    spuco_mnist,
+    urbancars,
+)
+from holdfast.data.sets.text import civilcomments, snli
 
 __all__ = [
     "DATASETS",

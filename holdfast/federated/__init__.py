@@ -4,7 +4,7 @@
 and reports how every client fares.
 """
 
-from holdfast.federated.aggregators import (
+from holdfast.federated.aggregation import (
     AGGREGATORS,
     Aggregator,
     Clipping,
@@ -30,8 +30,9 @@ from holdfast.federated.attacks import (
     RandomUpdates,
     SignFlip,
 )
-from holdfast.federated.device_report import DeviceReport
+from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.federation import federate
+from holdfast.federated.metrics.device_report import DeviceReport
 from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FedProx, FedSGD, Objective, QFair, Term
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization import (
@@ -57,7 +58,6 @@ from holdfast.federated.personalization import (
 )
 from holdfast.federated.personalizing import Personalized, personalize
 from holdfast.federated.settings import Rounds
-from holdfast.federated.threat import Threat
 
 __all__ = [
     "AGGREGATORS",

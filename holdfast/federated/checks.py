@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import torch
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
-from holdfast.federated.aggregators import Aggregator
-from holdfast.federated.network import Network
+from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.engine.network import Network
 from holdfast.federated.objectives import Objective
 from holdfast.federated.personalization.base import Driver, Personalizer
 from holdfast.federated.settings import Rounds

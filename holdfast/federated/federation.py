@@ -15,22 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import Clients
-from holdfast.federated.aggregators import Aggregator, Mean
+from holdfast.data.clients.clients import Clients
+from holdfast.federated.aggregation import Aggregator, Mean
+from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.checks import check, check_statistics, settings_for, with_tuners
-from holdfast.federated.device_report import DeviceReport, benign_of
-from holdfast.federated.executors import Choice, Executor, choose, make_executor
-from holdfast.federated.network import Network
+from holdfast.federated.engine.executors import Choice, Executor, choose, make_executor
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.selection import select
+from holdfast.federated.engine.site import Site
+from holdfast.federated.engine.state import State
+from holdfast.federated.metrics.device_report import DeviceReport, benign_of
+from holdfast.federated.metrics.scoring import ClientScores
 from holdfast.federated.objectives import FedAvg, Objective
 from holdfast.federated.outcome import SHARED, Outcome
 from holdfast.federated.personalization.base import Personalizer, Tuner
-from holdfast.federated.personalization.choosing import strong_attack
-from holdfast.federated.scoring import ClientScores
-from holdfast.federated.selection import select
+from holdfast.federated.personalization.ditto.adaptive import strong_attack
 from holdfast.federated.settings import Rounds
-from holdfast.federated.site import Site
-from holdfast.federated.state import State
-from holdfast.federated.threat import Threat
 from holdfast.training.events import Event, Listener
 from holdfast.training.run import Run
 

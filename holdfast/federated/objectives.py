@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.federated.aggregators import Aggregator, q_fair_weights, reported, tilted_weights, weighted_sum
+from holdfast.federated.aggregation import Aggregator, q_fair_weights, reported, tilted_weights, weighted_sum
 
 State = dict[str, Tensor]
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.federated.device_report import DeviceReport
-from holdfast.federated.executors import Choice
-from holdfast.federated.network import Network
-from holdfast.federated.site import Site
+from holdfast.federated.engine.executors import Choice
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
+from holdfast.federated.metrics.device_report import DeviceReport
 
 #: Name of the shared model in reports.
 SHARED = "global"

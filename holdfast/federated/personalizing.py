@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.federated.checks import check_statistics, with_tuners
-from holdfast.federated.device_report import DeviceReport
-from holdfast.federated.executors import choose, make_executor
-from holdfast.federated.network import Network
+from holdfast.federated.engine.executors import choose, make_executor
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
+from holdfast.federated.metrics.device_report import DeviceReport
 from holdfast.federated.outcome import SHARED
 from holdfast.federated.personalization import Personalizer, Tuner
 from holdfast.federated.settings import Rounds
-from holdfast.federated.site import Site
 
 
 @dataclass(frozen=True, eq=False)

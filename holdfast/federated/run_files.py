@@ -24,16 +24,16 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import Clients
-from holdfast.federated.aggregators import Aggregator
-from holdfast.federated.device_report import benign_of
-from holdfast.federated.environment_record import adaptation_of, adversarial_picture, environments_of
+from holdfast.data.clients.clients import Clients
+from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.metrics.device_report import benign_of
+from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
 from holdfast.federated.objectives import Objective
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization.base import Personalizer
-from holdfast.federated.personalization.choosing import ChoosingDitto
+from holdfast.federated.personalization.ditto.adaptive import ChoosingDitto
 from holdfast.federated.settings import Rounds
-from holdfast.federated.threat import Threat
 from holdfast.files import write_atomically
 from holdfast.training.run import Run
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from holdfast.errors import ConfigError
 
-#: How client functions are run, see `holdfast.federated.executors`.
+#: How client functions are run, see `holdfast.federated.engine.executors`.
 ExecutorName = Literal["auto", "serial", "batched", "pool"]
 
 _COUNTS = ("rounds", "cohort", "batch_size", "local_steps", "local_epochs", "workers", "chunk", "halve_every")

@@ -5,8 +5,19 @@ Everything that chooses is a function of arrays; `TrajectoryRecorder` gets them 
 
 from __future__ import annotations
 
-from holdfast.finetuning.balanced import balanced, quotas, resolve_budget
-from holdfast.finetuning.baselines import (
+from holdfast.finetuning.language_models.fine_tuning import FineTuning, fine_tune
+from holdfast.finetuning.language_models.losses import example_losses
+from holdfast.finetuning.language_models.models import (
+    LanguageModel,
+    load_language_model,
+    small_language_model,
+    with_lora,
+)
+from holdfast.finetuning.language_models.processes import Processes
+from holdfast.finetuning.language_models.templates import Template
+from holdfast.finetuning.language_models.tokens import TokenPairs, tokenize
+from holdfast.finetuning.selection.balanced import balanced, quotas, resolve_budget
+from holdfast.finetuning.selection.baselines import (
     facility_locations,
     high_learnability,
     least_confidence,
@@ -14,15 +25,9 @@ from holdfast.finetuning.baselines import (
     random_subset,
     source_balanced_random,
 )
-from holdfast.finetuning.curriculum import ConfidenceCurriculum
-from holdfast.finetuning.fine_tuning import FineTuning, fine_tune
-from holdfast.finetuning.language_models import LanguageModel, load_language_model, small_language_model, with_lora
-from holdfast.finetuning.losses import example_losses
-from holdfast.finetuning.processes import Processes
-from holdfast.finetuning.s2l import S2lSelection, TrajectoryClusters, cluster_trajectories, s2l_select
-from holdfast.finetuning.scores import hidden_states, response_scores
-from holdfast.finetuning.templates import Template
-from holdfast.finetuning.tokens import TokenPairs, tokenize
+from holdfast.finetuning.selection.curriculum import ConfidenceCurriculum
+from holdfast.finetuning.selection.s2l import S2lSelection, TrajectoryClusters, cluster_trajectories, s2l_select
+from holdfast.finetuning.selection.scores import hidden_states, response_scores
 from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
 
 __all__ = [

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError
-from holdfast.finetuning.analysis import selection_cost
-from holdfast.finetuning.fine_tuning import FineTuning, Progress, fine_tune
-from holdfast.finetuning.language_models import LanguageModel
-from holdfast.finetuning.processes import ALONE, Processes
-from holdfast.finetuning.templates import Template
-from holdfast.finetuning.tokens import TokenPairs, tokenize
+from holdfast.finetuning.language_models.fine_tuning import FineTuning, Progress, fine_tune
+from holdfast.finetuning.language_models.models import LanguageModel
+from holdfast.finetuning.language_models.processes import ALONE, Processes
+from holdfast.finetuning.language_models.templates import Template
+from holdfast.finetuning.language_models.tokens import TokenPairs, tokenize
+from holdfast.finetuning.selection.analysis import selection_cost
 from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
 from holdfast.primitives.streams import numpy_stream
 

@@ -21,9 +21,9 @@ from torch import nn
 
 from holdfast.errors import CheckpointError, ConfigError, DataError
 from holdfast.files import write_atomically
-from holdfast.finetuning.losses import MOST_TOKENS, Floats, Reduction, trajectory_point
-from holdfast.finetuning.processes import ALONE, Processes
-from holdfast.finetuning.tokens import Ints, TokenPairs
+from holdfast.finetuning.language_models.losses import MOST_TOKENS, Floats, Reduction, trajectory_point
+from holdfast.finetuning.language_models.processes import ALONE, Processes
+from holdfast.finetuning.language_models.tokens import Ints, TokenPairs
 
 _KEY, _SECONDS = b"holdfast", b"holdfast.seconds"
 _GLANCE = 32  # examples by which a loaded model is recognised

@@ -2,7 +2,7 @@
 
 Each framework has a module of its own, which is imported by name so that nobody pays for a package they don't use:
 
-- `holdfast.integrations.sampler`: any loop that takes a DataLoader.
+- `holdfast.integrations.dataloader`: any loop that takes a DataLoader.
 - `holdfast.integrations.lightning`, `.hf_trainer`, `.accelerate`: Lightning, transformers' Trainer, Accelerate.
-- `holdfast.integrations.trackers`: TensorBoard and MLflow.
+- `holdfast.integrations.trackers.tracker`: TensorBoard and MLflow.
 """

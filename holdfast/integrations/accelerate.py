@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader
 
 from holdfast.errors import MissingDependencyError
 from holdfast.integrations.checkpoints import read_curator, write_curator
-from holdfast.integrations.sampler import curated_loader, require_step_size
+from holdfast.integrations.dataloader import curated_loader, require_step_size
 from holdfast.training.curator import Curator
 
 

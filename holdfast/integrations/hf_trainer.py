@@ -32,7 +32,7 @@ from torch.utils.data import Dataset
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
 from holdfast.integrations.checkpoints import read_curator, write_curator
-from holdfast.integrations.sampler import (
+from holdfast.integrations.dataloader import (
     CuratedSampler,
     refuse_between_steps,
     require_epoch_size,

@@ -27,7 +27,7 @@ from typing import Any
 from torch.optim import Optimizer
 
 from holdfast.errors import ConfigError, HoldfastWarning, MissingDependencyError
-from holdfast.integrations.sampler import (
+from holdfast.integrations.dataloader import (
     CuratedSampler,
     refuse_between_steps,
     require_epoch_size,

@@ -20,19 +20,19 @@ from torch import Tensor, nn
 
 from holdfast.data.catalog import data_root
 from holdfast.errors import CheckpointError, ConfigError, nearest
-from holdfast.models.cubic import CubicCNN
-from holdfast.models.densenet import DenseNet121, current_name
-from holdfast.models.device_cnns import CelebACNN, DeviceCNN
-from holdfast.models.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
-from holdfast.models.environment_cnns import StridedCNN
 from holdfast.models.heads import find_head
-from holdfast.models.lenet import LeNet5
-from holdfast.models.linear import LinearClassifier
-from holdfast.models.mlp import MLP
-from holdfast.models.pocket_cnn import PocketCNN
-from holdfast.models.resnet import pixel_resnet18, resnet18, resnet20, resnet50, wide_resnet50
+from holdfast.models.networks.cubic import CubicCNN
+from holdfast.models.networks.densenet import DenseNet121, current_name
+from holdfast.models.networks.device_cnns import CelebACNN, DeviceCNN
+from holdfast.models.networks.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
+from holdfast.models.networks.environment_cnns import StridedCNN
+from holdfast.models.networks.lenet import LeNet5
+from holdfast.models.networks.linear import LinearClassifier
+from holdfast.models.networks.mlp import MLP
+from holdfast.models.networks.pocket_cnn import PocketCNN
+from holdfast.models.networks.resnet import pixel_resnet18, resnet18, resnet20, resnet50, wide_resnet50
+from holdfast.models.networks.text import distilbert, roberta
 from holdfast.models.shapes import expect_shape
-from holdfast.models.text import distilbert, roberta
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,10 @@
 """Vision-language models: find the words they lean on, fine-tune them off it, check what they look at."""
 
-from holdfast.multimodal.attributes import Attributes, label_attribute, vocabulary
+from holdfast.multimodal.audit.attributes import Attributes, label_attribute, vocabulary
+from holdfast.multimodal.audit.detection import Finding, rank_attributes
+from holdfast.multimodal.audit.detectors import Detections, Detector, OwlVit, credited_words, load_owl_vit
+from holdfast.multimodal.audit.explanations import class_maps
+from holdfast.multimodal.audit.metrics import ExplanationScore, adjusted_average, adjusted_iou, soft_iou
 from holdfast.multimodal.backends import (
     SmallTwoTower,
     Trained,
@@ -9,17 +13,13 @@ from holdfast.multimodal.backends import (
     load_clip,
     load_open_clip,
 )
-from holdfast.multimodal.baselines import FineTunedClip, linear_probe, probe_splits, zero_shot
-from holdfast.multimodal.classifier import PromptClassifier
-from holdfast.multimodal.detection import Finding, rank_attributes
-from holdfast.multimodal.detectors import Detections, Detector, OwlVit, credited_words, load_owl_vit
-from holdfast.multimodal.explanations import class_maps
-from holdfast.multimodal.metrics import ExplanationScore, adjusted_average, adjusted_iou, soft_iou
-from holdfast.multimodal.pretraining import pretrain
-from holdfast.multimodal.prompts import Wording
-from holdfast.multimodal.spurious_aware import SpuriousAware, Terms
-from holdfast.multimodal.templates import TEMPLATES
-from holdfast.multimodal.training import PUBLISHED, fine_tune
+from holdfast.multimodal.backends.pretraining import pretrain
+from holdfast.multimodal.method.baselines import FineTunedClip, linear_probe, probe_splits, zero_shot
+from holdfast.multimodal.method.classifier import PromptClassifier
+from holdfast.multimodal.method.spurious_aware import SpuriousAware, Terms
+from holdfast.multimodal.method.training import PUBLISHED, fine_tune
+from holdfast.multimodal.tasks.prompts import Wording
+from holdfast.multimodal.tasks.templates import TEMPLATES
 
 __all__ = [
     "PUBLISHED",

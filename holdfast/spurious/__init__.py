@@ -1,6 +1,19 @@
 """Training against spurious correlations."""
 
-from holdfast.spurious.balancing import (
+from holdfast.spurious.group_inference.base import InferGroups, Inferring
+from holdfast.spurious.group_inference.eiil import Eiil
+from holdfast.spurious.group_inference.george import George
+from holdfast.spurious.group_inference.jtt import Jtt
+from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.separation import separate
+from holdfast.spurious.group_inference.spare import Spare
+from holdfast.spurious.group_inference.ssa import Ssa
+from holdfast.spurious.last_layer.dfr import DfrTrain, DfrVal
+from holdfast.spurious.objectives.cnc import Cnc
+from holdfast.spurious.objectives.cvar import CvarDRO
+from holdfast.spurious.objectives.group_dro import GroupDRO
+from holdfast.spurious.objectives.pgi import Pgi
+from holdfast.spurious.reweighting.balancing import (
     ClassBalanced,
     GroupBalanced,
     GroupSubsampled,
@@ -8,21 +21,8 @@ from holdfast.spurious.balancing import (
     balance_weights,
     balanced_subset,
 )
-from holdfast.spurious.cnc import Cnc
-from holdfast.spurious.cvar import CvarDRO
-from holdfast.spurious.dfr import DfrTrain, DfrVal
-from holdfast.spurious.eiil import Eiil
-from holdfast.spurious.george import George
-from holdfast.spurious.group_dro import GroupDRO
-from holdfast.spurious.inference import InferGroups, Inferring
-from holdfast.spurious.jtt import Jtt
-from holdfast.spurious.lff import Lff
-from holdfast.spurious.partition import Partition
-from holdfast.spurious.pde import Pde
-from holdfast.spurious.pgi import Pgi
-from holdfast.spurious.separation import separate
-from holdfast.spurious.spare import Spare
-from holdfast.spurious.ssa import Ssa
+from holdfast.spurious.reweighting.lff import Lff
+from holdfast.spurious.reweighting.pde import Pde
 
 __all__ = [
     "ClassBalanced",

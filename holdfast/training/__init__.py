@@ -2,11 +2,11 @@
 
 from holdfast.training.clock import Clock
 from holdfast.training.curator import Batch, Curator
-from holdfast.training.evaluation import evaluate, predict
+from holdfast.training.evaluation.evaluation import evaluate, predict
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, Listener
 from holdfast.training.finish import Finish, Trained
 from holdfast.training.fitting import FitResult, fit
-from holdfast.training.group_report import GroupReport
 from holdfast.training.method import Method
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.plan import Plan

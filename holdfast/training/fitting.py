@@ -19,12 +19,12 @@ from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.primitives.streams import derive_seed
-from holdfast.training.criteria import criterion
 from holdfast.training.curator import Curator
-from holdfast.training.evaluation import evaluate, predict
+from holdfast.training.evaluation.criteria import criterion
+from holdfast.training.evaluation.evaluation import evaluate, predict
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.finish import Trained
-from holdfast.training.group_report import GroupReport
 from holdfast.training.method import Method, as_method
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy

@@ -24,6 +24,7 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any
@@ -39,7 +40,7 @@ from holdfast.errors import CheckpointError, ConfigError
 from holdfast.files import write_atomically
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
-from holdfast.training.evaluation import Predictions
+from holdfast.training.evaluation.evaluation import Predictions
 from holdfast.training.events import Event
 from holdfast.training.plan import Plan
 from holdfast.training.state import load_state, save_state
@@ -232,6 +233,8 @@ class Run:
         self._write("results.json", json.dumps(plain_values(results), indent=2))
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        with suppress(OSError):  # a folder that was empty is lost where a run travels through git or a bucket
+            (self.path / name).parent.mkdir(exist_ok=True)
         buffer = io.BytesIO()
         pq.write_table(pa.table(dict(columns)), buffer)
         write_atomically(self.path / name, buffer.getvalue())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from holdfast.cli.federate_options import parse
+from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, MissingDependencyError
 
@@ -51,7 +51,7 @@ def test_more_nodes_than_clients_are_refused_before_anything_is_written(tmp_path
 
 
 def test_without_flower_the_extra_is_named(monkeypatch, tmp_path):
-    from holdfast.integrations.flower.deployment import require_flower
+    from holdfast.integrations.flower.rehearsal.deployment import require_flower
 
     monkeypatch.setitem(sys.modules, "flwr", None)
     with pytest.raises(MissingDependencyError, match=r"holdfast\[flower\]"):

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from holdfast.coresets import Craig, Glister, GradMatch
-from holdfast.coresets.glister import greedy_by_validation
+from holdfast.coresets.baselines.glister import greedy_by_validation
 from holdfast.data import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.models.heads import features_and_logits

@@ -18,9 +18,10 @@ from unittest.mock import patch
 
 import pytest
 
-from holdfast.cli import federate_options, options
-from holdfast.cli.fit import task_of
-from holdfast.cli.fit_clip import parse_clip
+from holdfast.cli.commands.federation import options as federate_options
+from holdfast.cli.commands.fit import task_of
+from holdfast.cli.commands.fit_clip import parse_clip
+from holdfast.cli.common import options
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
 from holdfast.errors import ConfigError
@@ -172,7 +173,7 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
             parse_fit = parse_clip if command == "fit" and task_of(arguments) == "clip" else options.parse
             (parse_fit if command == "fit" else federate_options.parse)(arguments)
             return
-        module = importlib.import_module(f"holdfast.cli.{COMMANDS[command][1]}")
+        module = importlib.import_module(f"holdfast.cli.commands.{COMMANDS[command][1]}")
         called = []
         with monkeypatch.context() as recorded:
             for name in FUNCTIONS[command]:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.papers.engine import catalog
 from holdfast.papers.engine.execute import Outcome
 from holdfast.papers.engine.store import Store
-from holdfast.papers.spare import TABLE_5_1
+from holdfast.papers.spare.tables import TABLE_5_1
 from tests.docs.pages import ROOT
 from tests.papers.engine.test_results import ORIGIN
 

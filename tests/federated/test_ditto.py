@@ -9,16 +9,16 @@ import torch.nn.functional as F
 from torch import nn
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregators import Clipping, Krum, Mean, Median
+from holdfast.federated.aggregation import Clipping, Krum, Mean, Median
 from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomUpdates
-from holdfast.federated.batches import BatchStream
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.batches import BatchStream
+from holdfast.federated.engine.network import Network
 from holdfast.federated.federation import federate
-from holdfast.federated.network import Network
 from holdfast.federated.objectives import FedAvg, FedProx, Term
 from holdfast.federated.personalization import Ditto, DynamicDitto, FineTuning, Local
 from holdfast.federated.settings import Rounds
-from holdfast.federated.theory import ditto_trajectory
-from holdfast.federated.threat import Threat
+from holdfast.theory.ditto import ditto_trajectory
 from tests.federated.personalization.toy import SETTINGS, Point, Recording, Squares, model, points, rows, run
 
 EXPLODING = Threat(ModelReplacement(boost=1e25), 0.5)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregators import Aggregator, Clipping, KLoss, Krum, Mean, mean
+from holdfast.federated.aggregation import Aggregator, Clipping, KLoss, Krum, Mean, mean
 from holdfast.federated.objectives import (
     OBJECTIVES,
     Afl,
@@ -20,7 +20,7 @@ from holdfast.federated.objectives import (
     objective_named,
     project_to_simplex,
 )
-from tests.federated.aggregators.rounds import LOSSES, UPDATES, random_losses, random_round
+from tests.federated.aggregation.rounds import LOSSES, UPDATES, random_losses, random_round
 
 
 def step_of(

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.data.federations import load_federation
+from holdfast.data.clients.federations import load_federation
 from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
+from holdfast.federated.engine.site import Site
+from holdfast.federated.engine.store import RowStore
 from holdfast.federated.run_files import lambdas_of
-from holdfast.federated.site import Site
-from holdfast.federated.store import RowStore
 from holdfast.models import build
 from holdfast.training import Run
 from holdfast.training import run as run_module

@@ -27,9 +27,9 @@ from holdfast.federated import (
     Threat,
     federate,
 )
-from holdfast.federated.batches import BatchStream
+from holdfast.federated.engine.batches import BatchStream
+from holdfast.federated.engine.selection import select
 from holdfast.federated.outcome import Outcome
-from holdfast.federated.selection import select
 from holdfast.models import build
 
 THREATS = {

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.finetuning import LanguageModel, Template, TokenPairs, small_language_model, tokenize
 
 VERBS = ("add", "take", "name", "spell")

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, with_lora
-from holdfast.finetuning.losses import trajectory_point
+from holdfast.finetuning.language_models.losses import trajectory_point
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 
@@ -163,7 +163,7 @@ def test_lora_learns_only_its_adapters(tmp_path: Path) -> None:
 
 def test_the_pythia_of_the_document_has_its_parameters() -> None:
     """The architecture at Pythia-70M's size: 70,426,624 weights in all."""
-    from holdfast.finetuning.language_models import gpt_neox
+    from holdfast.finetuning.language_models.models import gpt_neox
 
     with torch.device("meta"):
         model = gpt_neox(50304, layers=6, width=512, heads=8, longest=2048)

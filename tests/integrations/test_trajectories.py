@@ -8,7 +8,7 @@ import torch
 
 from holdfast.errors import CheckpointError
 from holdfast.finetuning import LanguageModel, TrajectoryRecorder
-from holdfast.finetuning.losses import trajectory_point
+from holdfast.finetuning.language_models.losses import trajectory_point
 from holdfast.integrations.trajectories import trajectory_callback
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 

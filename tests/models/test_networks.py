@@ -4,7 +4,7 @@ from torch import nn
 
 from holdfast.errors import ConfigError
 from holdfast.models import MLP, MODELS, LeNet5, LinearClassifier, build
-from holdfast.models.resnet import (
+from holdfast.models.networks.resnet import (
     Bottleneck,
     PadShortcut,
     ResNet,

@@ -9,15 +9,17 @@ from PIL import Image
 from torch import nn
 
 from holdfast.errors import MissingDependencyError
-from holdfast.multimodal import PromptClassifier, class_maps, emoji, emoji_tower, pretrain
+from holdfast.multimodal import PromptClassifier, class_maps, pretrain
 from holdfast.multimodal.backends import joined
 from holdfast.multimodal.backends.joined import JoinedTowers
-from holdfast.multimodal.cache import CachedTower
-from holdfast.multimodal.catalog import CLIP_DATA
-from holdfast.multimodal.emoji import COLOURS, EMOJI_WORDING, emoji_corpus, emoji_files, emoji_task
-from holdfast.multimodal.emoji_names import ANIMALS, FOOD
-from holdfast.multimodal.preprocessing import Preprocessing
-from holdfast.multimodal.towers import load_tower
+from holdfast.multimodal.backends.preprocessing import Preprocessing
+from holdfast.multimodal.backends.towers import load_tower
+from holdfast.multimodal.method.cache import CachedTower
+from holdfast.multimodal.tasks.catalog import CLIP_DATA
+from holdfast.multimodal.tasks.emoji import images as emoji
+from holdfast.multimodal.tasks.emoji import tower as emoji_tower
+from holdfast.multimodal.tasks.emoji.images import COLOURS, EMOJI_WORDING, emoji_corpus, emoji_files, emoji_task
+from holdfast.multimodal.tasks.emoji.names import ANIMALS, FOOD
 
 COUNTS = {"train": (4, 2, 2, 4), "validation": (2, 2, 2, 2), "test": (3, 3, 3, 3)}
 
@@ -124,7 +126,7 @@ def test_the_task_has_groups_words_and_boxes_around_the_drawings(drawings):
 
 def test_the_emoji_are_a_data_set_with_a_tower_by_name(drawings, tmp_path, monkeypatch):
     monkeypatch.setattr(emoji, "EMOJI_COUNTS", COUNTS)
-    monkeypatch.setattr("holdfast.multimodal.towers.emoji_tower", lambda folder, seed: (folder, seed))
+    monkeypatch.setattr("holdfast.multimodal.backends.towers.emoji_tower", lambda folder, seed: (folder, seed))
     data = CLIP_DATA["emoji"](seed=2)
     task = data.load(tmp_path, Preprocessing(24, (0.5,) * 3, (0.5,) * 3))
     assert len(task.splits.train) == 12

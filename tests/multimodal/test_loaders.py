@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.multimodal import imagenet_pair
-from holdfast.multimodal.folder_task import FolderClip
-from holdfast.multimodal.imagenet_pair import PAIRS, ImageNetPair, held_out
-from holdfast.multimodal.preprocessing import Preprocessing
-from holdfast.multimodal.waterbirds import WaterbirdsClip
+from holdfast.multimodal.backends.preprocessing import Preprocessing
+from holdfast.multimodal.tasks import imagenet_pair
+from holdfast.multimodal.tasks.folder_task import FolderClip
+from holdfast.multimodal.tasks.imagenet_pair import PAIRS, ImageNetPair, held_out
+from holdfast.multimodal.tasks.waterbirds import WaterbirdsClip
 from tests.multimodal.trees import RedDetector, imagenet, waterbirds
 
 TINY = Preprocessing(30)

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from holdfast.multimodal import PromptClassifier, SmallTwoTower, Wording, WordTokenizer
-from holdfast.multimodal.prompts import ensemble
-from holdfast.multimodal.shapes import CAPTIONS, SHAPE_WORDING, shape_task
+from holdfast.multimodal.tasks.prompts import ensemble
+from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, shape_task
 
 WORDS = WordTokenizer.of([*CAPTIONS, "disc square sand sea shape on"], 12)
 COUNTS = {"train": (24, 6, 4, 16), "validation": (6, 6, 6, 6), "test": (8, 8, 8, 8)}

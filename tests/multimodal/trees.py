@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from holdfast.multimodal.detectors import Detections
+from holdfast.multimodal.audit.detectors import Detections
 
 
 def picture(path, size=(40, 30), colour=(90, 120, 200)):

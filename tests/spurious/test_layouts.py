@@ -11,10 +11,10 @@ import torch
 
 from holdfast.cli.main import main
 from holdfast.data import Splits, load
-from holdfast.data.restricted_imagenet import SUPERCLASSES
+from holdfast.data.sets.images.restricted_imagenet import SUPERCLASSES
 from holdfast.models import build
-from holdfast.spurious.pde import Pde
-from holdfast.spurious.spare import Spare
+from holdfast.spurious.group_inference.spare import Spare
+from holdfast.spurious.reweighting.pde import Pde
 from holdfast.training import FitResult, Training, fit
 from tests.data.trees import (
     IDENTITIES,

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.federated.aggregators import mean, squared_distances
+from holdfast.federated.aggregation import mean, squared_distances
 from holdfast.federated.attacks.base import Attack
 
 

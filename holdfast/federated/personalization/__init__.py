@@ -3,11 +3,11 @@
 from holdfast.errors import ConfigError, nearest
 from holdfast.federated.personalization.apfl import Apfl
 from holdfast.federated.personalization.base import Driver, Personalizer, Rider, Tuner
-from holdfast.federated.personalization.choosing import DynamicDitto, ParallelDitto, lambda_record, strong_attack
-from holdfast.federated.personalization.ditto import Ditto, Local
+from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto, lambda_record, strong_attack
+from holdfast.federated.personalization.ditto.fixed import Ditto, Local
+from holdfast.federated.personalization.ditto.oracle import best_lambda
 from holdfast.federated.personalization.l2sgd import L2Sgd
 from holdfast.federated.personalization.mapper import Mapper
-from holdfast.federated.personalization.oracle import best_lambda
 from holdfast.federated.personalization.per_fedavg import PerFedAvg
 from holdfast.federated.personalization.pfedme import PFedMe
 from holdfast.federated.personalization.policies import WithPolicy

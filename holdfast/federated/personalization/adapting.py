@@ -17,17 +17,17 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.adam import Adam
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization.adversarial import Crafted, craft, transfer
 from holdfast.federated.personalization.base import ROLE, Tuner
-from holdfast.federated.scoring import score_models
 from holdfast.primitives.pgd import Norm, Pgd
 
 if TYPE_CHECKING:
-    from holdfast.federated.executors import Executor
-    from holdfast.federated.site import Site
+    from holdfast.federated.engine.executors import Executor
+    from holdfast.federated.engine.site import Site
 
 #: What is written down at a checkpoint: the step, accuracy and transferability on validation data, accuracy and loss in
 #: and out of the client's environment, transferability and its loss on test data, distance from the shared model.

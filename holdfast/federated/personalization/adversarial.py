@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
-from holdfast.federated.network import ClientBatch, Network
+from holdfast.data.clients.clients import ClientPart
+from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.primitives.pgd import Pgd
 
 if TYPE_CHECKING:
-    from holdfast.federated.site import Site
+    from holdfast.federated.engine.site import Site
 
 _TARGET, _TOO_STRONG, _SHRINK, _BISECTIONS = 0.3, 0.5, 0.8, 12
 

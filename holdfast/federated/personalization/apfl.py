@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.personalization.base import ROLE, Rider
 
 if TYPE_CHECKING:
-    from holdfast.federated.site import Site
+    from holdfast.federated.engine.site import Site
 
 
 @dataclass(frozen=True)

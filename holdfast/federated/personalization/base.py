@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
-    from holdfast.federated.executors import Executor
-    from holdfast.federated.site import Site
+    from holdfast.federated.engine.executors import Executor
+    from holdfast.federated.engine.site import Site
 
 #: Stream of the dropout masks of personal models: those that are compared drop the same.
 ROLE = "personal"

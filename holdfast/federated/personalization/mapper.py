@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import Network
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import Network
 from holdfast.federated.personalization.apfl import mixture
 from holdfast.federated.personalization.base import ROLE, Driver, Tuner
-from holdfast.federated.personalization.own_losses import own_losses
 from holdfast.federated.personalization.tuning import FineTuning
+from holdfast.federated.personalization.validation_losses import own_losses
 
 if TYPE_CHECKING:
-    from holdfast.federated.site import Site
+    from holdfast.federated.engine.site import Site
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import Network
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import Network
 from holdfast.federated.personalization.base import Driver, Tuner
 from holdfast.federated.personalization.tuning import FineTuning
 
 if TYPE_CHECKING:
-    from holdfast.federated.site import Site
+    from holdfast.federated.engine.site import Site
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.cohort import Cohort
+from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.personalization.base import ROLE, Driver
-from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 

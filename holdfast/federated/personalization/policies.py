@@ -13,11 +13,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError, HoldfastWarning
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import Network
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import Network
 from holdfast.federated.personalization.base import Tuner
 from holdfast.primitives.streams import derive_seed
 from holdfast.training.fitting import fit

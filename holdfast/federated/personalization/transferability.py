@@ -18,16 +18,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.data.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart
 from holdfast.errors import ConfigError
-from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.personalization.adapting import Adapting, Client
 from holdfast.federated.personalization.adversarial import search_budget
 from holdfast.federated.personalization.base import ROLE, Tuner
-from holdfast.federated.personalization.pull import refuse_negative
+from holdfast.federated.personalization.ditto.proximal import refuse_negative
 
 if TYPE_CHECKING:
-    from holdfast.federated.executors import Executor
+    from holdfast.federated.engine.executors import Executor
 
 _log = logging.getLogger(__name__)
 

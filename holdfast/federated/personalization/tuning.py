@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.federated.adam import Adam
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import ClientBatch, Network
+from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.personalization.base import ROLE, Tuner
-from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 #: From models of shape (clients, P) and their batch to the gradient of their distance from w*, shape (clients, P).

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import ClientBatch
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import ClientBatch
 from holdfast.federated.personalization.adapting import Adapting, Client
 from holdfast.federated.personalization.transferability import FineTuned
 from holdfast.primitives.streams import torch_stream

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.data.instructions import Turn
+from holdfast.data.readers.instructions import Turn
 from holdfast.errors import DataError
 from holdfast.finetuning.evaluation.answers import exact_match
 from holdfast.finetuning.evaluation.programs import find_program, run_program
-from holdfast.finetuning.language_models import LanguageModel
-from holdfast.finetuning.templates import Template
-from holdfast.finetuning.tokens import prompt_ids
+from holdfast.finetuning.language_models.models import LanguageModel
+from holdfast.finetuning.language_models.templates import Template
+from holdfast.finetuning.language_models.tokens import prompt_ids
 from holdfast.training.sweep import device_of, evaluating
 
 #: What MathInstruct puts behind a question to ask for a program.

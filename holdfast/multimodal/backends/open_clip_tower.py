@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
-from holdfast.multimodal.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
+from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 
 
 class Product(nn.Module):

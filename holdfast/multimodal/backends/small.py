@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
 from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
+from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.backends.words import END, PAD, WordTokenizer
-from holdfast.multimodal.preprocessing import Preprocessing
 
 _HEADS = 4
 

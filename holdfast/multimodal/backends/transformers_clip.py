@@ -12,11 +12,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from holdfast.data.texts import load_tokenizer
+from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
-from holdfast.models.pretrained import load_pretrained
+from holdfast.models.networks.pretrained import load_pretrained
 from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
-from holdfast.multimodal.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
+from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 
 
 class TransformersClip(TwoTower):

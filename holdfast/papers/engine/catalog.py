@@ -10,14 +10,14 @@ from holdfast.papers.engine.experiment import Experiment
 
 #: The modules that declare a document's experiments, in the order of its pages.
 PAPERS: Mapping[str, tuple[str, ...]] = {
-    "spare": ("spare", "spare_digits"),
-    "pde": ("pde_synthetic", "pde"),
-    "ditto": ("ditto_theory", "ditto", "ditto_more", "ditto_surrogate"),
-    "spurious-personalization": ("shortcuts", "shortcuts_more"),
-    "crest": ("crest", "crest_more", "crest_quality"),
-    "s2l": ("s2l", "s2l_coverage"),
-    "epic": ("epic", "epic_more"),
-    "multimodal": ("multimodal", "multimodal_more"),
+    "spare": ("spare.tables", "spare.digits"),
+    "pde": ("pde.synthetic", "pde.tables"),
+    "ditto": ("ditto.theory", "ditto.tables", "ditto.across_data_sets", "ditto.surrogate"),
+    "spurious-personalization": ("personalization.tables", "personalization.figures_and_studies"),
+    "crest": ("crest.tables", "crest.circumstances", "crest.quality"),
+    "s2l": ("s2l.tables", "s2l.coverage"),
+    "epic": ("epic.tables", "epic.scratch_and_watched"),
+    "multimodal": ("clip.tables", "clip.ablation_and_detection"),
 }
 
 

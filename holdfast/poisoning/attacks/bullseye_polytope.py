@@ -17,13 +17,19 @@ from torch.nn.modules.dropout import _DropoutNd
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
-from holdfast.poisoning.attacks.aims import Targets
-from holdfast.poisoning.attacks.bases import check_bases
-from holdfast.poisoning.attacks.craft import Brewing, Progress, brew
-from holdfast.poisoning.attacks.objectives import bullseye
-from holdfast.poisoning.attacks.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.record import poisoned_set
-from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, features_at, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.aims import Targets
+from holdfast.poisoning.attacks.crafting.bases import check_bases
+from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew
+from holdfast.poisoning.attacks.crafting.objectives import bullseye
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.surrogates import (
+    Surrogates,
+    as_list,
+    features_at,
+    in_evaluation,
+    shared_device,
+)
 
 #: Adam from the bases on. The published step of 0.04 is in normalised inputs, about 0.01 in pixels.
 FEATURE_BREWING = Brewing(steps=1200, step_size=0.01, signed=False, decay=False, start="bases")

@@ -14,15 +14,21 @@ import torch
 from torch import Tensor
 
 from holdfast.data.examples import Examples
-from holdfast.poisoning.attacks.aims import Targets
-from holdfast.poisoning.attacks.bases import check_bases
 from holdfast.poisoning.attacks.bullseye_polytope import FEATURE_BREWING
-from holdfast.poisoning.attacks.craft import Brewing, Progress, brew
-from holdfast.poisoning.attacks.objectives import convex_polytope
-from holdfast.poisoning.attacks.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.aims import Targets
+from holdfast.poisoning.attacks.crafting.bases import check_bases
+from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew
+from holdfast.poisoning.attacks.crafting.objectives import convex_polytope
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.surrogates import (
+    Surrogates,
+    as_list,
+    features_at,
+    in_evaluation,
+    shared_device,
+)
 from holdfast.poisoning.attacks.simplex import nearest_combination
-from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, features_at, in_evaluation, shared_device
 
 
 @dataclass(frozen=True)

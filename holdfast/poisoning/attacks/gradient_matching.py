@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.data.transforms import Compose, RandomFlip
 from holdfast.errors import ConfigError
-from holdfast.poisoning.attacks.aims import Targets
-from holdfast.poisoning.attacks.augment import RandomShift
-from holdfast.poisoning.attacks.bases import check_bases
-from holdfast.poisoning.attacks.craft import Brewing, Objective, Progress, brew
-from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradient, scatter
-from holdfast.poisoning.attacks.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.record import poisoned_set
-from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.aims import Targets
+from holdfast.poisoning.attacks.crafting.augment import RandomShift
+from holdfast.poisoning.attacks.crafting.bases import check_bases
+from holdfast.poisoning.attacks.crafting.brewing import Brewing, Objective, Progress, brew
+from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient, scatter
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
 from holdfast.training.policy import Augmentation
 
 _CHUNK = 512

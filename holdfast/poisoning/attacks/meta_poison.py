@@ -18,13 +18,13 @@ from torch.func import functional_call
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
 from holdfast.models.heads import logits_of
-from holdfast.poisoning.attacks.aims import Targets
-from holdfast.poisoning.attacks.bases import check_bases
-from holdfast.poisoning.attacks.craft import Brewing, Progress, brew
-from holdfast.poisoning.attacks.pixels import pixels_at
-from holdfast.poisoning.attacks.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.record import poisoned_set
-from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.aims import Targets
+from holdfast.poisoning.attacks.crafting.bases import check_bases
+from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew
+from holdfast.poisoning.attacks.crafting.pixels import pixels_at
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,19 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.poisoning.attacks.aims import Backdoor
-from holdfast.poisoning.attacks.bases import check_bases
-from holdfast.poisoning.attacks.craft import Brewed, Progress, project, quantise
-from holdfast.poisoning.attacks.pixels import pixels_at
-from holdfast.poisoning.attacks.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.record import poisoned_set
-from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, features_at, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.aims import Backdoor
+from holdfast.poisoning.attacks.crafting.bases import check_bases
+from holdfast.poisoning.attacks.crafting.brewing import Brewed, Progress, project, quantise
+from holdfast.poisoning.attacks.crafting.pixels import pixels_at
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.surrogates import (
+    Surrogates,
+    as_list,
+    features_at,
+    in_evaluation,
+    shared_device,
+)
 from holdfast.primitives.pgd import Pgd
 from holdfast.primitives.streams import torch_stream
 

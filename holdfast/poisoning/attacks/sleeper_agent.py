@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.poisoning.attacks.aims import Backdoor
-from holdfast.poisoning.attacks.bases import check_bases
-from holdfast.poisoning.attacks.craft import Brewing, Progress, brew, quantise
+from holdfast.poisoning.attacks.crafting.aims import Backdoor
+from holdfast.poisoning.attacks.crafting.bases import check_bases
+from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew, quantise
+from holdfast.poisoning.attacks.crafting.pixels import pixels_at
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
+from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
 from holdfast.poisoning.attacks.gradient_matching import SHIFT_AND_FLIP, GradientMatching, adversarial_gradient
-from holdfast.poisoning.attacks.pixels import pixels_at
-from holdfast.poisoning.attacks.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.record import poisoned_set
-from holdfast.poisoning.attacks.surrogates import Surrogates, as_list, in_evaluation, shared_device
 from holdfast.primitives.streams import torch_stream
 from holdfast.training.policy import Augmentation
 

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.poisoning.attacks.craft import Brewing, brew
-from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradient
-from holdfast.poisoning.attacks.surrogates import in_evaluation
+from holdfast.poisoning.attacks.crafting.brewing import Brewing, brew
+from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient
+from holdfast.poisoning.attacks.crafting.surrogates import in_evaluation
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy

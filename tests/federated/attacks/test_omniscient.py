@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from holdfast.federated.attacks import InnerProduct, LittleIsEnough, MinMax, SignFlip, alie_z
-from tests.federated.aggregators.rounds import random_round
+from tests.federated.aggregation.rounds import random_round
 from tests.federated.attacks.rounds import send
 from tests.federated.byzantine import published
 

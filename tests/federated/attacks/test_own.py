@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregators import mean
+from holdfast.federated.aggregation import mean
 from holdfast.federated.attacks import (
     ATTACKS,
     Attack,
@@ -15,7 +15,7 @@ from holdfast.federated.attacks import (
     SignFlip,
     attack_named,
 )
-from tests.federated.aggregators.rounds import random_round
+from tests.federated.aggregation.rounds import random_round
 from tests.federated.attacks.rounds import send
 
 

@@ -7,12 +7,12 @@ import torch
 from torch import nn
 
 from holdfast.errors import ConfigError
-from holdfast.federated.network import Network
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
+from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper, personalization_named
 from holdfast.federated.personalization.adapting import Adapting
-from holdfast.federated.personalization.own_losses import own_losses
-from holdfast.federated.scoring import score_models
-from holdfast.federated.site import Site
+from holdfast.federated.personalization.validation_losses import own_losses
 from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
 
 EXTRA = {"ditto-1": Ditto(1.0), "ditto-parallel": Ditto("parallel"), "apfl-adaptive": Apfl(adaptive=True)}

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.federated.executors import InProcess
+from holdfast.federated.engine.executors import InProcess
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
 from holdfast.federated.federation import federate
-from holdfast.federated.network import Network
 from holdfast.federated.personalization import Mapper
 from holdfast.federated.settings import Rounds
-from holdfast.federated.site import Site
 from tests.federated.personalization.toy import SETTINGS, Point, Recording, Squares, clients, model, points, rows, run
 
 ALPHAS = (0.25, 0.5, 0.75)

@@ -1,12 +1,12 @@
 import pytest
 import torch
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError
-from holdfast.federated.batches import BatchStream
+from holdfast.federated.engine.batches import BatchStream
+from holdfast.federated.engine.site import Order, Site
 from holdfast.federated.personalization import PerFedAvg
 from holdfast.federated.settings import Rounds
-from holdfast.federated.site import Order, Site
 from tests.federated.personalization.toy import SETTINGS, Point, Squares, points, rows, run
 
 ALPHA, BETA = 0.3, 0.05

@@ -7,9 +7,9 @@ from holdfast.coresets import Crest
 from holdfast.data import load_federation
 from holdfast.errors import ConfigError
 from holdfast.federated import FineTuning, Rounds, WithPolicy, personalize
-from holdfast.federated.network import Network
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
 from holdfast.federated.personalization.policies import client_splits
-from holdfast.federated.site import Site
 from holdfast.models import build
 from holdfast.poisoning import Epic
 from holdfast.spurious import GroupBalanced, Spare

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data import load_federation
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated import (
     FineTuned,
@@ -21,13 +21,13 @@ from holdfast.federated import (
     UpWeighted,
     personalize,
 )
-from holdfast.federated.cohort import Cohort
-from holdfast.federated.network import Network
+from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
 from holdfast.federated.personalization.adapting import RECORDED, Adapting, Client
 from holdfast.federated.personalization.adversarial import craft, search_budget, transfer
 from holdfast.federated.personalization.transferability import consistency, distance
 from holdfast.federated.personalizing import Personalized
-from holdfast.federated.site import Site
 from holdfast.models import build
 from holdfast.primitives.pgd import Pgd
 from tests.federated.toy import convolutional, linear, toy_clients

@@ -5,16 +5,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import Clients
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
-from holdfast.federated.batches import BatchStream
-from holdfast.federated.executors import Executor
+from holdfast.federated.engine.batches import BatchStream
+from holdfast.federated.engine.executors import Executor
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Site
 from holdfast.federated.federation import federate
-from holdfast.federated.network import Network
 from holdfast.federated.personalization import Ewc, FineTuning, Skl, Tuner, tuning
 from holdfast.federated.personalization.tuning import fisher_diagonal, symmetric_divergence
 from holdfast.federated.settings import Rounds
-from holdfast.federated.site import Site
 from tests.federated.personalization.toy import SETTINGS, clients, model, rows, run
 from tests.federated.toy import linear, toy_clients
 

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.clients import ClientPart, Clients, Task
-from holdfast.federated.aggregators import Mean
+from holdfast.data.clients.clients import ClientPart, Clients, Task
+from holdfast.federated.aggregation import Mean
+from holdfast.federated.engine.network import Network
 from holdfast.federated.federation import federate
-from holdfast.federated.network import Network
 from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization import Personalizer
 from holdfast.federated.settings import Rounds

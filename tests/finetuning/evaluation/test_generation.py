@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from holdfast.data.instructions import Instructions
+from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import DataError
 from holdfast.finetuning import FineTuning, fine_tune
 from holdfast.finetuning.evaluation import generation

@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from holdfast.integrations.flower.deployment import Deployment
+from holdfast.integrations.flower.rehearsal.deployment import Deployment
 
 NODES = 8
 
@@ -14,7 +14,7 @@ if find_spec("flwr") is None:
 
 @pytest.fixture(scope="session")
 def eight_nodes(tmp_path_factory):
-    with Deployment(tmp_path_factory.mktemp("deployment"), ["holdfast.cli.federation_apps"]) as deployment:
+    with Deployment(tmp_path_factory.mktemp("deployment"), ["holdfast.cli.commands.federation.apps"]) as deployment:
         for node in range(NODES):
             deployment.start_node(node, {"share": f"{node}/{NODES}"})
         yield deployment

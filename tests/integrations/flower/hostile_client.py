@@ -6,7 +6,7 @@ import numpy as np
 from flwr.app import Array, Message
 from flwr.clientapp import ClientApp
 
-from holdfast.cli.federation_apps import make_client_app
+from holdfast.cli.commands.federation.apps import make_client_app
 
 honest = make_client_app()
 app = ClientApp()

@@ -10,10 +10,10 @@ import pytest
 from flwr.supercore.runtime import RuntimeHttpClient
 from rich.console import Console
 
-from holdfast.cli.federate import finish
-from holdfast.integrations.flower.client_state import ClientStates
-from holdfast.integrations.flower.deployment import Deployment
-from tests.integrations.flower.rehearsal import APPS, digest, new_run, on_flower, options_of
+from holdfast.cli.commands.federation.federate import finish
+from holdfast.integrations.flower.nodes.client_state import ClientStates
+from holdfast.integrations.flower.rehearsal.deployment import Deployment
+from tests.integrations.flower.small_federation import APPS, digest, new_run, on_flower, options_of
 
 pytestmark = pytest.mark.xdist_group("flower")
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tests.integrations.flower.rehearsal import in_simulator, new_run, on_flower, options_of, personal_rows
+from tests.integrations.flower.small_federation import in_simulator, new_run, on_flower, options_of, personal_rows
 
 pytestmark = pytest.mark.xdist_group("flower")
 

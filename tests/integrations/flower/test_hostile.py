@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.cli.federate_blueprint import blueprint_of
+from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.federated import federate
-from holdfast.integrations.flower.holdings import picked
-from holdfast.integrations.flower.project import app_files
-from tests.integrations.flower.rehearsal import new_run, on_flower, options_of
+from holdfast.integrations.flower.nodes.holdings import picked
+from holdfast.integrations.flower.rehearsal.project import app_files
+from tests.integrations.flower.small_federation import new_run, on_flower, options_of
 
 pytestmark = pytest.mark.xdist_group("flower")
 

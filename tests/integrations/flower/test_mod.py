@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from safetensors.torch import load_file
 from torch import nn
 
-from holdfast.data.clients import ClientPart, Clients
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import CheckpointError, ConfigError, DataError
 from holdfast.federated import Ditto, Rounds, federate
 from holdfast.integrations.flower.mod import DittoMod, export_personal, personal_file

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.federation_apps import export_personal
+from holdfast.cli.commands.federation.apps import export_personal
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, FederationError
-from holdfast.integrations.flower.credentials import make_authority, make_node_key
-from holdfast.integrations.flower.deployment import _free_port
+from holdfast.integrations.flower.rehearsal.credentials import make_authority, make_node_key
+from holdfast.integrations.flower.rehearsal.deployment import _free_port
 from holdfast.training import Run
 from tests.federated.toy import toy_clients
 

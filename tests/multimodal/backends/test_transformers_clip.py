@@ -6,7 +6,7 @@ import torch
 
 from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
 from holdfast.multimodal import load_clip
-from holdfast.multimodal.preprocessing import CLIP_MEAN, Preprocessing
+from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, Preprocessing
 from tests.multimodal.backends.hub import clip_config, save_clip, save_tokenizer
 
 transformers = pytest.importorskip("transformers")

@@ -5,7 +5,7 @@ import torch
 
 from holdfast.errors import ConfigError
 from holdfast.poisoning.attacks import Brewing, BullseyePolytope, Targets, train_victim
-from holdfast.poisoning.attacks.objectives import bullseye
+from holdfast.poisoning.attacks.crafting.objectives import bullseye
 from tests.poisoning.attacks.toy import (
     ADAM,
     HEAD,

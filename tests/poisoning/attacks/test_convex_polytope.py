@@ -1,7 +1,7 @@
 import pytest
 
 from holdfast.poisoning.attacks import Brewing, ConvexPolytope
-from holdfast.poisoning.attacks.objectives import convex_polytope
+from holdfast.poisoning.attacks.crafting.objectives import convex_polytope
 from holdfast.poisoning.attacks.simplex import nearest_combination
 from tests.poisoning.attacks.toy import ADAM, control, splits, surrogate, tiny_case, tiny_net, trial, victim
 

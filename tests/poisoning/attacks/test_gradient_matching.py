@@ -11,10 +11,10 @@ from holdfast.poisoning.attacks import (
     GradientMatching,
     RandomShift,
 )
-from holdfast.poisoning.attacks.craft import brew
+from holdfast.poisoning.attacks.crafting.brewing import brew
+from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient, scatter
+from holdfast.poisoning.attacks.crafting.record import poisoned_set
 from holdfast.poisoning.attacks.gradient_matching import adversarial_gradient
-from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradient, scatter
-from holdfast.poisoning.attacks.record import poisoned_set
 from tests.poisoning.attacks.toy import (
     SIGNED,
     clean_victim,

@@ -4,7 +4,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.poisoning.attacks.objectives import misalignment, parameter_gradient
+from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient
 from holdfast.poisoning.bed import rendered_shapes, shape_cnn, shape_splits
 from holdfast.poisoning.defenses import AdversarialPoisoning
 from holdfast.training import Training, fit

@@ -1,0 +1,1 @@
+"""One module per command; the file has the command's name."""

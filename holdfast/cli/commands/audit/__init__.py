@@ -1,0 +1,1 @@
+"""`holdfast audit`: one module per audit."""

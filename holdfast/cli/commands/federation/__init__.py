@@ -1,0 +1,1 @@
+"""`holdfast federate`, its options, and the Flower app that the same options build."""

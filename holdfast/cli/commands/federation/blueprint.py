@@ -1,0 +1,26 @@
+"""What the options of `federate` say to build, for the simulator, for a Flower server and for its nodes alike."""
+
+from __future__ import annotations
+
+from holdfast.cli.commands.federation.options import FederateOptions
+from holdfast.data import data_root
+from holdfast.integrations.flower.blueprint import Blueprint
+from holdfast.models import build
+
+
+def blueprint_of(options: FederateOptions) -> Blueprint:
+    """Data, network and methods of a federation; nothing is loaded yet."""
+    choices, seed = options.choices, options.settings.seed
+    root = data_root(choices.data_root)
+    return Blueprint(
+        options=options.config(),
+        settings=options.settings,
+        objective=options.objective,
+        aggregator=options.aggregator,
+        threat=options.threat,
+        personalize=options.personalizers,
+        load=lambda: options.data.load(root, seed),
+        build=lambda shape, outputs: build(
+            choices.model, shape, outputs, seed=seed, weights=choices.weights or None, root=root
+        ),
+    )

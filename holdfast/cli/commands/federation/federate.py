@@ -1,0 +1,299 @@
+"""`holdfast federate`: run a federation, report how every client fares, leave a run directory behind.
+
+It is simulated in this process, or, with ``--engine flower``, rehearsed on a SuperLink and SuperNodes of this machine.
+"""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from torch import nn
+
+from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast.cli.commands.federation.options import FederateOptions, parse
+from holdfast.cli.common.arguments import free_place, refuse_changes
+from holdfast.cli.common.progress import RoundsProgress
+from holdfast.data.clients.clients import Clients
+from holdfast.errors import ConfigError
+from holdfast.federated.federation import Federation, federate
+from holdfast.federated.metrics.device_report import DeviceReport
+from holdfast.federated.outcome import Outcome
+from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
+from holdfast.integrations.flower.rehearsal.project import RUN, app_files, write_app
+from holdfast.integrations.flower.settings import FlowerSettings
+from holdfast.integrations.trackers.tracker import trackers
+from holdfast.report import write_report
+from holdfast.report.html.markup import counted, duration
+from holdfast.training import Run
+from holdfast.training.events import Listener
+
+_COLUMNS = {
+    "mean": "mean",
+    "pooled": "pooled",
+    "std": "std",
+    "worst_tenth": "worst 10%",
+    "worst": "worst",
+    "loss": "loss",
+}
+_ENVIRONMENTS = {
+    "accuracy": "at home",
+    "elsewhere": "elsewhere",
+    "disparity": "disparity",
+    "worst": "worst",
+    "average": "average",
+}
+_WARNINGS_SHOWN = 5
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    options = parse(arguments)
+    console = Console()
+    if options.choices.print_config:
+        console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
+        return 0
+    if options.choices.app is not None:
+        return _write_app(options, console)
+    run = None
+    if options.choices.resume is not None:
+        options, run = _resumed(options, arguments)
+    if options.flower is None:
+        simulate(options, console, run)
+    else:
+        rehearse(options, console, run)
+    return 0
+
+
+def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
+    """Run a federation in this process as `options` say and show what came out.
+
+    Args:
+        options: everything that was asked for.
+        console: where to show.
+        run: a run to continue; by default a new one is made, once everything is known to fit together.
+
+    Returns:
+        The models and the reports.
+    """
+    with _shown_warnings(console):
+        clients, model, parts = _fitting(options, run)
+        run = run or Run.create(options.choices.out or _free_place(options), options.config())
+        with _under_way(options, run, console) as listeners:
+            outcome = federate(clients, model, options.settings, run=run, listeners=listeners, **parts)
+    return finish(outcome, clients, options, run, console)
+
+
+def rehearse(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
+    """The same on Flower: a SuperLink and SuperNodes are started on this machine, and stopped whatever happens.
+
+    Nodes keep personal models below ``flower/nodes`` of the run directory.
+    """
+    from holdfast.integrations.flower.rehearsal.deployment import Deployment, require_flower
+    from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
+
+    require_flower()
+    assert options.flower is not None
+    nodes = options.flower.nodes
+    with _shown_warnings(console):
+        clients, _, _ = _fitting(options, run)
+        if nodes > len(clients):
+            raise ConfigError(f"there are {nodes} nodes for {len(clients)} clients; lower --nodes")
+        run = run or Run.create(options.choices.out or _free_place(options), options.config())
+        with (
+            _under_way(options, run, console) as listeners,
+            Deployment(run.path / "flower", ["holdfast.cli.commands.federation.apps"]) as deployment,
+        ):
+            for node in range(nodes):
+                deployment.start_node(node, {"share": f"{node}/{nodes}"})
+            with grid_of_new_run(deployment.address, app_files(options.config()), deployment.bell) as grid:
+                outcome = on_grid(grid, options, run, listeners)
+    return finish(outcome, clients, options, run, console)
+
+
+def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> Outcome:
+    """Run a federation on the nodes of a Flower run that there is already."""
+    from holdfast.integrations.flower.server.federation import federate_on_flower
+
+    settings = options.flower or FlowerSettings()
+    return federate_on_flower(grid, blueprint_of(options), settings, run=run, listeners=listeners)
+
+
+def finish(outcome: Outcome, clients: Clients, options: FederateOptions, run: Run, console: Console) -> Outcome:
+    """Write the record and the page of a federation that is over, and show what came out."""
+    choices = options.choices
+    asked = Asked(choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat)
+    save_outcome(run, outcome, clients, asked)
+    page = write_report(run)
+    console.print(results_table(outcome.reports, options.title))
+    if environments := (run.results or {}).get("environments"):
+        console.print(environments_table(environments))
+    console.print(escape(facts(outcome, clients)), highlight=False)
+    console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
+    return outcome
+
+
+def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, nn.Module, dict[str, Any]]:
+    """Data, model and methods, if they go together: nothing is written before that is known."""
+    choices, settings = options.choices, options.settings
+    if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
+        Run.create(choices.out, {})
+    plan = blueprint_of(options)
+    clients = plan.load()
+    model = plan.model(clients)
+    parts: dict[str, Any] = {
+        "objective": options.objective,
+        "aggregator": options.aggregator,
+        "threat": options.threat,
+        "personalize": options.personalizers,
+    }
+    Federation(clients, model, replace(settings, executor="serial"), run=None, **parts)
+    return clients, model, parts
+
+
+@contextmanager
+def _under_way(options: FederateOptions, run: Run, console: Console) -> Iterator[list[Listener]]:
+    """Shows progress and logs to trackers; says how to continue when the user stops it."""
+    listeners = trackers(options.choices.track, run)
+    try:
+        with RoundsProgress(Path(options.choices.data).name, console) as progress:
+            yield [progress, *listeners]
+    except KeyboardInterrupt:
+        console.print(f"stopped; continue with: [bold]holdfast federate --resume {shlex.quote(str(run.path))}[/]")
+        raise
+
+
+def _write_app(options: FederateOptions, console: Console) -> int:
+    folder = options.choices.app
+    assert folder is not None
+    write_app(folder, app_files(options.config(), **{RUN: ""}))
+    console.print(
+        f"The app is in [bold]{escape(str(folder))}[/]; on the machine of the SuperLink, start it with: flwr run "
+        f"{shlex.quote(str(folder))} SUPERLINK --stream -c '{RUN}=\"/where/to/write\"'",
+        highlight=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def results_table(reports: dict[str, DeviceReport], title: str) -> Table:
+    """A row per model: how benign clients fare on their test data."""
+    counted_clients = int(next(iter(reports.values())).counted.sum())
+    table = Table(title=f"{title}\ntest accuracy of {counted_clients} benign clients", title_justify="left")
+    table.add_column("model")
+    for column in _COLUMNS.values():
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, report in reports.items():
+        summary = report.summary()
+        cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
+        table.add_row(label, *cells)
+    return table
+
+
+def environments_table(environments: Mapping[str, Mapping[str, float]]) -> Table:
+    """A row per model: accuracy in the environment that clients train in and in the other one."""
+    table = Table(title="in the environment that clients train in, and elsewhere", title_justify="left")
+    table.add_column("model")
+    for column in _ENVIRONMENTS.values():
+        table.add_column(column, justify="right", no_wrap=True)
+    for label, numbers in environments.items():
+        table.add_row(label, *(f"{100 * numbers[key]:.1f}%" for key in _ENVIRONMENTS))
+    return table
+
+
+def facts(outcome: Outcome, clients: Clients) -> str:
+    """One line: what was dropped, who never took part, how it was run, what was sent."""
+    never = int((outcome.joined == 0).sum())
+    said = [
+        f"{counted(outcome.dropped, 'update')} dropped",
+        "no divergence" if outcome.diverged_at is None else f"shared model frozen in round {outcome.diverged_at + 1}",
+        "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
+        _how(outcome),
+        f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
+        duration(outcome.seconds),
+    ]
+    return "; ".join(said) + "."
+
+
+def _how(outcome: Outcome) -> str:
+    name, chunk = outcome.choice.name, outcome.choice.chunk
+    if name == "flower":
+        return f"{counted(chunk, 'Flower node')}, {counted(len(outcome.faults), 'fault')}"
+    return f"executor {name}" + (f" of {chunk}" if chunk > 1 else "")
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:,.1f} GB"
+
+
+def _free_place(options: FederateOptions) -> Path:
+    """A run directory named after what is run."""
+    choices = options.choices
+    words = [Path(choices.data).name, *([] if choices.objective == "fedavg" else [choices.objective])]
+    words += [] if choices.aggregate == "mean" else [choices.aggregate]
+    words += [] if choices.attack is None else [f"{choices.attack}-{choices.malicious:g}"]
+    words += [] if not options.personalizers else [choices.personalize]
+    return free_place("runs", f"{'-'.join(words)}-s{options.settings.seed}")
+
+
+def _resumed(options: FederateOptions, arguments: list[str]) -> tuple[FederateOptions, Run]:
+    assert options.choices.resume is not None
+    run = Run.open(options.choices.resume)
+    if run.status == "finished":
+        raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
+    if run.status == "running":
+        raise ConfigError(f"another process is running the federation at {run.path}; wait or stop it")
+    if not is_federation(run):
+        raise ConfigError(f"the run at {run.path} is one of `holdfast fit`; continue it with that")
+    stored = parse(["--config", str(run.path / "config.yaml")])
+    asked = parse([*arguments, "--config", str(run.path / "config.yaml")])
+    free = {name: getattr(asked.settings, name) for name in FREE}
+    refuse_changes({**stored.config(), **free}, asked.config())
+    choices = replace(stored.choices, track=options.choices.track)
+    return replace(stored, choices=choices, settings=replace(stored.settings, **free)), run
+
+
+class _Warnings(logging.Handler):
+    """Shows each warning once, and of a flood only the beginning; the last line of the command has the totals."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+        self._seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Show a warning."""
+        text = record.getMessage()
+        if text in self._seen:
+            return
+        self._seen.add(text)
+        if len(self._seen) <= _WARNINGS_SHOWN:
+            self._console.print(f"[yellow]warning:[/] {escape(text)}", highlight=False)
+        elif len(self._seen) == _WARNINGS_SHOWN + 1:
+            self._console.print("[yellow]warning:[/] more of the kind; not shown", highlight=False)
+
+
+@contextmanager
+def _shown_warnings(console: Console) -> Iterator[None]:
+    logger, handler = logging.getLogger("holdfast.federated"), _Warnings(console)
+    logger.addHandler(handler)
+    propagated, logger.propagate = logger.propagate, False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.propagate = propagated

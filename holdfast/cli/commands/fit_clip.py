@@ -1,0 +1,306 @@
+"""`holdfast fit --task clip`: fine-tune a vision-language model, report by group, show where it looks.
+
+It is `holdfast fit` for two-tower models: the same run directories, the same choice of the epoch, the same report. Data
+sets and methods are those of `holdfast.multimodal`; an audit's verdicts can say which attribute is spurious.
+"""
+
+from __future__ import annotations
+
+import copy
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+import yaml
+from rich.console import Console
+
+from holdfast.cli.common.arguments import (
+    NOT_CONFIGURATION,
+    check_keys,
+    configurable,
+    free_place,
+    refuse_changes,
+    value_of,
+    with_config,
+)
+from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, data_field, load_subject, named_clip_data
+from holdfast.cli.common.progress import TrainingProgress
+from holdfast.data import Splits, data_root
+from holdfast.errors import ConfigError, nearest
+from holdfast.methods import CLIP_METHODS
+from holdfast.multimodal.audit.seen import read_seen
+from holdfast.multimodal.audit.verdicts import SEEN, check_audited, mitigated, read_review, spurious_words
+from holdfast.multimodal.backends import Trained, TwoTower
+from holdfast.multimodal.method.baselines import linear_probe, probe_splits, zero_shot
+from holdfast.multimodal.method.training import fine_tune
+from holdfast.multimodal.tasks.catalog import CLIP_DATA
+from holdfast.multimodal.tasks.task import ClipData, ClipTask, explanation_score
+from holdfast.report import write_report
+from holdfast.report.pages.before_after import looked_at, shown_places, write_before_after
+from holdfast.training import GroupReport, Run, Training, fit
+from holdfast.training.policy import Policy
+from holdfast.training.run import plain_values
+
+_PROBES = ("linear-probe", "dfr-train", "dfr-val")
+_PROGRAM = "holdfast fit --task clip"
+_PREAMBLE = """Fine-tune a vision-language model and report how every group fares, and where the model looks.
+
+Methods: {methods}. The last three train a linear layer on frozen embeddings.
+
+Data sets: {data}; or a folder with images and a metadata.csv.
+
+Towers: shapes and emoji (made here, a minute or two), open_clip:RN50:openai and the like, or CLIP of the transformers
+library by its name or folder.
+
+Below are the options of all runs, then those of the chosen data set and method. Where nobody labelled the spurious
+attribute, audit first: `--audit FOLDER` takes the words that were called spurious and what was seen in the images.
+
+Examples: `holdfast fit --task clip`; `holdfast fit --task clip --method group-dro`; `holdfast fit --task clip
+--spurious-aware.form release --spurious-aware.lambda-vs 1 --spurious-aware.lambda-ls 0`; `holdfast fit --task clip
+--audit audits/shapes-multimodal`."""
+
+
+@dataclass(frozen=True)
+class ClipChoices:
+    """What to fine-tune on, with what, and where to write.
+
+    Attributes:
+        task: says that a vision-language model is tuned.
+        data: a data set's name, or a folder with images and a metadata.csv.
+        method: a method's name.
+        tower: the model; the data set's usual one by default.
+        trained: which of its parameters.
+        scale: what cosines are multiplied by at the start; as the tower has it by default.
+        audit: the folder of an audit whose verdicts say what is spurious, instead of the data set's attribute.
+        templates: a file with sentences to fill with names, one per line; the task's own by default.
+        explained: images of each group that AIoU is computed on; 0 leaves explanations out.
+        cache: compute the features of frozen encoders once.
+        data_root: where data sets and towers live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
+        out: the run directory; runs/DATA-METHOD-sSEED by default.
+        resume: continue the run in this directory, with the options it was started with.
+        config: read options from this file first.
+        print_config: print all options as a configuration file, and stop.
+    """
+
+    task: Literal["clip"] = "clip"
+    data: str = DEFAULT_CLIP_DATA
+    method: str = "spurious-aware"
+    tower: str | None = None
+    trained: Trained = "projection"
+    scale: float | None = None
+    audit: Path | None = None
+    templates: Path | None = None
+    explained: int = 60
+    cache: bool = True
+    data_root: Path | None = None
+    out: Path | None = None
+    resume: Path | None = None
+    config: Path | None = None
+    print_config: bool = False
+
+
+@dataclass(frozen=True)
+class ClipOptions:
+    """Everything that was asked for: what, how long and how fast, the data set and the method with their options."""
+
+    choices: ClipChoices
+    training: Training
+    data: ClipData
+    method: Policy
+
+    def config(self) -> dict[str, Any]:
+        """What determines the run, as a configuration file holds it."""
+        choices = {key: value for key, value in asdict(self.choices).items() if key not in NOT_CONFIGURATION}
+        sections = {self.data.name: asdict(self.data), self.choices.method: _fields_of(self.method)}
+        merged = {**choices, **asdict(self.training), **{name: part for name, part in sections.items() if part}}
+        return dict(plain_values(merged))
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    options, console = parse_clip(arguments), Console()
+    if options.choices.print_config:
+        console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
+    elif options.choices.resume is not None:
+        tune(*_resumed(options.choices.resume, arguments, console))
+    else:
+        tune(options, console)
+    return 0
+
+
+def tune(options: ClipOptions, console: Console, run: Run | None = None) -> GroupReport:
+    """Fine-tune as `options` say, and show what came out.
+
+    Args:
+        options: everything that was asked for.
+        console: where to show.
+        run: a run to continue; by default a new one is made, once data and tower are known to be good.
+
+    Returns:
+        How the groups of the test set fare.
+    """
+    choices = options.choices
+    tower, task = _subject(options, console)
+    before = zero_shot(tower, task.wording, task.splits.test, task.splits.train)
+    if choices.method == "zero-shot":
+        console.print(before.table(f"{choices.data}, zero-shot: test set"))
+        return before
+    was, explained = copy.deepcopy(tower), choices.explained > 0 and choices.method not in _PROBES
+    run = run or Run.create(choices.out or _free_place(options), options.config())
+    try:
+        with TrainingProgress(f"{Path(choices.data).name}, {choices.method}", console) as progress:
+            after = _train(options, tower, task, run, progress)
+    except KeyboardInterrupt:
+        console.print(f"stopped; continue with: [bold]holdfast fit --resume {shlex.quote(str(run.path))}[/]")
+        raise
+    page = write_report(run, None if choices.method in _PROBES else task.splits)
+    console.print(before.table("zero-shot, before: test set"))
+    console.print(after.table(f"{choices.data}, {choices.method}: test set"))
+    if explained:
+        _explain(options, run, task, (was, before), (tower, after), console=console)
+    console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
+    return after
+
+
+def clip_splits(arguments: Sequence[str], root: Path | None) -> Splits | None:
+    """The data of a run, as its report shows them; None where it was on embeddings.
+
+    Args:
+        arguments: that say the run's options.
+        root: the data root; the run's own by default.
+    """
+    options = parse_clip(arguments)
+    if options.choices.method in _PROBES:
+        return None
+    if root is not None:
+        options = replace(options, choices=replace(options.choices, data_root=root))
+    return _subject(options, Console())[1].splits
+
+
+def _subject(options: ClipOptions, console: Console) -> tuple[TwoTower, ClipTask]:
+    """The tower, and the task with the attribute that an audit's verdicts say."""
+    choices, settings = options.choices, options.training
+    tower, task = load_subject(
+        options.data,
+        choices.tower,
+        data_root(choices.data_root),
+        choices.templates,
+        seed=settings.seed,
+        device=settings.device,
+        console=console,
+    )
+    if choices.audit is not None:
+        check_audited(choices.audit, task)
+        words = spurious_words(read_review(choices.audit))
+        task = mitigated(task, words, read_seen(choices.audit / SEEN, task))
+    return tower, task
+
+
+def _train(options: ClipOptions, tower: TwoTower, task: ClipTask, run: Run, progress: TrainingProgress) -> GroupReport:
+    choices, settings = options.choices, options.training
+    if choices.method in _PROBES:
+        features = probe_splits(tower, task.splits)
+        layer = linear_probe(features, settings.seed)
+        return fit(layer, features, options.method, settings, run=run, listeners=[progress]).test
+    return fine_tune(
+        tower,
+        task.splits,
+        task.wording,
+        options.method,
+        settings,
+        trained=choices.trained,
+        scale=choices.scale,
+        cache=choices.cache,
+        run=run,
+        listeners=[progress],
+    ).test
+
+
+def _explain(
+    options: ClipOptions,
+    run: Run,
+    task: ClipTask,
+    before: tuple[TwoTower, GroupReport],
+    after: tuple[TwoTower, GroupReport],
+    *,
+    console: Console,
+) -> None:
+    """AIoU before and after, and a page with the maps."""
+    seed, places = options.training.seed, shown_places(task, seed=options.training.seed)
+    looked = []
+    for tower, report in (before, after):
+        score = None
+        if "test" in task.regions:
+            score = explanation_score(tower, task, report, per_group=options.choices.explained, seed=seed)
+        looked.append(looked_at(tower, task, report, score, places))
+    was, now = looked
+    if was.score is not None and now.score is not None:
+        console.print(
+            f"AIoU, mean over groups: {was.score.average:.3f} before, {now.score.average:.3f} after; of the worst "
+            f"group {was.score.worst:.3f} and {now.score.worst:.3f}.",
+            highlight=False,
+        )
+    page = write_before_after(
+        run.path / "explanations.html",
+        was,
+        now,
+        task.splits.test,
+        places=places,
+        preprocessing=after[0].preprocessing,
+        name=Path(options.choices.data).name,
+        about=f"{options.choices.method}, seed {seed}",
+        facts={"run": run.path.name, "images explained per group": options.choices.explained, "seed": seed},
+    )
+    console.print(f"Explanations: [bold]{page}[/]", highlight=False, soft_wrap=True)
+
+
+def parse_clip(arguments: Sequence[str]) -> ClipOptions:
+    """Options of `fit --task clip`, from the command line and the configuration file it names.
+
+    Raises:
+        ConfigError: if a file, a key of it, a data set or a method is unknown.
+    """
+    typed, settings, file = with_config(arguments)
+    resumed = value_of("resume", typed)
+    if resumed is not None and file is None:
+        return parse_clip([*arguments, "--config", str(Path(resumed) / "config.yaml")])
+    method = value_of("method", typed) or ClipChoices.method
+    if method not in CLIP_METHODS:
+        raise ConfigError(f"there is no method {method!r} for vision-language models{nearest(method, CLIP_METHODS)}")
+    data_class, folder = named_clip_data(value_of("data", typed) or DEFAULT_CLIP_DATA)
+    policy, training = CLIP_METHODS[method], Training(**data_class.recipe)  # type: ignore[arg-type]
+    parts: list[tuple[str, Any, Any]] = [
+        ("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], data_field(data_class, folder)),
+        ("choices", Annotated[ClipChoices, tyro.conf.arg(name="")], field(default=ClipChoices())),
+        ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
+        ("method", Annotated[policy, tyro.conf.arg(name=method)], field(default_factory=policy)),
+    ]
+    if settings:
+        named: dict[str, Any] = {data_class.name: data_class, method: policy}
+        keys = {name: {f.name for f in fields(part)} for name, part in named.items()}
+        check_keys(settings, configurable(ClipChoices, Training), keys, file)
+    about = _PREAMBLE.format(methods=", ".join(CLIP_METHODS), data=", ".join(CLIP_DATA))
+    parsed: Any = tyro.cli(make_dataclass("ClipArguments", parts), args=list(typed), prog=_PROGRAM, description=about)
+    return ClipOptions(parsed.choices, parsed.training, parsed.data, parsed.method)
+
+
+def _resumed(path: Path, arguments: list[str], console: Console) -> tuple[ClipOptions, Console, Run]:
+    run = Run.open(path)
+    if run.status == "finished":
+        raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
+    stored = parse_clip(["--config", str(run.path / "config.yaml")])
+    asked = parse_clip([*arguments, "--config", str(run.path / "config.yaml")])
+    refuse_changes(stored.config(), asked.config())
+    return replace(stored), console, run
+
+
+def _free_place(options: ClipOptions) -> Path:
+    data = Path(options.choices.data).name
+    return free_place("runs", f"{data}-{options.choices.method}-s{options.training.seed}")
+
+
+def _fields_of(policy: Policy) -> dict[str, Any]:
+    return {f.name: getattr(policy, f.name) for f in fields(policy) if f.init and not f.name.startswith("_")}  # type: ignore[arg-type]

@@ -1,0 +1,95 @@
+"""`holdfast runs`: what has been run, and how runs compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from holdfast.cli.commands.select_options import is_selection, refuse_selection
+from holdfast.errors import ConfigError
+from holdfast.federated.run_files import is_federation
+from holdfast.report.html.markup import counted, number
+from holdfast.report.pages.comparison import comparison, comparison_table
+from holdfast.report.pages.federation.comparison import federation_table
+from holdfast.report.pages.federation.page import write_comparison
+from holdfast.report.pages.federation.record import FederationRecord
+from holdfast.training import Run
+
+
+def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
+    """List the runs and selections below a folder, newest first.
+
+    Args:
+        folder: where to look.
+    """
+    runs = [Run.open(file.parent) for file in folder.rglob("config.yaml")]
+    if not runs:
+        raise ConfigError(
+            f"there are no runs below {folder}; `holdfast fit`, `holdfast federate` and `holdfast select` make some"
+        )
+    table = Table(box=None, header_style="bold")
+    for column in ("run", "started", "status", "data", "method", "worst", "done"):
+        table.add_column(column, overflow="fold" if column == "run" else "ellipsis")
+    for run in sorted(runs, key=lambda run: str(run.environment["started"]), reverse=True):
+        told = _federation(run) if is_federation(run) else _selection(run) if is_selection(run) else _fit(run)
+        table.add_row(str(run.path), run.environment["started"], run.status, str(run.config.get("data", "")), *told)
+    Console().print(table)
+
+
+def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = None) -> None:
+    """Show runs side by side; differences to the first one come with intervals where the test sets agree.
+
+    Args:
+        runs: two or more run directories, of `fit` or of `federate`.
+        page: also write this HTML page, with federations in the plane of robustness and fairness.
+    """
+    if len(runs) < 2:
+        raise ConfigError("give two or more run directories to compare")
+    found = [Run.open(path) for path in runs]
+    for run in found:
+        refuse_selection(run)
+    federated = [is_federation(run) for run in found]
+    if not any(federated):
+        if page is not None:
+            raise ConfigError("--page shows federations, and these are runs of fit; leave it out")
+        Console().print(comparison_table(comparison(found)))
+        return
+    if not all(federated):
+        other = found[federated.index(False)].path
+        raise ConfigError(f"{other} is a run of fit and others are federations; compare runs of one kind")
+    records = [FederationRecord.of(run) for run in found]
+    console = Console()
+    console.print(federation_table(records))
+    if page is not None:
+        console.print(f"Page: [bold]{write_comparison(records, page)}[/]", highlight=False, soft_wrap=True)
+
+
+def _fit(run: Run) -> tuple[str, str, str]:
+    """Method, worst group, epochs."""
+    worst = f"{100 * run.results['test']['worst_accuracy']:.1f}% group" if run.results else ""
+    done = sum(record["event"] == "epoch" for record in run.metrics())
+    return str(run.config.get("method", "")), worst, counted(done, "epoch")
+
+
+def _selection(run: Run) -> tuple[str, str, str]:
+    """Method, nothing, how many were chosen; a selection has no groups to do badly on."""
+    results = run.results
+    done = f"{number(results['chosen'])} of {number(results['examples'])} chosen" if results else ""
+    return "s2l", "", done
+
+
+def _federation(run: Run) -> tuple[str, str, str]:
+    """Methods, worst tenth of devices, rounds."""
+    record = FederationRecord.of(run)
+    method = ", ".join(record.told("objective", "aggregate", "attack", "personalize"))
+    worst = f"{100 * record.models[record.headline]['worst_tenth']:.1f}% tenth" if record.finished else ""
+    return method, worst, counted(record.done, "round")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    tyro.extras.subcommand_cli_from_dict({"list": list_, "compare": compare}, args=arguments, prog="holdfast runs")
+    return 0

@@ -1,0 +1,1 @@
+"""What commands share: options read off the library, configuration files, progress."""

@@ -1,0 +1,1 @@
+"""What CREST is compared with."""

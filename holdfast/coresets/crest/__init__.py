@@ -1,0 +1,1 @@
+"""CREST and its parts."""

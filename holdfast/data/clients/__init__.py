@@ -1,0 +1,1 @@
+"""The data of many clients, and how a pooled data set is dealt out to them."""

@@ -1,0 +1,1 @@
+"""Data sets of images, and the generated ones that stand for them."""

@@ -1,0 +1,90 @@
+"""SNLI: does a sentence follow from another, contradict it, or neither (Bowman et al. 2015)?
+
+The published JSON lines, one file per part. Pairs on which the annotators didn't agree, with the label ``-``, are left
+out, as everybody does. Pairs are tokenised when they are gathered and padded to the longest of a batch.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from holdfast.data.catalog import DataSet, register
+from holdfast.data.download import RemoteFile
+from holdfast.data.examples import Examples, Splits
+from holdfast.data.readers.texts import TextInputs
+from holdfast.errors import DataError, nearest
+
+CLASS_NAMES = ("entailment", "neutral", "contradiction")
+PARTS = ("train", "dev", "test")
+
+
+@register
+@dataclass(frozen=True)
+class Snli(DataSet):
+    """Pairs of sentences: the second follows, contradicts, or neither.
+
+    Attributes:
+        tokenizer: a name on the Hugging Face hub, or a local folder.
+        max_tokens: pairs are cut to this many tokens.
+    """
+
+    name = "snli"
+    summary = "569,000 pairs of sentences: entailment, neutral or contradiction"
+    files = tuple(RemoteFile(f"snli_1.0/snli_1.0_{part}.jsonl") for part in PARTS)
+    by_hand = "get snli_1.0.zip from https://nlp.stanford.edu/projects/snli and unpack it, so that there is snli_1.0/"
+    recipe: ClassVar = {
+        "model": "roberta-base",
+        "weights": "hub",
+        "epochs": 8,
+        "batch_size": 32,
+        "learning_rate": 1e-5,
+        "optimizer": "adamw",
+        "select_by": "accuracy",
+    }
+
+    tokenizer: str = "roberta-base"
+    max_tokens: int = 128
+
+    def load(self, root: Path) -> Splits:
+        """Read the three files; sentences are tokenised when they are gathered."""
+        loaded: list[object] = []
+        first_id, parts = 0, list[Examples]()
+        for part in PARTS:
+            path = self.locate(root, f"snli_1.0/snli_1.0_{part}.jsonl")
+            premises, hypotheses, labels, ids = read_pairs(path)
+            inputs = TextInputs(premises, self.tokenizer, self.max_tokens, hypotheses, "longest", loaded)
+            parts.append(Examples.of(inputs, labels, ids=ids + first_id, class_names=CLASS_NAMES))
+            first_id += int(ids[-1]) + 1
+        return Splits(self.name, *parts)
+
+
+def read_pairs(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Premises, hypotheses, labels and line numbers of the pairs that have a label.
+
+    Raises:
+        DataError: if a line is no JSON, lacks a field, has an unknown label, or no line has a label.
+    """
+    rows = list[tuple[str, str, int, int]]()
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file):
+            try:
+                pair = json.loads(line)
+                label, premise, hypothesis = pair["gold_label"], pair["sentence1"], pair["sentence2"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"line {number + 1} of {path} is no pair of sentences ({error}); unpack the archive again"
+                ) from error
+            if label == "-":
+                continue
+            if label not in CLASS_NAMES:
+                raise DataError(f"line {number + 1} of {path} has label {label!r}{nearest(label, CLASS_NAMES)}")
+            rows.append((premise, hypothesis, CLASS_NAMES.index(label), number))
+    if not rows:
+        raise DataError(f"{path} has no labelled pair; unpack the archive again")
+    premises, hypotheses, labels, ids = zip(*rows, strict=True)
+    return np.array(premises, object), np.array(hypotheses, object), np.array(labels), np.array(ids)

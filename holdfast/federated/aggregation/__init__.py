@@ -1,0 +1,56 @@
+"""How a server combines updates: pure functions of a matrix (clients, parameters), and rules with options."""
+
+from holdfast.federated.aggregation.base import Aggregator, Chain, Mean, PreStep, mean, reported
+from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
+from holdfast.federated.aggregation.distances import squared_distances
+from holdfast.federated.aggregation.fedmgda import FedMgda, min_norm_step, shortest_mixture
+from holdfast.federated.aggregation.geometric import GeometricMedian, geometric_median
+from holdfast.federated.aggregation.krum import Krum, MultiKrum, krum_scores, krum_select
+from holdfast.federated.aggregation.losses import (
+    KLoss,
+    QFairMean,
+    TiltedMean,
+    q_fair_weights,
+    tilted_risk,
+    tilted_weights,
+)
+from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
+from holdfast.federated.aggregation.sums import update_norms, weighted_sum
+from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, build_aggregator
+
+__all__ = [
+    "AGGREGATORS",
+    "Aggregator",
+    "Chain",
+    "Clipping",
+    "FedMgda",
+    "GeometricMedian",
+    "KLoss",
+    "KNorm",
+    "Krum",
+    "Mean",
+    "Median",
+    "MultiKrum",
+    "PreStep",
+    "QFairMean",
+    "TiltedMean",
+    "TrimmedMean",
+    "aggregator_names",
+    "build_aggregator",
+    "clip_to_median",
+    "coordinate_median",
+    "geometric_median",
+    "krum_scores",
+    "krum_select",
+    "mean",
+    "min_norm_step",
+    "q_fair_weights",
+    "reported",
+    "shortest_mixture",
+    "squared_distances",
+    "tilted_risk",
+    "tilted_weights",
+    "trimmed_mean",
+    "update_norms",
+    "weighted_sum",
+]

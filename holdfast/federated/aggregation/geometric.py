@@ -1,0 +1,85 @@
+"""The geometric median: the point with the smallest sum of distances to all updates (Pillutla et al., 2022, RFA).
+
+It looks at whole vectors, so it stands just under half of the updates being anything and, unlike Krum, still averages
+the others. Weiszfeld's iterates are weighted means of the updates, so only the weights are iterated on, with the inner
+products of the updates: after one product of matrices a step costs microseconds, and it can run until it has converged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.coordinates import majority
+from holdfast.federated.aggregation.distances import centred_products
+from holdfast.federated.aggregation.sums import weighted_sum
+
+_STEPS = 2000
+_CONVERGED = 1e-11
+_WANTED = 1e-5
+
+
+def geometric_median(updates: Tensor, smoothing: float = 1e-6) -> Tensor:
+    """The smoothed geometric median.
+
+    Args:
+        updates: shape (m, parameters).
+        smoothing: distances count as at least this fraction of the median distance, so that an iterate on top of an
+            update is no division by zero.
+
+    Returns:
+        Shape (parameters,), in the dtype of the updates.
+    """
+    weights, error = _weiszfeld(*centred_products(updates, exact=False), smoothing, _STEPS // 10)
+    if error > _WANTED:
+        weights, _ = _weiszfeld(*centred_products(updates, exact=True), smoothing, _STEPS)
+    return weighted_sum(updates, weights)
+
+
+def _weiszfeld(products: Tensor, precision: float, smoothing: float, steps: int) -> tuple[Tensor, float]:
+    """Weights of the updates, float64 (m,), and how wrong a squared distance may be, relative to itself.
+
+    The error is infinite where so many steps did not suffice.
+    """
+    squares = products.diagonal()
+    lengths = squares.sqrt()
+    weights = torch.full_like(squares, 1 / len(squares))
+    for _ in range(steps):
+        along = products @ weights
+        centre = weights @ along
+        distances = (squares - 2 * along + centre).clamp(min=0).sqrt()
+        floor = smoothing * distances.median() + 1e-12 * distances.max()
+        if floor == 0:
+            return weights, 0.0
+        closest = distances.clamp(min=float(floor))
+        moved = (1 / closest) / (1 / closest).sum()
+        change = ((moved - weights).abs() * lengths).sum()
+        weights = moved
+        if change <= _CONVERGED * distances.median():
+            return weights, float((precision * (squares + centre) / closest.square()).max())
+    return weights, torch.inf
+
+
+@dataclass(frozen=True)
+class GeometricMedian(Aggregator):
+    """The geometric median, by Weiszfeld's iteration run until it has converged.
+
+    Attributes:
+        smoothing: distances count as at least this fraction of the median distance.
+    """
+
+    name: ClassVar[str] = "geometric-median"
+
+    smoothing: float = 1e-6
+
+    def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
+        return geometric_median(updates, self.smoothing)
+
+    def check(self, m: int, f: int) -> list[str]:
+        """Half of the updates can place it where they like."""
+        super().check(m, f)
+        return [majority(self.label, m, f)] if 2 * f >= m else []

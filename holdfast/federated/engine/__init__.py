@@ -1,0 +1,1 @@
+"""What makes a federation fast: flat parameters, many clients stacked, executors, personal models on disk."""

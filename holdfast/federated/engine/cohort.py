@@ -1,0 +1,167 @@
+"""Some clients that work through the same steps at the same time: what a method's client function is given.
+
+A method is written once, for a cohort: models of shape (clients, P), a batch per client and step. Run one client at a
+time, a cohort has one row; run stacked, it has many. Clients with fewer steps come last, so those that are still at
+work are always the first rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from holdfast.data.clients.clients import ClientPart
+from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.batches import pad
+from holdfast.federated.engine.network import ClientBatch, Masks, Pull
+from holdfast.primitives.streams import torch_stream
+
+if TYPE_CHECKING:
+    from holdfast.federated.engine.site import Site
+
+
+class Cohort:
+    """Clients of one round that run together.
+
+    Args:
+        site: the data, the network and the settings.
+        clients: ids, int64 of shape (clients,).
+        received: the model that the server sent, shape (P,).
+        drawn: how many batches each of these clients has drawn so far, int64 of shape (clients,).
+        steps: how many steps each client takes, int64 of shape (clients,).
+        decay: what the learning rates are multiplied by.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        clients: Tensor,
+        received: Tensor,
+        *,
+        drawn: Tensor,
+        steps: Tensor,
+        decay: float = 1.0,
+    ) -> None:
+        order = torch.argsort(steps, descending=True, stable=True)
+        self.site = site
+        self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
+        self.received = received
+        self.decay = decay
+        self.learning_rate = decay * site.settings.learning_rate
+        self.personal_rate = decay * site.settings.personal_rate
+
+    def __len__(self) -> int:
+        return len(self.clients)
+
+    def copies(self) -> Tensor:
+        """The received model, once per client, shape (clients, P)."""
+        return self.received.repeat(len(self), 1)
+
+    def batches(self, counts: Tensor | None = None) -> Iterator[ClientBatch]:
+        """The mini-batches of the round, those of the first clients only where the others are done.
+
+        Args:
+            counts: how many each client draws, never rising from one client to the next; one per step by default.
+
+        Yields:
+            A batch of the first ``len(batch)`` clients.
+        """
+        part, stream = self.site.clients.train, self.site.stream
+        sizes = part.counts[self.clients]
+        counts = self.steps if counts is None else counts
+        rows = [
+            stream.rows(client, size, first, count) + offset
+            for client, size, first, count, offset in zip(
+                self.clients.tolist(),
+                sizes.tolist(),
+                self.drawn.tolist(),
+                counts.tolist(),
+                part.offsets[self.clients].tolist(),
+                strict=True,
+            )
+        ]
+        yield from self.walk(rows, counts)
+
+    def walk(self, rows: list[Tensor], counts: Tensor, part: ClientPart | None = None) -> Iterator[ClientBatch]:
+        """Mini-batches of given examples.
+
+        Args:
+            rows: for each client, rows of the data, shape (number of its batches, size of its batches).
+            counts: how many each client draws, never rising from one client to the next.
+            part: the data; the training data by default.
+
+        Yields:
+            A batch of the first ``len(batch)`` clients.
+        """
+        part = part or self.site.clients.train
+        width = max(batch.shape[1] for batch in rows)
+        table, weights = pad(rows, width)
+        weights = weights.to(self.received.dtype)
+        even = all(batch.shape[1] == width for batch in rows)
+        for step in range(int(counts.max())):
+            active = int((counts > step).sum())
+            chosen = table[:active, step]
+            yield ClientBatch(
+                *part.gather(chosen),
+                weights[:active],
+                self.clients[:active],
+                self.drawn[:active] + step,
+                chosen,
+                even,
+            )
+
+    def outputs(self, models: Tensor, batch: ClientBatch, inputs: Tensor, *, statistics: Tensor, role: str) -> Tensor:
+        """Outputs of a training pass for `inputs`, which take the place of the batch's, shape (clients, batch, c).
+
+        Args:
+            models: where gradients are wanted, shape (clients, P).
+            batch: names the clients and their draws, which decide what is dropped.
+            inputs: shape (clients, batch, ...).
+            statistics: rows whose running statistics move, in place; no view of `models`.
+            role: stream of the dropout masks.
+        """
+        return self.site.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
+
+    def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
+        """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""
+        return self.site.network.gradient(models, batch, self._masks(batch, role))
+
+    def descend(
+        self,
+        models: Tensor,
+        batch: ClientBatch,
+        rate: float,
+        pull: Pull | None = None,
+        *,
+        role: str = "shared",
+        adam: Adam | None = None,
+    ) -> None:
+        """One step in place, with a pull where there is one: ``v <- v - rate (g + strength (v - anchor))``, or Adam's.
+
+        A pull of strength 0 is not looked at, so its anchor may be infinite.
+        """
+        network = self.site.network
+        if adam is None:
+            wanted = pull if pull is not None and pull[0] != 0 else None
+            network.descend(models, batch, rate, wanted, self._masks(batch, role))
+        else:
+            adam.step(models, network.pulled(self.gradient(models, batch, role), models, pull), rate)
+
+    def _masks(self, batch: ClientBatch, role: str) -> Masks:
+        """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""
+        if not self.site.network.drops_out:
+            return ()
+        size = batch.labels.shape[1]
+        masks = []
+        for layer, (p, shape) in enumerate(self.site.mask_shapes):
+            rows = [
+                torch.rand(
+                    size, *shape, generator=torch_stream(self.site.settings.seed, "dropout", role, layer, client, draw)
+                )
+                for client, draw in zip(batch.clients.tolist(), batch.draws.tolist(), strict=True)
+            ]
+            masks.append((torch.stack(rows) >= p) / (1 - p))
+        return tuple(masks)

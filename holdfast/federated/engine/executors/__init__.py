@@ -1,0 +1,92 @@
+"""Executors by name, and the choice of the fastest by measurement."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+
+from holdfast.federated.engine.executors.base import Executor, default_chunk
+from holdfast.federated.engine.executors.inprocess import InProcess
+from holdfast.federated.engine.executors.pool import Pool
+from holdfast.federated.engine.site import Site
+from holdfast.federated.settings import ExecutorName
+
+__all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "default_chunk", "make_executor"]
+
+#: Trial rounds of `choose`: clients (more where more are stacked), steps, and when it has seen enough.
+_TRIAL_CLIENTS, _TRIAL_STEPS, _TRIAL_ROUNDS, _TRIAL_SECONDS = 8, 2, 6, 0.2
+#: Handing work to processes costs about a millisecond per round; where a round takes so long, one process can't win.
+_LONG_ROUND = 0.05
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An executor, so that a resumed run uses the same.
+
+    Attributes:
+        name: how clients are run; ``flower`` where they are elsewhere.
+        chunk: clients that are stacked.
+    """
+
+    name: Literal["serial", "batched", "pool", "flower"]
+    chunk: int
+
+
+def make_executor(site: Site, choice: Choice) -> Executor:
+    """The executor that `choice` names."""
+    if choice.name == "pool":
+        return Pool(site, choice.chunk, site.settings.workers)
+    return InProcess(site, choice.chunk)
+
+
+def choose(name: ExecutorName, trial: Site) -> Choice:
+    """What to run clients with: as named, or for ``auto`` what is fastest on a trial round.
+
+    Args:
+        name: what was asked for.
+        trial: a site like the real one, whose personal models may be spoilt.
+
+    Returns:
+        The choice. With ``auto`` it depends on the machine, and so do results, by rounding.
+    """
+    stacked = trial.settings.chunk or default_chunk(trial)
+    if name == "serial":
+        return Choice("serial", 1)
+    if name == "batched":
+        return Choice("batched", stacked)
+    if name == "pool":
+        return Choice("pool", trial.settings.chunk or 1)
+    trial.settings = replace(trial.settings, local_steps=_TRIAL_STEPS, local_epochs=None)
+    candidates = [Choice("pool", stacked), Choice("pool", 1), Choice("batched", stacked), Choice("serial", 1)]
+    times: dict[Choice, float] = {}
+    several = (trial.settings.workers or os.cpu_count() or 1) > 1
+    for candidate in candidates:
+        best = min(times.values(), default=math.inf)
+        hopeless = several and candidate.name != "pool" and best * trial.settings.cohort > _LONG_ROUND
+        if candidate not in times and not hopeless:
+            times[candidate] = _seconds(trial, candidate, best)
+    return min(times, key=lambda candidate: times[candidate])
+
+
+def _seconds(trial: Site, choice: Choice, best: float) -> float:
+    """Per client, of the best of some short trial rounds; only the first where it gives no hope to beat `best`."""
+    executor = make_executor(trial, choice)
+    everybody = torch.arange(len(trial.clients))
+    clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 2 * choice.chunk))]
+    drawn = torch.zeros_like(everybody)
+    times: list[float] = []
+    try:
+        while len(times) < 2 or (len(times) < _TRIAL_ROUNDS and sum(times) < _TRIAL_SECONDS):
+            start = time.perf_counter()
+            executor.round(0, clients, drawn, trial.network.initial)
+            times.append(time.perf_counter() - start)
+            if times[0] > 4 * best * len(clients):
+                break
+    finally:
+        executor.close()
+    return min(times) / len(clients)

@@ -1,0 +1,189 @@
+"""Clients on worker processes, each with one torch thread: for models whose cost is in the arithmetic.
+
+Workers are forks, so they see the data without a copy. The shared model, what clients send and the personal models lie
+in shared memory; what goes through pipes is which clients to run and small numbers, as plain lists (tensors would be
+sent through files). Chunks are handed to whoever is
+free: results do not depend on who ran them. The server has one torch thread too, or it would take the workers' cores.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from multiprocessing.connection import Connection, wait
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from holdfast.errors import FederationError, HoldfastError
+from holdfast.federated.engine.executors.base import Executor
+from holdfast.federated.engine.shared_memory import keep_freed_memory, shared_zeros
+from holdfast.federated.engine.site import Order, PartName, Site
+from holdfast.federated.metrics.scoring import ClientScores
+from holdfast.federated.personalization.base import Tuner
+from holdfast.primitives.threads import torch_threads
+
+#: An action, its arguments, and for messages the clients and what they are asked in.
+Job = tuple[str, tuple[Any, ...], Tensor, str]
+
+
+class Pool(Executor):
+    """Runs chunks on forked workers.
+
+    Args:
+        site: the clients, the network and the personal models; must not change afterwards.
+        chunk: clients that a worker stacks.
+        workers: number of processes; one per core by default.
+        capacity: largest number of clients in a round.
+    """
+
+    def __init__(self, site: Site, chunk: int, workers: int | None = None, capacity: int | None = None) -> None:
+        super().__init__(site, chunk)
+        self.workers = workers or os.cpu_count() or 1
+        rows = capacity or min(site.settings.cohort, len(site.clients))
+        kind = site.network.initial.dtype
+        self._received = shared_zeros(site.network.size, dtype=kind)
+        self._updates = shared_zeros(rows, site.network.size, dtype=kind)
+        self._losses = shared_zeros(rows, dtype=torch.float64)
+        self._alone = ExitStack()
+        self._alone.enter_context(torch_threads(1))
+        context = multiprocessing.get_context("fork")
+        self._pipes: list[Connection] = []
+        self._processes = []
+        for _ in range(self.workers):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=self._work, args=(theirs, [*self._pipes, ours]), daemon=True)
+            process.start()
+            theirs.close()
+            self._pipes.append(ours)
+            self._processes.append(process)
+
+    def train(self, orders: Sequence[Order], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+        """Hand out orders; results arrive in shared memory."""
+        self._received.copy_(received)
+        jobs, first = [], 0
+        for order in orders:
+            work = (order.number, order.clients.tolist(), order.drawn.tolist(), first)
+            jobs.append(("train", work, order.clients, f"round {order.number + 1}"))
+            first += len(order.clients)
+        self._run(jobs)
+
+    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
+        """Hand out chunks; models go to the store."""
+        self._received.copy_(received)
+        self._run([("tune", (tuner, chunk.tolist()), chunk, tuner.label) for chunk in chunks])
+
+    def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
+        """Hand out chunks; scores come back through the pipes."""
+        self._received.copy_(shared)
+        found = self._run([("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks])
+        return [
+            ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, _KINDS, strict=True)))
+            for columns in found
+        ]
+
+    def close(self) -> None:
+        """End the workers."""
+        for pipe in self._pipes:
+            try:
+                pipe.send(None)
+            except OSError:
+                continue
+        for process in self._processes:
+            process.join(timeout=5)
+            if process.is_alive():
+                process.kill()
+        self._pipes, self._processes = [], []
+        self._alone.close()
+
+    def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
+        if clients > len(self._updates):
+            raise FederationError(f"a round of {clients} clients was asked of a pool made for {len(self._updates)}")
+        return self._updates[:clients], self._losses[:clients]
+
+    # ---------------------------------------------------------------------------------------------- server's side
+
+    def _run(self, jobs: Sequence[Job]) -> list[Any]:
+        """Hand each free worker the next job until all are done; results in the order of the jobs."""
+        results: list[Any] = [None] * len(jobs)
+        waiting = iter(enumerate(jobs))
+        busy: dict[Connection, int] = {}
+
+        def hand_out(pipe: Connection) -> None:
+            place, job = next(waiting, (None, None))
+            if place is not None and job is not None:
+                with _reporting(job):
+                    pipe.send(job[:2])
+                busy[pipe] = place
+
+        for pipe in self._pipes:
+            hand_out(pipe)
+        while busy:
+            for ready in wait(list(busy)):
+                pipe = cast(Connection, ready)
+                place = busy.pop(pipe)
+                results[place] = self._receive(pipe, jobs[place])
+                hand_out(pipe)
+        return results
+
+    def _receive(self, pipe: Connection, job: Job) -> Any:
+        with _reporting(job):
+            failure, result = pipe.recv()
+        if failure is not None:
+            raise FederationError(f"clients {job[2][0]} to {job[2][-1]} failed in {job[3]}: {failure}")
+        return result
+
+    # ---------------------------------------------------------------------------------------------- worker's side
+
+    def _work(self, pipe: Connection, others: list[Connection]) -> None:
+        for other in others:
+            other.close()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        torch.set_num_threads(1)
+        keep_freed_memory()
+        actions: dict[str, Callable[..., Any]] = {"train": self._train, "tune": self._tune, "score": self._score}
+        while True:
+            try:
+                message = pipe.recv()
+            except EOFError:
+                return
+            if message is None:
+                return
+            action, arguments = message
+            answer: tuple[str | None, Any]
+            try:
+                answer = (None, actions[action](*arguments))
+            except (HoldfastError, RuntimeError, ValueError, IndexError, KeyError) as error:
+                answer = (f"{type(error).__name__}: {error}", None)
+            pipe.send(answer)
+
+    def _train(self, number: int, clients: list[int], drawn: list[int], first: int) -> None:
+        rows = slice(first, first + len(clients))
+        order = Order(number, torch.tensor(clients), torch.tensor(drawn))
+        self.site.train(order, self._received, self._updates[rows], self._losses[rows])
+
+    def _tune(self, tuner: Tuner, clients: list[int]) -> None:
+        self.site.tune(tuner, torch.tensor(clients), self._received)
+
+    def _score(self, clients: list[int], part: PartName, label: str | None) -> list[list[float]]:
+        scores = self.site.score(torch.tensor(clients), part, self._received, label)
+        return [scores.clients.tolist(), scores.loss.tolist(), scores.correct.tolist(), scores.count.tolist()]
+
+
+@contextmanager
+def _reporting(job: Job) -> Iterator[None]:
+    """Turn the loss of a worker into a sentence."""
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        raise FederationError(
+            f"a worker ended while it ran clients {job[2][0]} to {job[2][-1]} in {job[3]}; most often the system was "
+            "out of memory: use fewer --workers or a smaller --chunk"
+        ) from error
+
+
+_KINDS = (torch.int64, torch.float64, torch.int64, torch.int64)

@@ -1,0 +1,1 @@
+"""How clients fare: scores, the spread over them, and a second environment."""

@@ -1,0 +1,190 @@
+"""Prompts and responses as token ids, and mini-batches of them in which only responses have labels.
+
+All ids lie one after the other in one array: 262,040 examples of 200 tokens are 210 MB, not millions of Python lists.
+Prompt and response are tokenised on their own and then joined, so that it is always certain where a response begins.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holdfast.data.readers.instructions import Instructions
+from holdfast.errors import ConfigError, DataError
+from holdfast.finetuning.language_models.templates import Template
+
+Ints = NDArray[np.int64]
+
+#: The label of tokens that are not to be predicted, as transformers' losses know it.
+IGNORED = -100
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Some examples, padded on the right to the longest.
+
+    Attributes:
+        input_ids: int64 of shape (b, length).
+        attention_mask: 1 on the examples' own tokens, of the same shape.
+        labels: the ids of response tokens, `IGNORED` elsewhere, of the same shape.
+    """
+
+    input_ids: Tensor
+    attention_mask: Tensor
+    labels: Tensor
+
+    def to(self, device: torch.device) -> TokenBatch:
+        """The batch on a device."""
+        return TokenBatch(self.input_ids.to(device), self.attention_mask.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class TokenPairs:
+    """Token ids of prompts and responses.
+
+    Attributes:
+        ids: of all examples, one after the other, int32.
+        ends: where each example ends in `ids`, int64 of shape (n,).
+        prompt_lengths: how many of each example's tokens are its prompt's, int64 of shape (n,).
+        pad: the id to pad with; it has no effect.
+    """
+
+    ids: NDArray[np.int32]
+    ends: Ints
+    prompt_lengths: Ints
+    pad: int
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    @cached_property
+    def lengths(self) -> Ints:
+        """Tokens of each example."""
+        return np.diff(self.ends, prepend=0)
+
+    @cached_property
+    def undefined(self) -> NDArray[np.bool_]:
+        """Which examples have no response token left to predict, because a long prompt took all the room."""
+        return self.lengths <= np.maximum(self.prompt_lengths, 1)
+
+    def part(self, positions: Ints) -> TokenPairs:
+        """Some of the examples, in the order of `positions`."""
+        lengths, ends = self.lengths[positions], self.ends[positions]
+        taken = [self.ids[end - length : end] for end, length in zip(ends, lengths, strict=True)]
+        flat = np.concatenate(taken) if taken else self.ids[:0]
+        return TokenPairs(flat, np.cumsum(lengths), self.prompt_lengths[positions], self.pad)
+
+    def batch(self, positions: Sequence[int] | Ints) -> TokenBatch:
+        """The examples at `positions` as a mini-batch."""
+        ends, starts = self.ends[positions], self.ends[positions] - self.lengths[positions]
+        lengths, prompts = ends - starts, self.prompt_lengths[positions]
+        place = np.arange(lengths.max())
+        inside = place < lengths[:, None]
+        ids = np.full(inside.shape, self.pad, np.int64)
+        ids[inside] = self.ids[(starts[:, None] + place)[inside]]
+        labels = np.where(inside & (place >= prompts[:, None]), ids, IGNORED)
+        return TokenBatch(torch.from_numpy(ids), torch.from_numpy(inside.astype(np.int64)), torch.from_numpy(labels))
+
+    def batches(self, positions: Ints, most_tokens: int) -> list[Ints]:
+        """Cut positions into mini-batches of similar lengths, so that little is computed for padding.
+
+        Args:
+            positions: which examples.
+            most_tokens: a mini-batch has at most so many tokens, padding included, unless it is a single example.
+
+        Returns:
+            The positions of each mini-batch, the longest examples first, so that what doesn't fit fails at once.
+        """
+        ordered = positions[np.argsort(-self.lengths[positions], kind="stable")]
+        lengths, found, start = self.lengths[ordered], list[Ints](), 0
+        while start < len(ordered):
+            count = max(1, most_tokens // int(lengths[start]))
+            found.append(ordered[start : start + count])
+            start += count
+        return found
+
+    # What a Trainer's data set needs.
+
+    def __getitem__(self, position: int) -> dict[str, Tensor]:
+        one = self.batch([position])
+        return {"input_ids": one.input_ids[0], "attention_mask": one.attention_mask[0], "labels": one.labels[0]}
+
+    def collate(self, items: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
+        """A Trainer's mini-batch out of several items."""
+        fill = {"input_ids": self.pad, "attention_mask": 0, "labels": IGNORED}
+        return {
+            name: torch.nn.utils.rnn.pad_sequence([item[name] for item in items], True, value)
+            for name, value in fill.items()
+        }
+
+
+def tokenize(data: Instructions, tokenizer: Any, template: Template, *, max_length: int = 512) -> TokenPairs:
+    """Token ids of prompts in their template and of responses with the end token.
+
+    Args:
+        data: prompts and responses.
+        tokenizer: a fast tokenizer of transformers.
+        template: what is put around prompts.
+        max_length: examples are cut to so many tokens, at their end.
+
+    Raises:
+        ConfigError: if the tokenizer has no end token, or the length leaves no room.
+        DataError: if not a single example has a response token left, or the tokenizer's template refuses a prompt.
+    """
+    end = tokenizer.eos_token_id
+    if end is None:
+        raise ConfigError("the tokenizer has no end token, so a model can't learn when to stop; set its eos_token")
+    if max_length < 2:
+        raise ConfigError(f"max_length is {max_length}; give at least 2, a prompt token and a response token")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    prompts = prompt_ids(
+        tokenizer,
+        [
+            template.render(turns, tokenizer, f"the prompt of row {row} of {data.name}")
+            for row, turns in enumerate(data.prompts, 1)
+        ],
+        template,
+    )
+    responses = _ids(tokenizer, list(data.responses), special=False)
+    rows, prompt_lengths = list[NDArray[np.int32]](), np.empty(len(data), np.int64)
+    for place, (given, response) in enumerate(zip(prompts, responses, strict=True)):
+        rows.append(np.array([*given, *response, end][:max_length], np.int32))
+        prompt_lengths[place] = min(len(given), max_length)
+    ends = np.cumsum([len(row) for row in rows])
+    pad = tokenizer.pad_token_id
+    found = TokenPairs(np.concatenate(rows), ends, prompt_lengths, end if pad is None else pad)
+    if bool(found.undefined.all()):
+        raise DataError(
+            f"all prompts of {data.name} in their template are longer than {max_length} tokens; raise max_length"
+        )
+    return found
+
+
+def prompt_ids(tokenizer: Any, rendered: list[str], template: Template) -> list[list[int]]:
+    """Token ids of prompts in their template, at least one each; an end that the tokenizer adds by itself is left out.
+
+    Args:
+        tokenizer: a fast tokenizer of transformers.
+        rendered: the prompts in their template.
+        template: that one.
+    """
+    end, begin = tokenizer.eos_token_id, tokenizer.bos_token_id
+    first = [end if begin is None else begin]
+    found = _ids(tokenizer, rendered, special=template.text is not None)
+    return [
+        (ids[:-1] if ids[-1:] == [end] and not text.endswith(tokenizer.eos_token) else ids) or first
+        for text, ids in zip(rendered, found, strict=True)
+    ]
+
+
+def _ids(tokenizer: Any, texts: list[str], *, special: bool) -> list[list[int]]:
+    """Token ids of texts; told apart from one long text, so that the tokenizer doesn't warn of its length."""
+    return list(tokenizer(texts, add_special_tokens=special, verbose=False)["input_ids"])

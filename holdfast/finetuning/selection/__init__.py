@@ -1,0 +1,1 @@
+"""Choosing fine-tuning data: S2L and what it is compared with."""

@@ -1,0 +1,164 @@
+"""What crosses the wire: arrays and short lists of plain values, and nothing is believed before it is checked.
+
+An order goes to a node, with the clients it is for. A reply comes back. Arrays travel as NumPy files without pickles.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from torch import Tensor
+
+from holdfast.integrations.flower.messages.arrays import RejectedError, read_array
+
+Action = Literal["census", "train", "tune", "score"]
+
+#: Version of this format; nodes and servers of another are refused.
+FORMAT = 1
+_HEAD, _ARRAYS = "holdfast", "arrays"
+_ACTIONS = ("census", "train", "tune", "score")
+_MOST_CLIENTS = 10**7
+_FEDERATION_LENGTH = 32
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the server asks of a node.
+
+    Attributes:
+        action: say whom you have (``census``), train a round, tune personal models, or score models.
+        federation: 32 hexadecimal digits; what nodes keep of different federations never mixes.
+        number: of the round, from 0.
+        total: clients in the federation.
+        clients: ids, ascending, of those that the order is for.
+        labels: whose models to score, with an empty word for the shared one; or the method that tunes.
+        part: which examples to score.
+        weights: the shared model, shape (P,).
+    """
+
+    action: Action
+    federation: str
+    number: int = 0
+    total: int = 0
+    clients: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    part: str = ""
+    weights: Tensor | None = None
+
+    def pack(self) -> RecordDict:
+        """The order as records."""
+        head = {
+            "format": FORMAT,
+            "action": self.action,
+            "federation": self.federation,
+            "number": self.number,
+            "total": self.total,
+            "clients": list(self.clients),
+            "labels": list(self.labels),
+            "part": self.part,
+        }
+        return packed(head, {} if self.weights is None else {"weights": self.weights})
+
+    @classmethod
+    def of(cls, content: RecordDict) -> Order:
+        """The order in `content`, for a node: its weights are checked later, against the node's own model.
+
+        Raises:
+            RejectedError: if it is none.
+        """
+        head = head_of(content)
+        action = word(head, "action")
+        if action not in _ACTIONS:
+            raise RejectedError(f"the order has the action {action!r}; this holdfast knows {', '.join(_ACTIONS)}")
+        federation = word(head, "federation")
+        if len(federation) != _FEDERATION_LENGTH or not set(federation) <= set("0123456789abcdef"):
+            raise RejectedError("the order names no federation; names are 32 hexadecimal digits")
+        total = whole(head, "total")
+        if not 0 <= total <= _MOST_CLIENTS:
+            raise RejectedError(f"the order says that there are {total} clients; at most {_MOST_CLIENTS} can be")
+        clients = tuple(wholes(head, "clients"))
+        if any(first >= second for first, second in itertools.pairwise(clients)):
+            raise RejectedError("the order's clients are not ascending")
+        if clients and not 0 <= clients[0] <= clients[-1] < total:
+            raise RejectedError(f"the order is for client {clients[-1]} of {total}")
+        number = whole(head, "number")
+        if number < 0:
+            raise RejectedError(f"the order is for round {number}")
+        return cls(
+            cast(Action, action), federation, number, total, clients, tuple(words(head, "labels")), word(head, "part")
+        )
+
+
+def packed(head: dict[str, Any], arrays: dict[str, Tensor]) -> RecordDict:
+    """Plain values and arrays as records."""
+    held = ArrayRecord({name: Array(tensor.contiguous().numpy()) for name, tensor in arrays.items()})
+    return RecordDict({_HEAD: ConfigRecord({"format": FORMAT, **head}), _ARRAYS: held})
+
+
+def head_of(content: RecordDict) -> ConfigRecord:
+    """The plain values of an order or a reply.
+
+    Raises:
+        RejectedError: if there are none, or of another format.
+    """
+    head = content.get(_HEAD)
+    if not isinstance(head, ConfigRecord):
+        raise RejectedError("it has no part named 'holdfast'; the sender is no holdfast")
+    if (spoken := head.get("format")) != FORMAT:
+        raise RejectedError(f"it is of format {spoken!r} and not {FORMAT}; install the same holdfast on all sides")
+    return head
+
+
+def array(content: RecordDict, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """The array called `name`, if it is exactly what must come.
+
+    Raises:
+        RejectedError: if it is missing, or its size, dtype or shape is another; nothing large is read or made before.
+    """
+    arrays = content.get(_ARRAYS)
+    found = arrays.get(name) if isinstance(arrays, ArrayRecord) else None
+    if not isinstance(found, Array):
+        raise RejectedError(f"it has no array {name!r}")
+    return torch.from_numpy(read_array(name, found, shape, torch.empty(0, dtype=dtype).numpy().dtype).copy())
+
+
+def word(head: ConfigRecord, name: str) -> str:
+    """A short text of the head."""
+    value = head.get(name)
+    if not isinstance(value, str):
+        raise RejectedError(f"{name!r} is {_said(value)} and no text")
+    return value
+
+
+def whole(head: ConfigRecord, name: str) -> int:
+    """A whole number of the head."""
+    value = head.get(name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise RejectedError(f"{name!r} is {_said(value)} and no whole number")
+    return value
+
+
+def wholes(head: ConfigRecord, name: str, count: int | None = None) -> list[int]:
+    """A list of whole numbers of the head, of `count` where that is known."""
+    value = head.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
+        raise RejectedError(f"{name!r} is {_said(value)} and no list of whole numbers")
+    if count is not None and len(value) != count:
+        raise RejectedError(f"{name!r} has {len(value)} numbers where {count} must come")
+    return list(value)  # type: ignore[arg-type]
+
+
+def words(head: ConfigRecord, name: str) -> list[str]:
+    """A list of texts of the head."""
+    value = head.get(name)
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise RejectedError(f"{name!r} is {_said(value)} and no list of texts")
+    return list(value)  # type: ignore[arg-type]
+
+
+def _said(value: object) -> str:
+    return repr(value)[:40]

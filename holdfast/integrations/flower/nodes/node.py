@@ -1,0 +1,245 @@
+"""A node of a real federation: runs client functions for the clients it has, and keeps what they remember.
+
+It has a `Site` like the simulator, with its own clients' data only. Every order is answered from the disk, so it does
+not matter which process answers it, or what became of the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from flwr.app import RecordDict
+from torch import Tensor
+
+from holdfast.data.clients.clients import Clients
+from holdfast.errors import ConfigError, FederationError
+from holdfast.federated.checks import settings_for, with_tuners
+from holdfast.federated.engine.executors import Choice, Executor, default_chunk, make_executor
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.site import Order as Work
+from holdfast.federated.engine.site import PartName, Site
+from holdfast.federated.personalization.ditto.adaptive import strong_attack
+from holdfast.files import write_atomically
+from holdfast.integrations.flower.blueprint import Blueprint
+from holdfast.integrations.flower.messages.arrays import RejectedError
+from holdfast.integrations.flower.messages.wire import Order, array, packed
+from holdfast.integrations.flower.nodes.client_state import ClientStates, Remembered
+from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, picked, placed, share_of
+from holdfast.training.state import load_state, save_state
+
+_PARTS = ("train", "validation", "test")
+
+
+class Node:
+    """Answers orders.
+
+    Args:
+        blueprint: what the federation is built from.
+        config: of the node: ``state``, the folder to keep things in; ``data`` and ``clients``, a folder of
+            `Clients.save` and the ids of those in it. Without data, ``share`` or ``clients`` say whom of the data set
+            in the configuration the node has.
+        federation: which one.
+
+    Raises:
+        ConfigError: if the configuration lacks something.
+    """
+
+    def __init__(self, blueprint: Blueprint, config: Mapping[str, object], federation: str) -> None:
+        if not isinstance(config.get("state"), str):
+            raise ConfigError('the node has no place for personal models; add state="/a/folder" to --node-config')
+        self.blueprint, self.config = blueprint, config
+        self.folder = Path(str(config["state"])) / federation
+        self.states = ClientStates(self.folder)
+
+    # ---------------------------------------------------------------------------------------------- answers
+
+    def answer(self, order: Order, content: RecordDict) -> RecordDict:
+        """Do what is asked.
+
+        Args:
+            order: what.
+            content: of the message, with the shared model.
+
+        Returns:
+            The reply.
+        """
+        with self.states.held():
+            if order.action == "census":
+                return self._census()
+            site = self.site(order.total)
+            weights = array(content, "weights", (site.network.size,), site.network.initial.dtype)
+            executor = make_executor(site, self._choice(site))
+            try:
+                actions = {"train": self._train, "tune": self._tune, "score": self._score}
+                return actions[order.action](order, executor, weights)
+            finally:
+                executor.close()
+
+    def _census(self) -> RecordDict:
+        clients, ids = self.holdings
+        facts = {part: clients.parts[part].counts.tolist() for part in _PARTS}
+        about = {"classes": clients.classes, "task": clients.task, "shape": list(clients.input_shape)}
+        write_atomically(self.folder / "options.json", json.dumps(dict(self.blueprint.options)).encode())
+        write_atomically(self.folder / "node.json", json.dumps(dict(self.config)).encode())
+        return packed({"identity": self._identity(), "clients": ids, **facts, **about}, {})
+
+    def _train(self, order: Order, executor: Executor, weights: Tensor) -> RecordDict:
+        site, refused, before = executor.site, {}, {}
+        for client in order.clients:
+            try:
+                self._own(client)
+                before[client] = self.states.before(client, order.number) or Remembered({})
+            except FederationError as error:
+                refused[client] = str(error)
+        ids = torch.tensor(sorted(before), dtype=torch.int64)
+        _recall(site, before)
+        drawn = torch.zeros(order.total, dtype=torch.int64)
+        for client, state in before.items():
+            drawn[client] = state.drawn
+        updates = torch.empty(len(ids), site.network.size, dtype=site.network.initial.dtype)
+        losses = torch.empty(len(ids), dtype=torch.float64)
+        for chunk in executor.chunks(ids) if len(ids) else []:
+            rows = torch.searchsorted(ids, chunk)
+            some, of_some = torch.empty(len(chunk), updates.shape[1], dtype=updates.dtype), losses[rows]
+            executor.train([Work(order.number, chunk, drawn[chunk])], weights, some, of_some)
+            updates[rows], losses[rows] = some, of_some
+        draws = dict(zip(ids.tolist(), site.draws(ids).tolist(), strict=True))
+        for client, state in before.items():
+            self.states.keep(client, order.number, self._after(site, client, state, state.drawn + draws[client]))
+        head = {
+            "number": order.number,
+            "clients": ids.tolist(),
+            "examples": site.clients.train.counts[ids].tolist(),
+            "refused": list(refused),
+            "reasons": list(refused.values()),
+        }
+        return packed(head, {"updates": updates, "losses": losses})
+
+    def _tune(self, order: Order, executor: Executor, weights: Tensor) -> RecordDict:
+        site, (label,) = executor.site, order.labels
+        if label not in site.tuners:
+            raise RejectedError(f"the order is to tune {label!r}, which the configuration does not name")
+        known = {client: self.states.last(client) or Remembered({}) for client in self._mine(order)}
+        todo = {client: state for client, state in known.items() if label not in state.rows}
+        if todo:
+            executor.tune(site.tuners[label], executor.chunks(torch.tensor(sorted(todo))), weights)
+        for client, state in todo.items():
+            self.states.keep(client, order.number, self._after(site, client, state, state.drawn, label))
+        return packed({"number": order.number, "clients": sorted(known)}, {})
+
+    def _score(self, order: Order, executor: Executor, weights: Tensor) -> RecordDict:
+        ids = torch.tensor(self._mine(order), dtype=torch.int64)
+        _recall(executor.site, {client: self.states.last(client) for client in ids.tolist()})
+        save_state({"weights": weights, "total": order.total}, self.folder / "shared.safetensors")
+        part: PartName = "test" if order.part == "test" else "validation"
+        found = [executor.score_all(part, weights, label or None) for label in order.labels]
+        arrays = {
+            "loss": torch.stack([scores.loss[ids] for scores in found]),
+            "correct": torch.stack([scores.correct[ids] for scores in found]),
+            "count": found[0].count[ids],
+        }
+        return packed({"number": order.number, "clients": ids.tolist()}, arrays)
+
+    # ---------------------------------------------------------------------------------------------- what it has
+
+    @cached_property
+    def holdings(self) -> tuple[Clients, list[int]]:
+        """The data of the node's clients, one after another, and their ids.
+
+        Clients of a data set in the configuration are copied to the node's folder at the first look: the whole is read
+        once, and not for every message.
+        """
+        if (own := open_data(self.config)) is not None:
+            return own
+        copy, ids_file = self.folder / "data", self.folder / "ids.json"
+        if not ids_file.exists():
+            every = self.blueprint.load()
+            ids = self._chosen(len(every))
+            if not copy.exists():
+                picked(every, ids).save(copy)
+            write_atomically(ids_file, json.dumps(ids).encode())
+        return Clients.open(copy), list(json.loads(ids_file.read_text()))
+
+    def _chosen(self, total: int) -> list[int]:
+        share, ids = self.config.get("share"), self.config.get("clients")
+        if isinstance(share, str):
+            return share_of(share, total)
+        if isinstance(ids, str):
+            return parse_ids(ids)
+        raise ConfigError('the node does not say whom it has; add clients="0-3" or share="0/8" to --node-config')
+
+    def site(self, total: int) -> Site:
+        """Where client functions run: as the simulator's, with other nodes' clients empty."""
+        plan = self.blueprint
+        own, ids = self.holdings
+        if ids[-1] >= total:
+            raise FederationError(f"the node has client {ids[-1]} and the federation {total}; ids go from 0 to below")
+        clients = placed(own, ids, total)
+        if plan.threat is not None:
+            malicious = plan.threat.malicious(total, plan.settings.seed)
+            clients = plan.threat.poison(clients, malicious, plan.settings.seed)
+        strong = strong_attack(plan.threat)
+        return Site(
+            clients,
+            Network(plan.model(clients), clients.task),
+            settings_for(plan.objective, plan.settings, clients),
+            with_tuners([method.facing(strong) for method in plan.personalize]),
+            proximal=plan.objective.proximal,
+            needs_losses=plan.objective.needs_losses or plan.aggregator.needs_losses,
+        )
+
+    def personal(self, label: str, client: int) -> dict[str, Tensor]:
+        """The personal model of a client as a state dictionary.
+
+        Raises:
+            FederationError: if it has none.
+        """
+        self._own(client)
+        shared = self.folder / "shared.safetensors"
+        remembered = self.states.last(client)
+        if remembered is None or not shared.exists():
+            raise FederationError(f"client {client} has no personal model yet; it has taken part in no finished run")
+        known = load_state(shared)
+        site = self.site(known["total"])
+        if label not in remembered.rows:
+            there = ", ".join(remembered.rows) or "none"
+            raise FederationError(f"client {client} has no personal model {label!r}; it has {there}")
+        _recall(site, {client: remembered})
+        rows = site.personal(label, torch.tensor([client]), known["weights"])
+        return dict(site.network.load(rows[0]).state_dict())
+
+    def _identity(self) -> str:
+        """A secret by which the server knows this node again, whatever Flower calls it after a restart."""
+        file = self.folder / "identity"
+        if not file.exists():
+            write_atomically(file, secrets.token_hex(16).encode())
+        return file.read_text()
+
+    def _own(self, client: int) -> None:
+        if client not in self.holdings[1]:
+            raise FederationError(f"this node does not have client {client}")
+
+    def _mine(self, order: Order) -> list[int]:
+        return [client for client in order.clients if client in self.holdings[1]]
+
+    def _choice(self, site: Site) -> Choice:
+        if site.settings.executor == "serial":
+            return Choice("serial", 1)
+        return Choice("batched", site.settings.chunk or default_chunk(site))
+
+    def _after(self, site: Site, client: int, before: Remembered, drawn: int, tuned: str | None = None) -> Remembered:
+        moved = [method.label for method in (*site.riders, *site.drivers)] if tuned is None else [tuned]
+        one = torch.tensor([client])
+        return Remembered({**before.rows, **{label: site.stores[label].read(one)[0] for label in moved}}, drawn)
+
+
+def _recall(site: Site, states: Mapping[int, Remembered | None]) -> None:
+    """Give the site what its clients remember."""
+    for client, state in states.items():
+        for label, row in (state.rows if state is not None else {}).items():
+            site.stores[label].write(torch.tensor([client]), row[None])

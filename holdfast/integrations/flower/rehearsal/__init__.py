@@ -1,0 +1,1 @@
+"""A whole deployment on one machine: processes, certificates, the app."""

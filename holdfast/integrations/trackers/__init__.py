@@ -1,0 +1,1 @@
+"""Trackers that listen to a run."""

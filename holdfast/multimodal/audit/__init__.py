@@ -1,0 +1,1 @@
+"""What a two-tower model leans on: detectors, accuracy by attribute, explanation maps, a person's verdict."""

@@ -1,0 +1,1 @@
+"""Spurious-aware fine-tuning of a two-tower model, and what it is compared with."""

@@ -1,0 +1,1 @@
+"""Real drawings on coloured grounds: a planted shortcut with outlines for free."""

@@ -1,0 +1,1 @@
+"""Rendered shapes on backgrounds, and a small model that learned their shortcut."""

@@ -1,0 +1,60 @@
+"""A small two-tower model that has learned the shortcut of the rendered shapes; a minute or two of pre-training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from holdfast.data.transforms import Normalise
+from holdfast.multimodal.backends import pretraining, small, words
+from holdfast.multimodal.backends.kept import Progress, kept_weights
+from holdfast.multimodal.backends.pretraining import pretrain
+from holdfast.multimodal.backends.small import SmallTwoTower
+from holdfast.multimodal.backends.words import WordTokenizer
+from holdfast.multimodal.tasks.shapes import images as shapes
+from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, corpus
+from holdfast.primitives.streams import derive_seed
+
+_LONGEST = 14
+
+
+def shapes_tower(
+    folder: Path, seed: int = 0, *, pairs: int = 6000, epochs: int = 12, progress: Progress | None = None
+) -> SmallTwoTower:
+    """The tower that experiments on a CPU start from, from its file or pre-trained now.
+
+    Args:
+        folder: where towers are kept.
+        seed: of the corpus, the first weights and the order of the pairs.
+        pairs: images with captions in the corpus.
+        epochs: passes over it.
+        progress: told about each epoch where it is trained.
+
+    Returns:
+        The tower, in evaluation mode.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "shapes-tower"))
+        tower = SmallTwoTower(WordTokenizer.of(_sentences(), _LONGEST)).eval()
+
+    def make() -> None:
+        known = corpus(pairs, seed)
+        images = Normalise(tower.preprocessing.mean, tower.preprocessing.std)(known.scenes.pixels)
+        pretrain(
+            tower,
+            images,
+            known.captions,
+            epochs=epochs,
+            seed=seed,
+            progress=None if progress is None else lambda epoch, loss: progress(epoch + 1, epochs, loss),
+        )
+
+    sources = (shapes, small, words, pretraining)
+    kept_weights(tower, folder, f"shapes-tower-s{seed}", sources, make, pairs=pairs, epochs=epochs)
+    return tower
+
+
+def _sentences() -> list[str]:
+    """Every word of the corpus and of the prompts of its task, whatever was drawn."""
+    return [*CAPTIONS, " ".join([*shapes.SHAPES, *shapes.BACKGROUNDS, *SHAPE_WORDING.attribute_phrases, "on"])]

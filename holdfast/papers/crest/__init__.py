@@ -1,0 +1,1 @@
+"""CREST: its experiments, printed numbers and claims."""

@@ -1,0 +1,74 @@
+"""What the cells of Ditto's Figures 1 and 2 measure: point estimation by simulation, beside its closed forms.
+
+Devices estimate related numbers from a few noisy samples. The settings are those of the authors' program, also that its
+global model is λ = 1000 in Figure 2. Errors are in thousandths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.papers.ditto.theory import METHODS
+from holdfast.papers.engine.pins import pinned
+from holdfast.papers.engine.witness import tell
+from holdfast.primitives.streams import derive_seed
+from holdfast.theory.ditto import Setting, best_lambda, error, simulate, spread
+
+_GLOBAL = 1000.0
+
+
+def at_lambda(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Measure one λ of Figure 1; every λ sees the same draws.
+
+    Args:
+        settings: ``setting`` (fields of `Setting`), ``lambda`` (a number or ``"inf"``) and ``trials``.
+        seed: of the draws.
+
+    Returns:
+        In thousandths the squared ``error`` of a benign device, its ``spread`` over benign devices (root of the mean
+        variance) and ``device_spread`` (one device's standard deviation over trials); closed forms of the first two,
+        ``_closed``, and by how many standard errors the measurement is off, ``_off``.
+    """
+    setting, lambda_ = pinned(Setting, **settings["setting"]), float(settings["lambda"])
+    found = simulate(setting, [lambda_], settings["trials"], seed)
+    mean, variance = float(error(setting, lambda_)), float(spread(setting, lambda_))
+    measured = {
+        "error": 1000 * float(found.error[0]),
+        "error_closed": 1000 * mean,
+        "error_off": float((found.error[0] - mean) / found.error_se[0]),
+        "spread": 1000 * math.sqrt(found.spread[0]),
+        "spread_closed": 1000 * math.sqrt(variance),
+        "spread_off": float((found.spread[0] - variance) / found.spread_se[0]),
+        "device_spread": 1000 * math.sqrt(found.device_variance[0]),
+    }
+    tell("measured", measured)
+    return measured
+
+
+def at_relatedness(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Measure one relatedness of Figure 2 on draws of its own.
+
+    Args:
+        settings: ``setting`` (fields of `Setting`) and ``trials``.
+        seed: of the draws.
+
+    Returns:
+        In thousandths the squared errors of a benign device with ``local`` models, ``ditto`` and a ``global`` model,
+        their closed forms ``_closed``, and by how many standard errors the measurement is off, ``_off``.
+    """
+    setting = pinned(Setting, **settings["setting"])
+    lambdas = lambdas_2(setting)
+    found = simulate(setting, lambdas, settings["trials"], derive_seed(seed, "relatedness", repr(setting.tau)))
+    closed = error(setting, lambdas)
+    off = (found.error - closed) / found.error_se
+    told = {"": 1000 * found.error, "_closed": 1000 * closed, "_off": off}
+    measured = {f"{name}{what}": float(values[i]) for i, name in enumerate(METHODS) for what, values in told.items()}
+    tell("measured", measured)
+    return measured
+
+
+def lambdas_2(setting: Setting) -> tuple[float, float, float]:
+    """The λ of each of `METHODS`."""
+    return 0.0, best_lambda(setting), _GLOBAL

@@ -1,0 +1,1 @@
+"""EPIC: its experiments, printed numbers and claims."""

@@ -1,0 +1,1 @@
+"""PDE (Progressive Data Expansion): its experiments, printed numbers and claims."""

@@ -1,0 +1,1 @@
+"""Personalized federated learning with spurious features: its experiments, printed numbers and claims."""

@@ -1,0 +1,256 @@
+"""What the cells of Personalized FL with spurious features compute: a shared model, then every method on top of it.
+
+A cell trains one shared model and personalizes it with all methods, which see the same clients, batches and adversarial
+examples. Methods are looked at at every checkpoint, so one run gives the end of training, the checkpoint that a method
+would choose, and the curves of the figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.data import load_federation
+from holdfast.data.clients.clients import Clients
+from holdfast.data.clients.federations import FEDERATIONS
+from holdfast.data.sets.federated.environments import some_clients
+from holdfast.federated.aggregation import AGGREGATORS, Aggregator, build_aggregator
+from holdfast.federated.attacks import attack_named
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.shared_memory import keep_freed_memory
+from holdfast.federated.federation import federate
+from holdfast.federated.metrics.disparity import (
+    EnvironmentReport,
+    direct_success,
+    environment_report,
+    gradient_ratios,
+    instability,
+)
+from holdfast.federated.objectives import FedAvg
+from holdfast.federated.outcome import Outcome
+from holdfast.federated.personalization import Transferability, Tuner, WithPolicy, personalization_named
+from holdfast.federated.personalization.adapting import ENOUGH, RECORDED, Adapting
+from holdfast.federated.personalization.adversarial import Budget, search_budget
+from holdfast.federated.personalizing import Personalized, personalize
+from holdfast.federated.settings import Rounds
+from holdfast.methods import METHODS
+from holdfast.models.registry import build
+from holdfast.papers.engine.pins import options, pinned
+from holdfast.papers.engine.witness import tell
+from holdfast.primitives.pgd import Pgd
+from holdfast.theory.personalization.gaussian import accuracy
+from holdfast.theory.personalization.simulation import Simulation, federate_gaussian, personalise_gaussian
+
+#: What is told of the checkpoints of a golden cell.
+_TOLD = ("loss", "loss_elsewhere", "transfer_loss", "distance")
+#: Steps of clients over which their first gradients are compared, Figure 7.
+_EARLY = 50
+
+
+def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Train a shared model, search the attack's budget, and personalize with every method.
+
+    Args:
+        settings: ``data`` (name and options), ``model``, ``weights`` where it starts from some, ``rounds`` (fields of
+            `Rounds`), ``personal`` (fields that differ in personalization), ``clients`` (how many are personalized; 0
+            is all), ``methods`` (by row: name, options, and ``counterexamples``, the share of them in its data; or
+            ``policy``, options and epochs), and where wanted ``epsilon`` (no search), ``aggregator`` and ``threat``.
+        seed: of everything.
+
+    Returns:
+        For each row ``ROW/accuracy``, ``elsewhere``, ``disparity``, ``worst``, ``average``, ``loss_disparity`` and
+        ``transfer`` at the end, ``ROW/chosen_...`` at the checkpoint that each client chooses, ``ROW/atN_...`` at the
+        N-th one; of the last models ``instability`` of their gradients and ``direct``, the success of attacks on them;
+        ``global/...`` of the shared model; ``epsilon`` and ``success``.
+    """
+    keep_freed_memory()
+    clients, outcome = train_shared(settings, seed)
+    budget = find_budget(settings, outcome)
+    found = {"epsilon": budget.epsilon, "success": budget.path[-1][1], "weak": float(budget.weak)}
+    everybody = environment_report(outcome.site, outcome.weights, None)
+    tell("shared", outcome.weights)
+    tell("everybody", [everybody.loss, everybody.loss_elsewhere])
+    tell("budget", [budget.epsilon, len(budget.path)])
+    found |= {"everybody/accuracy": everybody.accuracy, "everybody/elsewhere": everybody.elsewhere}
+    ids = evenly(clients, settings.get("clients") or len(clients))
+    rounds = pinned(Rounds, **{**settings["rounds"], **settings.get("personal", {})}, seed=seed)
+    methods: Mapping[str, Mapping[str, Any]] = settings["methods"]
+    for share in sorted({method.get("counterexamples", 0.0) for method in methods.values()}):
+        data = some_clients(_load(settings, seed, counterexamples=share) if share else clients, ids)
+        rows = [row for row, method in methods.items() if method.get("counterexamples", 0.0) == share]
+        tuners = [make_tuner(row, methods[row], budget.epsilon) for row in rows]
+        result = personalize(data, outcome.model(), rounds, tuners)
+        if not share:
+            own = environment_report(result.site, result.weights, None)
+            found |= {f"global/{name}": value for name, value in _environments(own).items()}
+        for row in rows:
+            found |= {f"{row}/{name}": value for name, value in method_numbers(result, row).items()}
+    return found
+
+
+def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, Outcome]:
+    """The clients, and the federation that trains their shared model."""
+    clients = _load(settings, seed)
+    model = build(settings["model"], clients.input_shape, clients.classes, seed=seed, weights=settings.get("weights"))
+    parts: dict[str, Any] = {"objective": pinned(FedAvg), "aggregator": _aggregator(settings.get("aggregator", "mean"))}
+    if "threat" in settings:
+        threat = settings["threat"]
+        parts["threat"] = pinned(Threat, attack=pinned(attack_named(threat["name"])), ratio=threat["ratio"])
+    rounds = pinned(Rounds, **settings["rounds"], seed=seed)
+    return clients, pinned(federate, clients=clients, model=model, settings=rounds, **parts)
+
+
+def _aggregator(name: str) -> Aggregator:
+    return build_aggregator(name, {name: options(AGGREGATORS[name], {})})
+
+
+def find_budget(settings: Mapping[str, Any], outcome: Outcome) -> Budget:
+    """The budget that is given, or the result of the search."""
+    if "epsilon" in settings:
+        return Budget(settings["epsilon"], ((settings["epsilon"], 0.0),), weak=False)
+    return search_budget(outcome.site, outcome.weights, pinned(Pgd))
+
+
+def evenly(clients: Clients, count: int) -> list[int]:
+    """So many clients, the first ones of each environment in turn."""
+    by_name: dict[str, list[int]] = {}
+    for client in range(len(clients)):
+        by_name.setdefault(clients.names[client] if clients.names else "", []).append(client)
+    turns = [client for turn in itertools.zip_longest(*by_name.values()) for client in turn if client is not None]
+    return sorted(turns[:count])
+
+
+def make_tuner(row: str, method: Mapping[str, Any], epsilon: float) -> Tuner:
+    """The method of a row, which keeps the end of training; checkpoints are chosen afterwards."""
+    if "policy" in method:
+        policy = pinned(METHODS[method["policy"]], **method["options"])
+        return pinned(WithPolicy, policy=policy, epochs=method["epochs"], called=row)
+    given = {**method.get("options", {}), "called": row, "keep": "last", "epsilon": epsilon}
+    if method["name"] == Transferability.name:
+        given["search"] = False
+    tuner = pinned(personalization_named(method["name"]), **given)
+    assert isinstance(tuner, Adapting)
+    return tuner
+
+
+def method_numbers(result: Personalized, row: str) -> dict[str, float]:
+    """Everything that is kept of a method."""
+    site, tuner = result.site, result.site.tuners[row]
+    tell(f"{row}/models", site.personal(row, torch.arange(len(site.clients)), result.weights))
+    if not isinstance(tuner, Adapting):
+        report = environment_report(site, result.weights, row)
+        tell(row, [report.loss, report.loss_elsewhere])
+        return _environments(report)
+    record = tuner.record(site).double()
+    chosen = record[torch.arange(len(record)), chosen_checkpoints(record, site.clients.validation.counts, tuner)]
+    found = _of_record(record[:, -1], "")
+    found |= _of_record(chosen, "chosen_")
+    for number in range(tuner.checkpoints):
+        found |= _of_record(record[:, number], f"at{number + 1}_")
+    ratios = gradient_ratios(site, result.weights, row)
+    found["instability"] = instability(ratios)
+    found["direct"] = direct_success(site, result.weights, row, tuner.attack)
+    if isinstance(tuner, Transferability):
+        found |= {"adversarial": float(tuner.adversarial), "weights": float(tuner.weights)}
+        tell(f"{row}/coefficients", [found["adversarial"], found["weights"]])
+    tell(row, {name: record[:, :, RECORDED.index(name)].mean(0).tolist() for name in _TOLD})
+    tell(f"{row}/ratios", [found["instability"], float(ratios.log().mean())])
+    tell(f"{row}/direct", found["direct"])
+    return found
+
+
+def chosen_checkpoints(record: Tensor, validation: Tensor, tuner: Adapting) -> Tensor:
+    """The checkpoint that each client chooses by its validation data, as the method itself would.
+
+    Args:
+        record: what was recorded, shape (clients, checkpoints, quantities).
+        validation: how many validation examples each client has; those with few take the one that suits all of them.
+        tuner: scores a checkpoint.
+
+    Returns:
+        Shape (clients,); the earliest of equals.
+    """
+    accuracy, transferred = (record[:, :, RECORDED.index(name)] for name in ("validation", "validation_transfer"))
+    scores = torch.tensor(
+        [
+            [tuner.score(*seen) for seen in zip(*each, strict=True)]
+            for each in zip(accuracy.tolist(), transferred.tolist(), strict=True)
+        ],
+        dtype=torch.float64,
+    )
+    chosen = scores.argmax(1)
+    few = validation < ENOUGH
+    if few.any():
+        chosen[few] = scores[few].nanmean(0).argmax()
+    return chosen
+
+
+def _load(settings: Mapping[str, Any], seed: int, **more: Any) -> Clients:
+    data = {**settings["data"], **more}
+    name = data.pop("name")
+    return load_federation(name, seed=seed, **options(FEDERATIONS[name], data))
+
+
+def _environments(report: EnvironmentReport) -> dict[str, float]:
+    names = ("accuracy", "elsewhere", "disparity", "worst", "average", "loss_disparity")
+    return {name: getattr(report, name) for name in names}
+
+
+def _of_record(seen: Tensor, prefix: str) -> dict[str, float]:
+    """Means over clients of one checkpoint each, shape (clients, quantities)."""
+    mean = dict(zip(RECORDED, seen.nanmean(0).tolist(), strict=True))
+    gaps = (seen[:, RECORDED.index("accuracy")] - seen[:, RECORDED.index("accuracy_elsewhere")]).abs()
+    report = EnvironmentReport(
+        mean["accuracy"], mean["accuracy_elsewhere"], mean["loss"], mean["loss_elsewhere"], float(gaps.mean())
+    )
+    numbers = {**_environments(report), "transfer": mean["transfer"], "validation": mean["validation"]}
+    return {f"{prefix}{name}": value for name, value in numbers.items()}
+
+
+def simulate_gaussian(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Gaussian environments: the shared model of a ``case``, or personal models with given coefficients.
+
+    Args:
+        settings: ``case`` and ``rounds``; or ``adversarial``, ``weights`` and ``clients``, so many of each sign.
+        seed: of everything.
+
+    Returns:
+        ``spurious`` and ``real`` weight, averaged over the last 50 rounds, with the mean (``real_pull``) and the
+        deviation (``real_noise``) of the gradients that clients see in their first steps; or the mean ``spurious``
+        weight (absolute), its ``wobble`` (deviation over the last 40 steps) and the ``disparity`` of accuracy that goes
+        with it.
+    """
+    world = pinned(Simulation)
+    if "case" in settings:
+        shared = federate_gaussian(settings["case"], settings["rounds"], seed, world)
+        end, early = shared.weights[-50:].mean(0), shared.gradients[:_EARLY]
+        tell("shared", [*shared.weights[-1], *end, *np.abs(shared.gradients).sum(0)])
+        found = {}
+        for place, name in enumerate(("real", "spurious")):
+            found[name] = float(end[place])
+            found[f"{name}_pull"] = float(abs(early[:, place].mean()))
+            found[f"{name}_noise"] = float(early[:, place].std())
+        return found
+    ends, wobbles, gaps = [], [], []
+    for sign in (1.0, -1.0):
+        for client in range(settings["clients"]):
+            path = pinned(
+                personalise_gaussian,
+                c=sign,
+                seed=1000 * seed + client,
+                adversarial=settings["adversarial"],
+                weights=settings["weights"],
+                simulation=world,
+            ).weights
+            tell("path", [*path[20], *np.abs(path).mean(0)])
+            own = path[-40:].mean(0)
+            ends.append(abs(own[1]))
+            wobbles.append(path[-40:, 1].std())
+            gaps.append(accuracy(own, sign) - accuracy(own, -sign))
+    numbers = {"spurious": ends, "wobble": wobbles, "disparity": gaps}
+    return {name: float(np.mean(each)) for name, each in numbers.items()}

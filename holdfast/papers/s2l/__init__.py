@@ -1,0 +1,1 @@
+"""S2L: its experiments, printed numbers and claims."""

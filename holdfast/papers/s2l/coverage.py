@@ -1,0 +1,64 @@
+"""What S2L's subsets cover (Figure 9.9), in the world of facts: choices alone, so many seeds can be afforded."""
+
+from __future__ import annotations
+
+from holdfast.papers.engine.evidence import LEVEL, sign_test
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
+from holdfast.papers.engine.results import Results
+from holdfast.papers.s2l import golden
+from holdfast.papers.s2l.tables import world_sizes
+
+
+def _cells(scale: Scale) -> tuple[Cell, ...]:
+    return (Cell("facts/chosen", "s2l-coverage", world_sizes(scale)),)
+
+
+def _more(results: Results, metric: str, other: str) -> Verdict:
+    """S2L against another row, seed by seed: the sign test at the 5 % level."""
+    ours, theirs = (results.values("facts/chosen", f"{row}/{metric}") for row in ("s2l", other))
+    wins, losses = (sum(sign * (a - b) > 0 for a, b in zip(ours, theirs, strict=True)) for sign in (1, -1))
+    chance, of = sign_test(wins, losses), len(ours)
+    means = f"on average {sum(ours) / of:.3g} and {sum(theirs) / of:.3g}"
+    said = f"more in {wins}, less in {losses} of {of} seeds, p = {chance:.4f}; {means}"
+    if chance >= LEVEL:
+        return Verdict(None, f"within the noise: {said}")
+    return Verdict(wins > losses, said)
+
+
+COVERAGE = Experiment(
+    name="s2l/coverage",
+    title="how many facts and topics a tenth covers",
+    source="S2L, Figure 9.9, in a small world",
+    cells=_cells,
+    golden=(golden.COVERAGE,),
+    claims=(
+        Claim("S2L covers more facts than random", lambda results: _more(results, "facts", "random"), ("cpu",)),
+        Claim("S2L covers more rare facts", lambda results: _more(results, "rare facts", "random"), ("cpu",)),
+        Claim(
+            "S2L covers more facts than equal shares of sources",
+            lambda results: _more(results, "facts", "source-balanced random"),
+            ("cpu",),
+            ours=True,
+        ),
+        Claim(
+            "S2L covers more rare facts than equal shares of sources",
+            lambda results: _more(results, "rare facts", "source-balanced random"),
+            ("cpu",),
+            ours=True,
+        ),
+        Claim("Its topics are evener than all data's", lambda results: _more(results, "evenness", "full"), ("cpu",)),
+    ),
+    columns={
+        "s2l/facts": "facts, S2L",
+        "random/facts": "random",
+        "s2l/rare facts": "rare facts, S2L",
+        "random/rare facts": "random",
+        "s2l/evenness": "evenness, S2L",
+        "full/evenness": "all",
+    },
+    seeds=tuple(range(10)),
+    scales=("smoke", "cpu"),
+    digits=2,
+)
+
+EXPERIMENTS = (COVERAGE,)

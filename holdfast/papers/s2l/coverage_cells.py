@@ -1,0 +1,59 @@
+"""What S2L's subsets cover, in the world of facts: choices alone, so many seeds can be afforded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.finetuning.selection.analysis import evenness
+from holdfast.papers.engine.witness import tell
+from holdfast.papers.s2l.cells import course, world
+from holdfast.papers.s2l.rows import Beginning, choose
+from holdfast.papers.s2l.world import TAIL, TOPICS
+
+_ROWS = ("full", "random", "source-balanced random", "s2l", "s2l by source")
+
+
+def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    """Choose subsets and count what is in them; nothing is trained but the proxy.
+
+    Args:
+        settings: ``examples``, ``steps`` of the proxy and ``budget``.
+        seed: of everything.
+
+    Returns:
+        For each row ``ROW/facts`` and ``ROW/rare facts``, those of the rare half of the topics, that the subset has at
+        least once, and ``ROW/evenness`` of its topics.
+    """
+    n, train = settings["examples"], world(seed, settings["examples"]).train
+    found = dict[str, float]()
+    for row in _ROWS:
+        chosen = choose(
+            row,
+            settings["budget"],
+            sources=train.sources,
+            undefined=train.tokens.undefined,
+            proxy=lambda: course("proxy", n, settings["steps"], seed).course.trajectories,
+            target=_no_target,
+            k=TOPICS,
+            seed=seed,
+        )
+        found |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
+    tell("covered", found)
+    return found
+
+
+def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:
+    rare = chosen[topics[chosen] >= TOPICS - TAIL]
+    return {
+        "facts": float(len(np.unique(facts[chosen]))),
+        "rare facts": float(len(np.unique(facts[rare]))),
+        "evenness": evenness(topics[chosen], TOPICS),
+    }
+
+
+def _no_target() -> Beginning:
+    raise AssertionError("these rows choose without a target")

@@ -1,0 +1,1 @@
+"""SPARE: its experiments, printed numbers and claims."""

@@ -1,0 +1,1 @@
+"""What attacks share: aims, bases, brewing, surrogates, victims, the poisoned set."""

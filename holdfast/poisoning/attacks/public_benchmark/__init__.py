@@ -1,0 +1,1 @@
+"""The public poisoning benchmark's files, read as data."""

@@ -1,0 +1,150 @@
+"""The files of the public poisoning benchmark: its fixed setups, and packages of poisons made elsewhere.
+
+Schwarzschild et al., "Just How Toxic is Data Poisoning?" (ICML 2021). A setup names a target of the test set and base
+images of the training set; 100 of them make attacks comparable. A package is a folder with ``poisons.pickle`` (images
+and labels), ``base_indices.pickle`` and ``target.pickle`` (an image and its class, for a backdoor also the patch and
+its place); Sleeper Agent's have a ``source.pickle`` with many patched images instead. They are pickles, read without
+unpickling, see `pickled_data` beside this module. Indices are those of the official data sets, which are the ids of
+training examples here and positions in a whole test set.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.data.examples import Examples
+from holdfast.errors import DataError
+from holdfast.poisoning.attacks.crafting.aims import Aim, Backdoor, Targets
+from holdfast.poisoning.attacks.crafting.pixels import pixels_at
+from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet, positions_of
+from holdfast.poisoning.attacks.public_benchmark.pickled_data import read_pickled
+
+#: The benchmark's budget is 8/255, and it allows one level more because image files round.
+TOLERATED = 9 / 255
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """Who shall be taken for what, and by whose help.
+
+    Attributes:
+        target_class: true class of the target.
+        target_index: its position in the test set.
+        base_class: what it shall be taken for.
+        base_ids: training images that may be perturbed, int64 of shape (p,).
+    """
+
+    target_class: int
+    target_index: int
+    base_class: int
+    base_ids: Tensor
+
+    def targets(self, test: Examples) -> Targets:
+        """The target, from the whole test set in pixels."""
+        if not 0 <= self.target_index < len(test) or int(test.labels[self.target_index]) != self.target_class:
+            raise DataError(
+                f"example {self.target_index} of the test set is not of class {self.target_class}; give the "
+                "benchmark's whole test set in its official order"
+            )
+        return Targets.of(test, [self.target_index], self.base_class)
+
+    def bases(self, train: Examples) -> Tensor:
+        """Positions of the base images."""
+        return positions_of(train, self.base_ids)
+
+
+def read_setups(path: Path | str) -> list[Setup]:
+    """The setups of a file such as ``cifar10_from_scratch.pickle``.
+
+    Args:
+        path: the file.
+
+    Returns:
+        The setups in the file's order.
+
+    Raises:
+        DataError: if the file isn't one of setups.
+    """
+    content = read_pickled(Path(path))
+    keys = ("target class", "target index", "base class", "base indices")
+    if not isinstance(content, list) or not all(isinstance(one, dict) and one.keys() >= set(keys) for one in content):
+        raise DataError(f"{path} holds no setups; give a list of dictionaries with {', '.join(keys)}")
+    return [
+        Setup(int(one["target class"]), int(one["target index"]), int(one["base class"]), _indices(one["base indices"]))
+        for one in content
+    ]
+
+
+def read_package(folder: Path | str, train: Examples, epsilon: float | None = TOLERATED) -> PoisonedSet:
+    """The poisons of a package.
+
+    Args:
+        folder: where its three files are.
+        train: the clean training set that the indices refer to, in pixels: poisons are stored as whole images.
+        epsilon: largest absolute perturbation that is accepted; None for attacks with a soft budget.
+
+    Returns:
+        The poisoned set.
+
+    Raises:
+        DataError: if a file is missing or foreign, a base isn't in the training set, labels differ from the bases'
+            labels, or a perturbation is over `epsilon`.
+    """
+    folder = Path(folder)
+    poisons = read_pickled(folder / "poisons.pickle")
+    ids = _indices(read_pickled(folder / "base_indices.pickle"))
+    if not isinstance(poisons, list) or not poisons or len(poisons) != len(ids):
+        raise DataError(f"{folder} has no list of one poison for each of its {len(ids)} base indices")
+    images = torch.stack([_pixels(image) for image, *_ in poisons])
+    labels = torch.tensor([int(label) for _, label, *_ in poisons])
+    positions = positions_of(train, ids)
+    if bool((labels != labels[0]).any()) or not torch.equal(labels, train.labels[positions]):
+        raise DataError(f"the poisons of {folder} don't have the labels of their bases; it is no clean-label package")
+    bases = pixels_at(train, positions)
+    if bases.shape != images.shape:
+        raise DataError(f"the poisons of {folder} have shape {tuple(images.shape[1:])}, not {tuple(bases.shape[1:])}")
+    perturbations = ((images - bases) * 255).round() / 255
+    largest = float(perturbations.abs().max())
+    if epsilon is not None and largest > epsilon + 1e-5:
+        raise DataError(
+            f"a poison of {folder} differs from its base by {largest * 255:.0f} levels, over {epsilon * 255:.0f}; "
+            "check that it is for this data set, or give its own epsilon"
+        )
+    aim = _aim(folder, int(labels[0]))
+    return PoisonedSet("package", ids, perturbations, aim, epsilon, settings={"folder": folder.name})
+
+
+def _aim(folder: Path, adversarial_class: int) -> Aim:
+    shown = folder / "source.pickle"
+    content = read_pickled(shown if shown.exists() else folder / "target.pickle")
+    several = content if isinstance(content, list) else [content]
+    if not several or not all(isinstance(one, tuple) and len(one) in (2, 4) for one in several):
+        raise DataError(f"the target of {folder} is no image with its class, nor a list of such")
+    images = torch.stack([_pixels(one[0]) for one in several])
+    if len(several[0]) == 4:
+        patch, (left, top) = torch.as_tensor(several[0][2]), several[0][3]
+        pasted = Backdoor(patch.to(torch.float32), int(several[0][1]), adversarial_class, (int(top), int(left)))
+        images = pasted.paste(images, torch.Generator())
+    return Targets(images, torch.tensor([int(one[1]) for one in several]), adversarial_class)
+
+
+def _pixels(image: Any) -> Tensor:
+    """An image of the package, bytes (height, width, channels) or floats (channels, height, width), as pixels."""
+    if not isinstance(image, np.ndarray) or image.ndim != 3:
+        raise DataError("an image of the package is no image; packages hold Pillow images or tensors")
+    if image.dtype == np.uint8:
+        return torch.from_numpy(image).permute(2, 0, 1).to(torch.float32) / 255
+    return torch.from_numpy(image).to(torch.float32)
+
+
+def _indices(value: Any) -> Tensor:
+    found = torch.as_tensor(np.asarray(value))
+    if found.ndim != 1 or found.is_floating_point():
+        raise DataError("base indices are no list of whole numbers")
+    return found.to(torch.int64)

@@ -1,0 +1,236 @@
+"""The tables of a report: how every group fares, what it was taken for, and the plain facts of the run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from holdfast.report.html.charts import interval_bar
+from holdfast.report.html.markup import DASH, Html, duration, join, number, percent, tag
+from holdfast.report.pages.run_record import Record
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.evaluation.scores import GroupScore
+
+_COLUMNS = ("Examples", "Correct", "Accuracy", "95% interval", "In training")
+_CELLS_WITH_TEXT = 20
+
+#: What a plan does to the examples that take part, by the name of its slot.
+SLOTS = {
+    "copies": "as often as the plan says",
+    "sample_weight": "drawn by sampling weight",
+    "loss_weight": "weighed in the loss",
+    "batches": "in chosen mini-batches",
+    "batch_weight": "weighed in each mini-batch",
+}
+
+
+def group_table(report: GroupReport, part: str) -> Html:
+    """A row per group, the worst first and marked; each header sorts.
+
+    Args:
+        report: how the groups fare.
+        part: what it is on: ``test`` or ``validation``.
+
+    Returns:
+        The table.
+    """
+    what = "Class" if report.grouping == "classes" else "Group"
+    order = sorted(report.by_group, key=lambda score: 2.0 if score.accuracy is None else score.accuracy)
+    return sortable(
+        f"Accuracy by {what.lower()}",
+        f"Accuracy by {what.lower()} on the {part} set; the headers sort.",
+        (what, *_COLUMNS),
+        [_group_row(score, worst=score is report.worst) for score in order],
+        rising="Accuracy",
+        class_="groups scores",
+    )
+
+
+def sortable(
+    label: str, caption: str, columns: Sequence[str], rows: Sequence[Html], *, rising: str | None, class_: str
+) -> Html:
+    """A table whose headers sort it; each cell of its rows has a ``data-value`` to sort by.
+
+    Args:
+        label: what it is about, for those who don't see it.
+        caption: the same in a sentence.
+        columns: names of the columns; the first names the rows.
+        rows: the rows as they stand at first.
+        rising: the column by which they rise already, if any.
+        class_: how it looks.
+
+    Returns:
+        The table in a box that scrolls.
+    """
+    heads = [
+        tag(
+            "th",
+            tag("button", name, type="button"),
+            scope="col",
+            aria_sort="ascending" if name == rising else "none",
+            class_=None if place else "name",
+        )
+        for place, name in enumerate(columns)
+    ]
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", caption, class_="quiet"),
+            tag("thead", tag("tr", *heads)),
+            tag("tbody", *rows),
+            class_=class_,
+            data_sortable=True,
+        ),
+        **scrolling(label),
+    )
+
+
+def _group_row(score: GroupScore, *, worst: bool) -> Html:
+    if score.accuracy is None or score.low is None or score.high is None:
+        interval = tag("td", DASH, data_value="")
+    else:
+        interval = tag(
+            "td",
+            interval_bar(score.accuracy, score.low, score.high),
+            tag("span", f"{percent(score.low)} to {percent(score.high)}", class_="ends"),
+            data_value=score.low,
+            class_="whiskers",
+        )
+    return tag(
+        "tr",
+        tag("th", row_name(score.name, "worst" if worst else None), scope="row", data_value=score.name),
+        *(_count(value) for value in (score.count, score.correct)),
+        tag("td", percent(score.accuracy), data_value="" if score.accuracy is None else score.accuracy, class_="share"),
+        interval,
+        _count(score.train_count),
+        class_="worst" if worst else None,
+    )
+
+
+def _count(value: int | None) -> Html:
+    return tag("td", number(value), data_value="" if value is None else value)
+
+
+def row_name(name: str, flag: str | None) -> Html:
+    """The name of a row, with a word in the accent colour behind it where it is special."""
+    return join([tag("span", name), tag("span", flag, class_="flag") if flag else None])
+
+
+def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> Html:
+    """A heat map of what each group was taken for: rows are groups, columns predicted classes.
+
+    Args:
+        report: how often each class was predicted in each group.
+        true_classes: the class of each group's examples, None where they have several.
+
+    Returns:
+        The table; shares are of the row, and the true class is framed.
+    """
+    classes = [score.name for score in report.by_class]
+    compact = len(classes) > _CELLS_WITH_TEXT
+    rows = []
+    for score, counts, true in zip(report.by_group, report.predicted, true_classes, strict=True):
+        if score.count:
+            worst = score is report.worst
+            cells = [
+                heat_cell(count, score.count, f"{score.name} taken for {name}", right=place == true, compact=compact)
+                for place, (name, count) in enumerate(zip(classes, counts, strict=True))
+            ]
+            head = tag("th", row_name(score.name, "worst" if worst else None), scope="row")
+            rows.append(tag("tr", head, *cells, class_="worst" if worst else None))
+    what = "Class" if report.grouping == "classes" else "Group"
+    heads = [tag("th", tag("span", name), scope="col") for name in classes]
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", f"What each {what.lower()} was taken for: share of the row and count.", class_="quiet"),
+            tag("thead", tag("tr", tag("th", f"{what} \N{RIGHTWARDS ARROW} predicted", scope="col"), *heads)),
+            tag("tbody", *rows),
+            class_="confusion compact" if compact else "confusion",
+        ),
+        **scrolling("Confusion"),
+    )
+
+
+def heat_cell(count: int, of: int, title: str, *, right: bool = False, compact: bool = False) -> Html:
+    """A cell that is the darker the larger its count's share of the row.
+
+    Args:
+        count: in the cell.
+        of: in the row.
+        title: what the cell counts.
+        right: whether it is framed.
+        compact: whether the colour says all and the text is left out.
+
+    Returns:
+        The cell.
+    """
+    share = count / of
+    kinds = [kind for kind, holds in (("right", right), ("dark", share > 0.68), ("none", count == 0)) if holds]
+    shown = "<1%" if 0 < share < 0.005 else percent(share, 0)
+    text = join([tag("b", shown), tag("small", number(count))]) if count else tag("small", "0")
+    return tag(
+        "td",
+        None if compact else text,
+        class_=" ".join(kinds) or None,
+        style=f"--share:{share:.3f}",
+        title=f"{title}: {number(count)} of {number(of)} ({percent(share)})",
+    )
+
+
+def plan_table(record: Record) -> Html:
+    """The changes of plan, one per row."""
+    rows = [
+        tag(
+            "tr",
+            tag("td", f"{record.when(plan['step']):.2f}".rstrip("0").rstrip(".")),
+            tag("td", number(plan["step"])),
+            tag("td", number(plan["active"])),
+            tag("td", ", ".join(said for slot, said in SLOTS.items() if slot in plan["slots"]) or "evenly"),
+        )
+        for plan in record.plans
+    ]
+    heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "How")]
+    return tag(
+        "div", tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows)), **scrolling("Changes of plan")
+    )
+
+
+def scrolling(label: str) -> dict[str, object]:
+    """What makes the box around a wide table scroll, by keyboard too."""
+    return {"class_": "scroll", "role": "region", "aria_label": label, "tabindex": 0}
+
+
+def timing_table(record: Record) -> Html:
+    """Where the time went, and how fast training was."""
+    total = sum(record.seconds.values())
+    rows = [
+        tag(
+            "tr",
+            tag("th", activity, scope="row"),
+            tag("td", duration(seconds)),
+            tag("td", percent(seconds / total, 0) if total else ""),
+        )
+        for activity, seconds in record.seconds.items()
+    ]
+    rows.append(tag("tr", tag("th", "together", scope="row"), tag("td", duration(total)), tag("td"), class_="total"))
+    trained = sum(event["examples"] for event in record.epochs)
+    training = record.seconds.get("train", 0.0)
+    speed = f"{number(trained / training)} training examples a second." if training else ""
+    return join(
+        [
+            tag("table", tag("tbody", *rows), class_="facts"),
+            tag("p", speed, class_="note") if speed else None,
+        ]
+    )
+
+
+def facts_table(facts: Mapping[str, Any]) -> Html:
+    """Names and values, one per row."""
+    rows = []
+    for name, value in facts.items():
+        text = " ".join(map(str, value)) if isinstance(value, list) else DASH if value is None else str(value)
+        rows.append(tag("tr", tag("th", name, scope="row"), tag("td", text)))
+    return tag("table", tag("tbody", *rows), class_="facts")

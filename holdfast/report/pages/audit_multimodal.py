@@ -1,0 +1,219 @@
+"""One self-contained page per audit of a vision-language model: which visible things does it lean on, class by class?
+
+The page is for the person who decides whether an attribute is spurious or a healthy part of a class. It puts images of
+a class with the attribute beside images without it, each with the places that speak for what the model says. A large
+discrepancy is a hint and no proof, and the page says so; it ends every finding with the line that records a verdict.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from holdfast.data.examples import Examples
+from holdfast.files import write_atomically
+from holdfast.multimodal.audit.detection import Finding
+from holdfast.multimodal.audit.evidence import Evidence, kindred_words
+from holdfast.multimodal.backends.preprocessing import Preprocessing
+from holdfast.report.html.images import as_picture, card, overlay
+from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag
+from holdfast.report.html.page import code, note, page, section
+from holdfast.report.html.tables import facts_table, row_name, sortable
+
+_SENTENCES = 5
+_COLUMNS = ("Class", "Attribute", "With it", "Without it", "Discrepancy", "95% interval", "Information", "Taken for")
+
+
+def write_evidence(
+    path: Path,
+    evidence: Evidence,
+    examples: Examples,
+    preprocessing: Preprocessing,
+    *,
+    name: str,
+    about: str,
+    folder: Path,
+    facts: Mapping[str, Any],
+) -> Path:
+    """Write the page.
+
+    Args:
+        path: the file; its folder must exist.
+        evidence: what was found.
+        examples: the images that were looked at.
+        preprocessing: theirs, undone where they are shown.
+        name: of the data set.
+        about: which model was audited, in a clause.
+        folder: where the audit will lie, for the lines to copy.
+        facts: how the audit was made, by name.
+
+    Returns:
+        Where the page is.
+    """
+    pictures = _pictures(evidence, examples, preprocessing)
+    findings = [
+        _finding(at, one, evidence=evidence, examples=examples, pictures=pictures, folder=folder)
+        for at, one in enumerate(evidence.findings[: len(evidence.samples)])
+    ]
+    parts = [
+        _headline(evidence, examples, name, about),
+        section("What the accuracy depends on", _table(evidence.findings, examples.class_names), id_="ranking")
+        if evidence.findings
+        else None,
+        *findings,
+        _credits(evidence, examples.class_names),
+        section("This audit", _doubts(evidence, examples.class_names), facts_table(facts), id_="facts"),
+    ]
+    title = f"{name}: audit of a vision-language model"
+    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
+    return path
+
+
+def sentence(one: Finding, names: Sequence[str]) -> str:
+    """A finding in words."""
+    confused = "" if one.confused is None else f"; mistakes are mostly taken for {names[one.confused]}"
+    return (
+        f"{names[one.label]} is recognised in {percent(one.accuracy_with)} of {number(one.support)} images with "
+        f"{one.word} and in {percent(one.accuracy_without)} of {number(one.absent)} without{confused}."
+    )
+
+
+def _headline(evidence: Evidence, examples: Examples, name: str, about: str) -> Html:
+    found = evidence.findings
+    if found:
+        what = (
+            tag("p", "Largest discrepancy", class_="what"),
+            tag("p", f"{100 * found[0].delta:.1f}", tag("small", " points"), class_="number"),
+            tag("p", f"{examples.class_names[found[0].label]}, {found[0].word}", class_="who"),
+        )
+        said = [sentence(one, examples.class_names) for one in found[:_SENTENCES]]
+        said.append("Is the attribute part of what the class is, or does it only come along with it? You decide.")
+    else:
+        what = (tag("p", "Found", class_="what"), tag("p", "0", class_="number"), tag("p", "attributes", class_="who"))
+        said = ["No attribute with enough support makes a class easier to recognise."]
+    return tag(
+        "header",
+        tag(
+            "div",
+            tag("span", "holdfast audit of a vision-language model", class_="run"),
+            tag("span", f"{evidence.part} set"),
+            class_="over",
+        ),
+        tag("h1", name),
+        tag("p", about, class_="byline"),
+        tag("div", tag("div", *what), tag("ul", *(tag("li", one) for one in said), class_="findings"), class_="hero"),
+    )
+
+
+def _table(findings: Sequence[Finding], names: Sequence[str]) -> Html:
+    rows = []
+    for one in findings:
+        low, high = one.interval
+        confused = DASH if one.confused is None else names[one.confused]
+        cells: tuple[tuple[str | Html, object], ...] = (
+            (one.word, one.word),
+            (_share(one.accuracy_with, one.support), one.accuracy_with),
+            (_share(one.accuracy_without, one.absent), one.accuracy_without),
+            (f"{100 * one.delta:+.1f}", one.delta),
+            (f"{100 * low:+.1f} to {100 * high:+.1f}", low),
+            (f"{one.mutual_information:.3f}", one.mutual_information),
+            (confused, confused),
+        )
+        head = tag("th", row_name(names[one.label], None), scope="row", data_value=names[one.label])
+        rows.append(tag("tr", head, *(tag("td", text, data_value=value) for text, value in cells)))
+    caption = "Accuracy on a class's images with and without an attribute; the headers sort."
+    return sortable("Attributes", caption, _COLUMNS, rows, rising=None, class_="groups")
+
+
+def _share(accuracy: float, of: int) -> Html:
+    return join([percent(accuracy), " ", tag("small", f"of {number(of)}")])
+
+
+def _finding(
+    at: int,
+    one: Finding,
+    *,
+    evidence: Evidence,
+    examples: Examples,
+    pictures: Mapping[int, tuple[Image.Image, Image.Image]],
+    folder: Path,
+) -> Html:
+    label, sample = examples.class_names[one.label], evidence.samples[at]
+    rows = []
+    for title, places, of in (
+        (f"With {one.word}", sample.present, one.support),
+        (f"Without {one.word}", sample.absent, one.absent),
+    ):
+        rows.append(tag("h3", title, " ", tag("small", f"{len(places)} of {counted(of, 'image')}, at random")))
+        rows.append(tag("ul", *(_card(place, evidence, examples, pictures) for place in places), class_="sheet"))
+    command = ["holdfast", "audit", "verdict", str(folder), "--label", label, "--word", one.word]
+    words = shlex.join([*command, "--verdict", "spurious", "--reviewer", "YOU", "--reason", "WHY"])
+    lead = tag("p", sentence(one, examples.class_names), class_="lead")
+    return section(
+        f"{label}, {one.word}", lead, *rows, note("Write down what you decide:"), code(words), id_=f"finding-{at + 1}"
+    )
+
+
+def _card(
+    place: int, evidence: Evidence, examples: Examples, pictures: Mapping[int, tuple[Image.Image, Image.Image]]
+) -> Html:
+    names, picture = examples.class_names, pictures[place]
+    return card(
+        picture[0],
+        int(examples.ids[place]),
+        true=names[int(examples.labels[place])],
+        said=names[int(evidence.predictions.predicted[place])],
+        confidence=float(evidence.predictions.confidence[place]),
+        heat=picture[1],
+    )
+
+
+def _credits(evidence: Evidence, names: Sequence[str]) -> Html | None:
+    if not evidence.credits:
+        return None
+    lead = "The word of the box that the explanation map covers best, counted over some images of each class."
+    items = [
+        tag(
+            "li",
+            tag("b", names[label]),
+            f", {counted(evidence.credited[label], 'image')}: ",
+            ", ".join(f"{word} {count}" for word, count in words[:8]) or "no box is touched",
+        )
+        for label, words in evidence.credits.items()
+    ]
+    return section("What the model looks at", tag("p", lead, class_="lead"), tag("ul", *items), id_="credits")
+
+
+def _doubts(evidence: Evidence, names: Sequence[str]) -> Html:
+    kindred = kindred_words(evidence.attributes.words, names)
+    said = [
+        "Orange marks places that speak for what the model says (GradCAM), scaled image by image. A shortcut that is "
+        "no place, such as the light, doesn't show there.",
+        f"{counted(len(evidence.attributes.words), 'word')} were tried; with many of them some stand out by chance.",
+        "Names of classes are no attributes, but their synonyms stay in"
+        + (f": {', '.join(kindred[:12])} share a part with the name of a class." if kindred else "."),
+        "Attributes that nobody names can't be found.",
+    ]
+    return tag("ul", *(tag("li", one) for one in said), class_="note")
+
+
+def _pictures(
+    evidence: Evidence, examples: Examples, preprocessing: Preprocessing
+) -> dict[int, tuple[Image.Image, Image.Image]]:
+    places = sorted(evidence.maps)
+    if not places:
+        return {}
+    images = examples.inputs.gather(torch.tensor(places))
+    assert isinstance(images, Tensor)
+    drawn = {}
+    for place, pixels in zip(places, preprocessing.pictures(images), strict=True):
+        picture = as_picture(pixels)
+        assert picture is not None
+        drawn[place] = (picture, overlay(picture, evidence.maps[place]))
+    return drawn

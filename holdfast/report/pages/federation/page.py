@@ -1,0 +1,333 @@
+"""The page of a federation: how every device fares, with the shared model and with its own.
+
+It begins with the worst tenth of devices, whose colour is the accent, and ends with how to repeat the run. Malicious
+devices are in the table and in no number.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from holdfast.files import write_atomically
+from holdfast.report.html.markup import DASH, Html, counted, duration, number, percent, tag
+from holdfast.report.html.page import code, folded, headline, note, page, section
+from holdfast.report.html.tables import facts_table, row_name, sortable
+from holdfast.report.pages.federation.charts import Point, curves, distribution, lambda_bars, scatter
+from holdfast.report.pages.federation.environments import adaptation, environments
+from holdfast.report.pages.federation.record import SHARED, ClientRows, FederationRecord
+from holdfast.training.run import Run
+
+#: Devices in the table, and faults in theirs; the files have all of them.
+_ROWS, _FAULTS_SHOWN = 400, 200
+
+_COLUMNS = {
+    "mean": "Mean",
+    "pooled": "Pooled",
+    "std": "Std",
+    "worst_tenth": "Worst 10%",
+    "worst": "Worst",
+    "loss": "Loss",
+}
+
+
+def write_federation_report(run: Run) -> Path:
+    """Write ``report.html`` into the directory of a federation, finished or not, and say where it is."""
+    record = FederationRecord.of(run)
+    data = Path(str(record.config["data"])).name
+    parts = [
+        _headline(record, data),
+        _models(record),
+        environments(record),
+        adaptation(record),
+        _devices(record),
+        _over_rounds(record),
+        _attack(record),
+        _faults(record),
+        _lambdas(record),
+        _table(record),
+        _facts(run, record),
+    ]
+    title = f"{data}, {record.headline}: {record.path.resolve().name}"
+    path = run.path / "report.html"
+    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
+    return path
+
+
+def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
+    """Write a page with several federations in one plane of robustness and fairness."""
+    shown = [record for record in records if record.models]
+    points = [
+        Point(f"{_run(record)}: {label}", summary["mean"], summary["std"], place)
+        for place, record in enumerate(shown)
+        for label, summary in record.models.items()
+    ]
+    lead = note("Benign devices only. A run that is not finished is shown as of its last evaluation.")
+    head = tag("header", tag("h1", f"{counted(len(records), 'federation')} side by side"), lead)
+    content = [head]
+    if points:
+        caption = "Each dot is a model of a run. Up is more accurate, left is fairer."
+        content.append(section("Robustness against fairness", scatter(points, "", caption, letter=0.75), id_="scatter"))
+        rows = [(f"{_run(record)}: {label}", summary) for record in shown for label, summary in record.models.items()]
+        content.append(section("Every model", _summary_table(rows), id_="models"))
+    write_atomically(path, page("Federations side by side", *content).encode())
+    return path
+
+
+def _run(record: FederationRecord) -> str:
+    return record.path.resolve().name
+
+
+# ------------------------------------------------------------------------------------------------------- sections
+
+
+def _headline(record: FederationRecord, data: str) -> Html:
+    said = record.told("objective", "aggregate", "personalize")
+    by = [piece for word in said for piece in (", ", tag("b", word))][1:]
+    by += [" with ", tag("b", str(record.config["model"])), ", seed ", tag("b", str(record.config["seed"]))]
+    attack = record.config.get("attack")
+    if attack:
+        by += [", attack ", tag("b", str(attack)), f" by {percent(float(record.config['malicious']), 0)} of devices"]
+    return headline(
+        record.path,
+        record.status,
+        data,
+        by,
+        None if record.finished else _unfinished(record),
+        tag("div", _worst(record), _numbers(record), class_="hero") if record.models else None,
+    )
+
+
+def _unfinished(record: FederationRecord) -> Html:
+    done = f"round {number(record.done)} of {number(record.rounds)} was the last one evaluated"
+    shown = done if record.models else "there are no numbers yet"
+    if record.status == "running":
+        return tag("p", f"This federation is still going on: {shown}.", class_="banner")
+    resume = f"holdfast federate --resume {shlex.quote(str(record.path.resolve()))}"
+    return tag("p", f"This federation was interrupted: {shown}. Continue it with ", tag("code", resume), ".",
+               class_="banner")  # fmt: skip
+
+
+def _worst(record: FederationRecord) -> Html:
+    label = record.headline
+    summary = record.models[label]
+    others = [f"{other} {percent(found['worst_tenth'])}" for other, found in record.models.items() if other != label]
+    return tag(
+        "div",
+        tag("p", "Test accuracy of the worst tenth of devices", class_="what"),
+        tag("p", percent(summary["worst_tenth"])[:-1], tag("small", "%"), class_="number"),
+        tag("p", tag("b", label), ", against " + ", ".join(others) if others else None, class_="who"),
+    )
+
+
+def _numbers(record: FederationRecord) -> Html:
+    summary = record.models[record.headline]
+    shared = record.models[SHARED] if record.headline != SHARED else None
+
+    def card(title: str, key: str, meaning: str) -> Html:
+        than = None if shared is None else note(f"{SHARED}: {_score(key, shared)}")
+        return tag("div", tag("dt", title), tag("dd", _score(key, summary)), tag("dd", meaning, than, class_="note"))
+
+    return tag(
+        "dl",
+        card("Mean", "mean", "every benign device alike: robustness"),
+        card("Spread", "std", "standard deviation over benign devices: fairness"),
+        card("Worst device", "worst", "the lowest accuracy of all"),
+        card("Pooled", "pooled", "every test example alike"),
+        card("Loss", "loss", "mean test loss of benign devices"),
+        class_="numbers",
+    )
+
+
+def _score(key: str, summary: Mapping[str, float]) -> str:
+    return f"{summary[key]:.3f}" if key == "loss" else percent(summary[key])
+
+
+def _models(record: FederationRecord) -> Html | None:
+    if len(record.models) < 2:
+        return None
+    lead = note("On the test data of benign devices. Click a header to sort by it.")
+    return section("Models side by side", lead, _summary_table(list(record.models.items())), id_="models")
+
+
+def _summary_table(rows: Sequence[tuple[str, dict[str, float]]]) -> Html:
+    best = max(range(len(rows)), key=lambda place: rows[place][1]["mean"])
+    drawn = []
+    for place, (label, summary) in enumerate(rows):
+        cells = [tag("td", _score(key, summary), data_value=summary[key]) for key in _COLUMNS]
+        head = tag("th", row_name(label, None), scope="row", data_value=label)
+        drawn.append(tag("tr", head, *cells, class_="best" if place == best else None))
+    return sortable(
+        "Models", "Scores by model; the headers sort.", ("Model", *_COLUMNS.values()), drawn, rising=None,
+        class_="groups",
+    )  # fmt: skip
+
+
+def _devices(record: FederationRecord) -> Html | None:
+    if record.clients is None:
+        return None
+    points = [Point(label, summary["mean"], summary["std"]) for label, summary in record.models.items()]
+    caption = "Up is more accurate, left is fairer: a method that helps some devices at the cost of others moves right."
+    figures = tag(
+        "div",
+        distribution(record.clients),
+        scatter(points, "Robustness against fairness", caption),
+        class_="figures equal",
+    )
+    return section("How devices fare", figures, id_="devices")
+
+
+def _over_rounds(record: FederationRecord) -> Html | None:
+    if len(record.history) < 2:
+        return None
+    return section("Over the rounds", curves(record.history, record.rounds), id_="time")
+
+
+def _attack(record: FederationRecord) -> Html | None:
+    results = record.results
+    if not results:
+        return None
+    said = []
+    attackers, devices = len(results["malicious"]), results["clients"]
+    if results["attack"] is None:
+        said.append("Nobody attacked.")
+    else:
+        told = f"told to expect {results['f']} per round" if results["f"] else "told of none"
+        said.append(
+            f"{number(attackers)} of {counted(devices, 'device')} attacked by {results['attack']['name']}. "
+            f"The server combined updates by {results['aggregator']['name']} and was {told}."
+        )
+    said.append(
+        f"{counted(results['dropped'], 'update')} dropped because not finite{_or_refused(results)}."
+        if results["dropped"]
+        else "No update was dropped."
+    )
+    if results["diverged_at"] is not None:
+        said.append(
+            f"The shared model diverged in round {results['diverged_at'] + 1} and was kept as it was from then on."
+        )
+    never = results["never_joined"]
+    said.append(
+        f"{number(never)} of {counted(devices, 'device')} never took part; their personal model is the shared one."
+        if never
+        else "Every device took part at least once."
+    )
+    said += results["warnings"]
+    listed = tag("ul", *(tag("li", sentence) for sentence in said), class_="findings")
+    return section("What was attacked, what was dropped", listed, id_="attack")
+
+
+def _or_refused(results: Mapping[str, Any]) -> str:
+    return ", or otherwise not what was asked for" if results.get("faults") else ""
+
+
+def _faults(record: FederationRecord) -> Html | None:
+    """What kept devices of a real federation out of rounds."""
+    faults = record.results.get("faults", [])
+    if not faults:
+        return None
+    names = ("round", "what", "devices", "why")
+    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names)))
+    rows = []
+    for fault in faults[:_FAULTS_SHOWN]:
+        devices = ", ".join(map(str, fault["clients"])) or "none"
+        cells = (str(fault["round"]), fault["kind"], devices, fault["reason"])
+        rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
+    lead = f"{counted(len(faults), 'fault')} in all. Those that were out of a round are in no update of it."
+    if len(faults) > _FAULTS_SHOWN:
+        lead += f" The first {_FAULTS_SHOWN} are shown; results.json has every one."
+    return section("Faults", tag("p", lead, class_="lead"), tag("table", head, tag("tbody", *rows)), id_="faults")
+
+
+def _ran_by(name: str, chunk: int) -> str:
+    if name == "flower":
+        return f"{name}, {counted(chunk, 'node')}"
+    return name + (f", {chunk} devices stacked" if chunk > 1 else "")
+
+
+def _lambdas(record: FederationRecord) -> Html | None:
+    chosen = {
+        label: found["lambdas"]
+        for label, found in record.results.get("personalize", {}).items()
+        if "candidates" in found and found["lambdas"]
+    }
+    if not chosen:
+        return None
+    lead = "The pull towards the shared model that each benign device chose by its validation data, most often if anew "
+    tables = [tag("div", tag("h3", label), lambda_bars(counts)) for label, counts in chosen.items()]
+    return section("Lambdas chosen", tag("p", lead + "at every step.", class_="lead"), *tables, id_="lambdas")
+
+
+def _table(record: FederationRecord) -> Html | None:
+    clients = record.clients
+    if clients is None:
+        return None
+    headline = clients.models[record.headline]
+    order = sorted(range(len(clients.names)), key=lambda place: (not clients.benign[place], headline.accuracy[place]))
+    shown = order[:_ROWS]
+    has_lambda = any(value is not None for value in headline.lambdas)
+    columns = ["Device", "Rounds", "Test examples", *clients.models, "Loss"] + ["Lambda"] * has_lambda
+    rows = [_device_row(clients, record.headline, place, has_lambda=has_lambda) for place in shown]
+    rest = f" The {number(_ROWS)} worst of {number(len(order))} are shown." if len(order) > _ROWS else ""
+    lead = note(
+        f"Worst first by {record.headline}, whose loss is shown too; malicious devices last.{rest} clients.parquet in "
+        "the run's directory has all, by model."
+    )
+    table = sortable(
+        "Devices", "Accuracy by device and model; the headers sort.", columns, rows, rising=None,
+        class_="groups devices",
+    )  # fmt: skip
+    return section("Every device", lead, tag("div", table, class_="long"), id_="table")
+
+
+def _device_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool) -> Html:
+    model = clients.models[label]
+    cells = [
+        tag("td", number(clients.joined[place]), data_value=clients.joined[place]),
+        tag("td", number(clients.counts[place]), data_value=clients.counts[place]),
+    ]
+    for rows in clients.models.values():
+        known = rows.accuracy[place] if clients.counts[place] else None
+        cells.append(tag("td", percent(known), data_value="" if known is None else known))
+    cells.append(tag("td", f"{model.loss[place]:.3f}", data_value=model.loss[place]))
+    if has_lambda:
+        chosen = model.lambdas[place]
+        text = DASH if chosen is None else f"{chosen:g}"
+        cells.append(tag("td", text, data_value="" if chosen is None else chosen))
+    flag = None if clients.benign[place] else "malicious"
+    head = tag("th", row_name(clients.names[place], flag), scope="row", data_value=clients.names[place])
+    return tag("tr", head, *cells, class_=None if clients.benign[place] else "malicious")
+
+
+def _facts(run: Run, record: FederationRecord) -> Html:
+    again = record.path.resolve().with_name(_run(record) + "-again")
+    config = shlex.quote(str(record.path.resolve() / "config.yaml"))
+    results = record.results
+    measured = None
+    if results:
+        measured = tag(
+            "div",
+            tag("h3", "Cost"),
+            facts_table(
+                {
+                    "parameters": number(results["parameters"]),
+                    "rounds": number(record.rounds),
+                    "executor": _ran_by(**results["executor"]),
+                    "sent by devices": f"{number(results['bytes_up'] / 1e6, 1)} MB",
+                    "sent to devices": f"{number(results['bytes_down'] / 1e6, 1)} MB",
+                    "time": duration(results["seconds"]),
+                    "data": results["fingerprint"],
+                }
+            ),
+        )
+    environment = tag("div", tag("h3", "Environment"), facts_table(run.environment))
+    return section(
+        "The run",
+        tag("div", measured, environment, class_="columns"),
+        tag("h3", "Repeat it"),
+        code(f"holdfast federate --config {config} --out {shlex.quote(str(again))}"),
+        folded("Configuration", code((run.path / "config.yaml").read_text())),
+        id_="facts",
+    )

@@ -1,0 +1,281 @@
+"""One self-contained page per run: `write_report` puts RUN/report.html there, for a finished run or an unfinished one.
+
+The page begins with the worst group and ends with how to repeat the run; its accent colour means the worst group
+wherever it occurs. Nothing on it comes from elsewhere, so it can be mailed, archived and opened in ten years.
+"""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import numpy as np
+
+from holdfast.data.examples import Examples, Splits
+from holdfast.federated.run_files import is_federation
+from holdfast.files import write_atomically
+from holdfast.report.html.charts import accuracy_figure, active_figure, loss_figure, strip
+from holdfast.report.html.images import example_sheet
+from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag
+from holdfast.report.html.page import code, folded, headline, note, page, section
+from holdfast.report.html.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
+from holdfast.report.pages.choices import choices_section
+from holdfast.report.pages.federation.page import write_federation_report
+from holdfast.report.pages.run_record import Record
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.run import Run
+
+_AVERAGES = {
+    "test mix": ("Average, {part} mix", "every example of the {part} set alike"),
+    "train mix": ("Average, training mix", "groups weighted by their training counts"),
+    "group mean": ("Group mean", "every group alike"),
+}
+
+
+def write_report(run: Run, splits: Splits | None = None) -> Path:
+    """Write the run's page.
+
+    Args:
+        run: a run of `fit` or of a federation, finished or not.
+        splits: the data set the run was on, for the images of examples; where it is not at hand, the page says so.
+
+    Returns:
+        Where the page is: ``report.html`` in the run's directory.
+
+    Raises:
+        DataError: if `splits` are not what the run was on.
+        CheckpointError: if the page can't be written; an earlier one is left alone.
+    """
+    if is_federation(run):
+        return write_federation_report(run)
+    record = Record.of(run)
+    data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
+    parts = [
+        _headline(record, data),
+        _groups(record),
+        _over_time(record),
+        _confusion(run, record, splits),
+        _examples(run, record, splits),
+        _trained_on(record),
+        choices_section(record),
+        _facts(run, record),
+    ]
+    title = f"{data}, {record.method or 'training'}: {record.path.resolve().name}"
+    path = run.path / "report.html"
+    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
+    return path
+
+
+# ------------------------------------------------------------------------------------------------------- sections
+
+
+def _headline(record: Record, data: str) -> Html:
+    by = [
+        piece
+        for label, value in (("", record.method), ("with ", record.model), ("seed ", record.seed))
+        if value not in ("", None)
+        for piece in (", ", label, tag("b", str(value)))
+    ][1:]
+    report = record.report
+    return headline(
+        record.path,
+        record.status,
+        data,
+        by,
+        None if record.finished else _unfinished(record),
+        None if report is None else tag("div", _worst(record, report), _numbers(record, report), class_="hero"),
+    )
+
+
+def _unfinished(record: Record) -> Html:
+    of = f" of {number(record.epochs_asked)}" if record.epochs_asked else ""
+    done = f"{len(record.epochs)}{of} epochs done"
+    shown = (
+        "and the numbers are those of the best epoch so far, on the validation set"
+        if record.report
+        else "and there are no numbers yet"
+    )
+    if record.status == "running":
+        return tag("p", f"This run is still going on: {done}, {shown}.", class_="banner")
+    resume = f"holdfast fit --resume {shlex.quote(str(record.path.resolve()))}"
+    return tag(
+        "p",
+        f"This run was interrupted: {done}, {shown}. Continue it with ",
+        tag("code", resume),
+        ".",
+        class_="banner",
+    )
+
+
+def _worst(record: Record, report: GroupReport) -> Html:
+    worst = report.worst
+    what = "class" if report.grouping == "classes" else "group"
+    return tag(
+        "div",
+        tag("p", f"Worst-{what} {record.part} accuracy", class_="what"),
+        tag("p", percent(worst.accuracy)[:-1], tag("small", "%"), class_="number"),
+        tag(
+            "p",
+            tag("b", worst.name),
+            f", {number(worst.correct)} of {number(worst.count)} right, "
+            f"95% interval {percent(worst.low)} to {percent(worst.high)}",
+            class_="who",
+        ),
+        strip(report),
+    )
+
+
+def _numbers(record: Record, report: GroupReport) -> Html:
+    cards = []
+    for name, value in report.averages.items():
+        if value is not None:
+            title, meaning = (text.format(part=record.part) for text in _AVERAGES[name])
+            cards.append(_number(title, percent(value), None, meaning))
+    if record.best_epoch is not None:
+        asked = record.epochs_asked or len(record.epochs)
+        by = record.select_by.replace("_", " ")
+        cards.append(
+            _number(
+                "Chosen epoch" if record.finished else "Best epoch so far",
+                str(record.best_epoch + 1),
+                f" of {number(asked)}",
+                f"by {by} on the validation set" if by else "by its score on the validation set",
+            )
+        )
+    if record.best_full_epochs is not None:
+        cards.append(
+            _number(
+                "Full-epoch equivalents",
+                number(record.best_full_epochs, 2),
+                f" of {number(record.full_epochs, 2)}",
+                "examples trained on until then, in passes over the whole training set",
+            )
+        )
+    return tag("dl", *cards, class_="numbers")
+
+
+def _number(title: str, value: str, of: str | None, meaning: str) -> Html:
+    said = tag("small", of) if of else None
+    return tag("div", tag("dt", title), tag("dd", value, said), tag("dd", meaning, class_="note"))
+
+
+def _groups(record: Record) -> Html | None:
+    report = record.report
+    if report is None:
+        return None
+    last = None
+    if record.last is not None:
+        last = note(
+            f"With the weights after the last epoch instead: worst {percent(record.last.worst_accuracy)} "
+            f"({record.last.worst.name}), test mix {percent(record.last.accuracy)}."
+        )
+    title = "How every class fares" if report.grouping == "classes" else "How every group fares"
+    lead = note(f"On the {record.part} set, worst first. Click a header to sort by it.")
+    return section(title, lead, group_table(report, record.part), *map(note, report.notes), last, id_="groups")
+
+
+def _over_time(record: Record) -> Html | None:
+    if not record.epochs:
+        return None
+    figures = tag("div", accuracy_figure(record), loss_figure(record), class_="figures")
+    return section("Over the epochs", figures, id_="time")
+
+
+def _confusion(run: Run, record: Record, splits: Splits | None) -> Html | None:
+    report = record.report
+    if report is None:
+        return None
+    truth = _true_classes(run, record, report, splits)
+    framed = "The frame marks the true class. " if any(true is not None for true in truth) else ""
+    table = confusion_table(report, truth)
+    return section(
+        "What each group was taken for" if report.grouping != "classes" else "What each class was taken for",
+        table,
+        note(framed, f"Predictions on the {record.part} set; darker means a larger share of the row."),
+        id_="confusion",
+    )
+
+
+def _true_classes(run: Run, record: Record, report: GroupReport, splits: Splits | None) -> list[int | None]:
+    """The class of each group's examples, where they all have the same and it is known."""
+    if report.grouping == "classes":
+        return list(range(len(report.by_group)))
+    unknown: list[int | None] = [None] * len(report.by_group)
+    if report.grouping == "overlapping groups":
+        return unknown
+    if record.part == "test":
+        columns = run.predictions()
+        labels, groups = columns["label"], columns["group"]
+    elif splits is not None and splits.validation.groups is not None:
+        labels, groups = splits.validation.labels.numpy(), splits.validation.groups.numpy()
+    else:
+        return unknown
+    classes = [np.unique(labels[groups == group]) for group in range(len(unknown))]
+    return [int(found[0]) if len(found) == 1 else None for found in classes]
+
+
+def _examples(run: Run, record: Record, splits: Splits | None) -> Html:
+    if record.report is None or record.part != "test":
+        shown = note("Example images are chosen by the test predictions, which are made when the run ends.")
+        return section("Examples of the worst group", shown, id_="examples")
+    what = "class" if record.report.grouping == "classes" else "group"
+    title = f"Examples of the worst {what}"
+    lead = tag("p", "From the test set: ", tag("b", record.report.worst.name), ".", class_="lead")
+    return section(title, lead, _sheet(run, record.report, None if splits is None else splits.test), id_="examples")
+
+
+def _sheet(run: Run, report: GroupReport, test: Examples | None) -> Html:
+    if test is not None:
+        return example_sheet(report, run.predictions(), test)
+    return join(
+        [
+            note(
+                "The data set was not at hand when this page was written, so its images can't be shown. "
+                "Where it is, write the page again:"
+            ),
+            code(f"holdfast report {shlex.quote(str(run.path.resolve()))} --data-root DIR"),
+            note("For data of your own, in Python: ", tag("code", "holdfast.report.write_report(run, splits)"), "."),
+        ]
+    )
+
+
+def _trained_on(record: Record) -> Html | None:
+    plans = record.plans
+    if not any(plan["slots"] or plan["active"] != plan["of"] for plan in plans):
+        return None
+    policies = " + ".join(plans[-1]["policies"])
+    lead = f"As {policies} decided. "
+    if len(plans) == 1:
+        how = "".join(f", {said}" for slot, said in SLOTS.items() if slot in plans[0]["slots"])
+        said = f"{number(plans[0]['active'])} of {number(plans[0]['of'])} examples took part from the start on{how}."
+        return section("What was trained on", tag("p", lead, said, class_="lead"), id_="trained")
+    changes = counted(len(plans) - 1, "change")
+    said = f"{changes} of plan after the start; plans/ in the run's directory has each by example id."
+    return section(
+        "What was trained on",
+        tag("p", lead, said, class_="lead"),
+        active_figure(record),
+        folded("Every change of plan", plan_table(record)),
+        id_="trained",
+    )
+
+
+def _facts(run: Run, record: Record) -> Html:
+    again = record.path.resolve().with_name(record.path.resolve().name + "-again")
+    config = shlex.quote(str(record.path.resolve() / "config.yaml"))
+    repeat = f"holdfast fit --config {config} --out {shlex.quote(str(again))}"
+    total = sum(record.seconds.values())
+    timing = tag(
+        "div",
+        tag("h3", "Time ", tag("small", duration(total) if total else "none yet")),
+        tag("div", timing_table(record), class_="timing") if record.seconds else None,
+    )
+    environment = tag("div", tag("h3", "Environment"), facts_table(run.environment))
+    return section(
+        "The run",
+        tag("div", timing, environment, class_="columns"),
+        tag("h3", "Repeat it"),
+        code(repeat),
+        folded("Configuration", code((run.path / "config.yaml").read_text())),
+        id_="facts",
+    )

@@ -1,0 +1,123 @@
+"""What a run's directory says, read once: names, epochs, changes of plan, and the scores there are so far.
+
+A finished run is judged on the test set. One that was interrupted, or is still going on, has only its validation
+scores; its record carries those of the best epoch so far and says so in `part`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.run import Run
+
+
+@dataclass(frozen=True)
+class Record:
+    """A run in one value.
+
+    Attributes:
+        path: its directory.
+        status: ``finished``, ``running`` or ``interrupted``.
+        data: name of the data set, empty where the configuration doesn't say.
+        method: name of the method.
+        model: name of the model, empty where the configuration doesn't say.
+        seed: what names its random streams, where the configuration says.
+        epochs_asked: how many epochs it was to have, warm-up included.
+        epochs: its epoch events, oldest first.
+        plans: its plan events, oldest first.
+        report: how the chosen model fares; None before the first epoch's end.
+        part: what `report` is on.
+        last: the model after the last epoch on the test set, where the run is finished.
+        select_by: the validation score that chose the model.
+        best_epoch: the epoch whose model was chosen, from 0.
+        best_full_epochs: passes over the training set until then.
+        full_epochs: passes over the training set in all.
+        seconds: time by activity.
+    """
+
+    path: Path
+    status: str
+    data: str
+    method: str
+    model: str
+    seed: int | None
+    epochs_asked: int | None
+    epochs: tuple[dict[str, Any], ...]
+    plans: tuple[dict[str, Any], ...]
+    report: GroupReport | None
+    part: Literal["test", "validation"]
+    last: GroupReport | None
+    select_by: str
+    best_epoch: int | None
+    best_full_epochs: float | None
+    full_epochs: float | None
+    seconds: dict[str, float]
+
+    @classmethod
+    def of(cls, run: Run) -> Record:
+        """Read the run's files; none of them is changed."""
+        config, results, events = run.config, run.results, _since_start(run.metrics())
+        epochs = tuple(event for event in events if event["event"] == "epoch")
+        plans = tuple(event for event in events if event["event"] == "plan")
+        best = next((event for event in reversed(epochs) if event["best"]), None)
+        started = next((event for event in events if event["event"] == "start"), {})
+        scored = results["test"] if results else best["validation"] if best else None
+        chosen = results or {}
+        return cls(
+            path=run.path,
+            status=run.status,
+            data=_named(config.get("data")),
+            method=_named(config.get("method")) or " + ".join(plans[0]["policies"] if plans else ()),
+            model=_named(config.get("model")),
+            seed=_found(config, "seed"),
+            epochs_asked=started.get("epochs"),
+            epochs=epochs,
+            plans=plans,
+            report=GroupReport.from_json(scored) if scored else None,
+            part="test" if results else "validation",
+            last=GroupReport.from_json(results["test_last"]) if results else None,
+            select_by=str(chosen.get("select_by") or _found(config, "select_by") or ""),
+            best_epoch=chosen.get("best_epoch", best["epoch"] if best else None),
+            best_full_epochs=chosen.get("best_full_epochs", best["full_epochs"] if best else None),
+            full_epochs=chosen.get("full_epochs", epochs[-1]["full_epochs"] if epochs else None),
+            seconds=dict(chosen.get("seconds") or (epochs[-1]["seconds"] if epochs else {})),
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the final scores are there."""
+        return self.status == "finished"
+
+    @property
+    def restarts(self) -> list[int]:
+        """Epochs completed when the method began to train again from the start."""
+        pairs = zip(self.epochs, self.epochs[1:], strict=False)
+        return [after["epoch"] for before, after in pairs if after["stage"] != before["stage"]]
+
+    def when(self, step: int) -> float:
+        """How many epochs were over after `step` optimizer steps, fractions included."""
+        steps = [0, *(event["step"] for event in self.epochs)]
+        return float(np.interp(step, steps, range(len(steps))))
+
+
+def _since_start(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The events of the last beginning: a run killed before its first checkpoint begins again in the same file."""
+    starts = [place for place, event in enumerate(events) if event["event"] == "start"]
+    return events[starts[-1] :] if starts else events
+
+
+def _named(entry: object) -> str:
+    if isinstance(entry, Mapping):
+        entry = entry.get("name")
+    return "" if entry is None else str(entry)
+
+
+def _found(config: Mapping[str, Any], key: str) -> Any:
+    """The entry called `key`, at the top of the configuration or among the training settings."""
+    return config.get(key, (config.get("training") or {}).get(key))

@@ -1,0 +1,1 @@
+"""Groups that nobody labelled: infer them, then train; and how good the inferred ones are."""

@@ -1,0 +1,1 @@
+"""Train plainly, then refit the last layer."""

@@ -1,0 +1,1 @@
+"""Balance or grow what is seen: sampling, subsets, weights."""

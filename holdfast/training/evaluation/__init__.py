@@ -1,0 +1,1 @@
+"""How every group fares: reports, criteria, paired comparison."""

@@ -1,0 +1,30 @@
+import pytest
+
+from holdfast.errors import ConfigError
+from holdfast.federated.aggregation import AGGREGATORS, Chain, Clipping, KLoss, Krum, MultiKrum, build_aggregator
+
+
+def test_every_rule_is_made_by_its_name_and_knows_it() -> None:
+    assert {name: build_aggregator(name).label for name in AGGREGATORS} == {name: name for name in AGGREGATORS}
+
+
+def test_joined_names_are_a_chain_with_options_of_its_own() -> None:
+    chain = build_aggregator("clipping + multi-krum", {"multi-krum": {"keep": 3}})
+    assert chain == Chain(Clipping(), MultiKrum(keep=3))
+    assert chain.label == "clipping+multi-krum"
+    assert build_aggregator("clipping+clipping+krum") == Clipping() >> (Clipping() >> Krum())
+
+
+def test_a_chain_speaks_for_its_members() -> None:
+    assert (Clipping() >> KLoss()).needs_losses
+    assert not (Clipping() >> Krum()).needs_losses
+    assert (Clipping() >> Clipping()).averages
+    assert not (Clipping() >> Krum()).averages
+    assert len((Clipping() >> Krum()).check(10, 8)) == 2
+
+
+def test_unknown_names_and_impossible_chains_are_refused() -> None:
+    with pytest.raises(ConfigError, match="did you mean 'median'"):
+        build_aggregator("clipping+medain")
+    with pytest.raises(ConfigError, match="krum leaves one vector"):
+        build_aggregator("krum+clipping")

@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+import torch
+
+from holdfast.data.readers.instructions import Instructions
+from holdfast.errors import ConfigError, DataError
+from holdfast.finetuning import Template, tokenize
+from holdfast.finetuning.language_models.tokens import IGNORED
+from tests.finetuning.small import instructions, language, tokens_of
+
+
+def test_an_example_is_its_prompt_its_response_and_the_end() -> None:
+    data = instructions()
+    found = language(data)
+    tokens = tokens_of(data, found)
+    item = tokens[5]
+    text = found.tokenizer.decode(item["input_ids"])
+    assert text == f"{data.prompts[5][0][1]}\n{data.responses[5]}<|endoftext|>"
+    learned = item["labels"] != IGNORED
+    assert found.tokenizer.decode(item["input_ids"][learned]) == f"{data.responses[5]}<|endoftext|>"
+
+
+def test_a_batch_is_padded_on_the_right() -> None:
+    data = instructions()
+    tokens = tokens_of(data, language(data))
+    batch = tokens.batch([1, 4, 2])
+    for row, position in enumerate([1, 4, 2]):
+        item = tokens[position]
+        length = len(item["input_ids"])
+        assert torch.equal(batch.input_ids[row, :length], item["input_ids"])
+        assert torch.equal(batch.labels[row, :length], item["labels"])
+        assert bool((batch.labels[row, length:] == IGNORED).all())
+        assert batch.attention_mask[row].tolist() == [1] * length + [0] * (batch.input_ids.shape[1] - length)
+    collated = tokens.collate([tokens[1], tokens[4], tokens[2]])
+    assert torch.equal(collated["input_ids"], batch.input_ids)
+    assert torch.equal(collated["labels"], batch.labels)
+
+
+def test_batches_cover_everything_once_and_stay_within_their_tokens() -> None:
+    data = instructions(50)
+    tokens = tokens_of(data, language(data))
+    batches = tokens.batches(np.arange(50), 100)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(50))
+    assert all(len(batch) * tokens.lengths[batch].max() <= 100 for batch in batches)
+    assert len(batches) < 25
+    alone = tokens.batches(np.arange(50), 1)
+    assert len(alone) == 50
+
+
+def test_a_part_keeps_its_examples() -> None:
+    data = instructions()
+    tokens = tokens_of(data, language(data))
+    part = tokens.part(np.array([7, 3]))
+    assert torch.equal(part[0]["input_ids"], tokens[7]["input_ids"])
+    assert torch.equal(part[1]["labels"], tokens[3]["labels"])
+
+
+def test_a_prompt_that_fills_all_the_room_leaves_no_loss() -> None:
+    rows = [{"prompt": "word " * 50, "response": "yes"}, {"prompt": "short", "response": "yes"}]
+    data = Instructions.of(rows)
+    tokens = tokens_of(data, language(data), max_length=20)
+    assert tokens.undefined.tolist() == [True, False]
+    assert tokens.lengths.max() == 20
+    with pytest.raises(DataError, match="longer than 4 tokens"):
+        tokens_of(data, language(data), max_length=4)
+
+
+def test_an_empty_prompt_still_has_a_token_before_its_response() -> None:
+    found = language()
+    data = Instructions.of([{"prompt": "", "response": "yes"}])
+    tokens = tokenize(data, found.tokenizer, Template("{prompt}"), max_length=9)
+    assert tokens.prompt_lengths.tolist() == [1]
+    assert not tokens.undefined.any()
+
+
+def test_there_must_be_room_and_an_end() -> None:
+    found = language()
+    with pytest.raises(ConfigError, match="max_length is 1"):
+        tokens_of(instructions(), found, max_length=1)
+    found.tokenizer.eos_token = None
+    with pytest.raises(ConfigError, match="no end token"):
+        tokens_of(instructions(), found)
+
+
+def test_templates() -> None:
+    found = language()
+    turns = (("user", "Add {1} and 2."),)
+    assert (
+        Template.named("auto", found.tokenizer).render(turns, found.tokenizer).startswith("### Instruction:\nAdd {1}")
+    )
+    assert Template.named("Q: {prompt} A:", found.tokenizer).render(turns, found.tokenizer) == "Q: Add {1} and 2. A:"
+    several = (("system", "Be brief."), ("user", "Hi"))
+    assert Template.named("plain", None).render(several, None) == "System: Be brief.\n\nUser: Hi\n"
+    with pytest.raises(ConfigError, match=r"no template 'plan'; did you mean 'plain'\?"):
+        Template.named("plan", found.tokenizer)
+    with pytest.raises(ConfigError, match="no chat template"):
+        Template.named("chat", found.tokenizer)
+    found.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    own = Template.named("auto", found.tokenizer)
+    assert own.render(several, found.tokenizer) == "<system>Be brief.<user>Hi<assistant>"
+
+
+def test_a_template_that_refuses_a_prompt_is_named_with_its_row() -> None:
+    found = language()
+    found.tokenizer.chat_template = (
+        "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+        "{{ messages[0].content }}"
+    )
+    data = Instructions.of([chat(("user", "Hi")), chat(("system", "Be brief."), ("user", "Hi"))])
+    message = r"refuses the prompt of row 2 of data \(System role not supported\); .* --template instruction"
+    with pytest.raises(DataError, match=message):
+        tokenize(data, found.tokenizer, Template(None))
+
+
+def chat(*turns: tuple[str, str]) -> dict[str, object]:
+    return {"messages": [{"role": role, "content": said} for role, said in (*turns, ("assistant", "Hello"))]}
+
+
+def test_an_end_token_of_the_template_is_kept() -> None:
+    """Chat templates end turns with it; here the prompt ends with such a turn."""
+    found = language()
+    found.tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}"
+    tokens = tokenize(Instructions.of([chat(("user", "Hi"))]), found.tokenizer, Template(None))
+    assert found.tokenizer.decode(tokens.ids) == "Hi<|endoftext|>Hello<|endoftext|>"
+
+
+def test_an_end_token_that_the_tokenizer_adds_by_itself_is_left_out() -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    found = language()
+    found.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", found.tokenizer.eos_token_id)]
+    )
+    data = Instructions.of([{"prompt": "Hi", "response": "Hello"}])
+    assert found.tokenizer.decode(tokens_of(data, found).ids) == "Hi\nHello<|endoftext|>"

@@ -1,0 +1,57 @@
+"""Run directories, configurations and checkpoints that were made by an earlier commit are still understood.
+
+The folders under ``tests/fixtures/made_before`` were written at commit 6ab639a: a finished and a killed run of ``fit``
+and of ``federate`` each, with the same options.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from holdfast.cli.main import main
+
+BEFORE = Path(__file__).parent / "fixtures" / "made_before"
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A copy of a folder that may be written to."""
+    return lambda name: shutil.copytree(BEFORE / name, tmp_path / name)
+
+
+def results(path):
+    return json.loads((path / "results.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["fit", "federation"])
+def test_a_finished_run_still_gets_its_page(old, name):
+    run = old(name)
+    assert main(["report", str(run)]) == 0
+    assert (run / "report.html").stat().st_size > 10_000
+
+
+def test_a_killed_training_ends_as_it_would_have(old):
+    run = old("fit-killed")
+    assert not any(run.glob("plans/*"))  # git keeps no empty folder, so a clone has none
+    assert main(["fit", "--resume", str(run)]) == 0
+    now, then = results(run), results(BEFORE / "fit")
+    assert now["best_epoch"] == then["best_epoch"]
+    assert now["test"]["averages"] == pytest.approx(then["test"]["averages"], abs=2e-3)  # another processor may round
+
+
+def test_a_killed_federation_ends_as_it_would_have(old):
+    run = old("federation-killed")
+    assert main(["federate", "--resume", str(run)]) == 0
+    now, then = results(run), results(BEFORE / "federation")
+    assert now["fingerprint"] == then["fingerprint"] and now["settings"] == then["settings"]
+    assert now["models"].keys() == then["models"].keys()
+    for method, scores in then["models"].items():
+        assert now["models"][method]["pooled"] == pytest.approx(scores["pooled"], abs=5e-3), method
+
+
+def test_an_old_configuration_starts_a_new_run(tmp_path):
+    config = BEFORE / "fit" / "config.yaml"
+    assert main(["fit", "--config", str(config), "--epochs", "1", "--out", str(tmp_path / "new")]) == 0
+    assert results(tmp_path / "new")["full_epochs"] > 0
