@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 
 from holdfast.papers.engine.evidence import half_width
 from holdfast.papers.engine.experiment import Verdict
-from holdfast.papers.engine.results import Results
 
 
 def at_least(values: Sequence[float], bound: float, what: str, digits: int = 1) -> Verdict:
@@ -38,12 +37,6 @@ def by_seed(values: Iterable[float], bound: float, what: str, digits: int = 2) -
     shown = list(values)
     listed = ", ".join(f"{value:.{digits}f}" for value in shown)
     return Verdict(min(shown) >= bound, f"{what} {listed} by seed (each at least {bound:g})")
-
-
-def differences(results: Results, first: tuple[str, str], second: tuple[str, str]) -> list[float]:
-    """The first (cell, metric) less the second, seed by seed."""
-    ours, theirs = results.by_seed(*first), results.by_seed(*second)
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
 
 
 def _mean(values: Sequence[float], what: str, digits: int) -> str:

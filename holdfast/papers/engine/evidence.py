@@ -58,13 +58,19 @@ def above(differences: Sequence[float], margin: float = 0.0, *, digits: int = 3,
     return Verdict(None, f"within the noise: {said}")
 
 
+def differences(results: Results, first: Where, second: Where) -> list[float]:
+    """The first (cell, metric) less the second, seed by seed, under the seeds that both have."""
+    ours, theirs = results.by_seed(*first), results.by_seed(*second)
+    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+
+
 def beats(
     results: Results, better: Where, other: Where, margin: float = 0.0, *, digits: int = 3, what: str | None = None
 ) -> Verdict:
     """Whether one entry of a table is above another, seed by seed, see `above`."""
-    ours, theirs = results.by_seed(*better), results.by_seed(*other)
-    pairs = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    return above(pairs, margin, digits=digits, what=what or f"{better[0]} minus {other[0]}")
+    return above(
+        differences(results, better, other), margin, digits=digits, what=what or f"{better[0]} minus {other[0]}"
+    )
 
 
 def fewer(ours: Sequence[float], theirs: Sequence[float], what: str = "successes") -> Verdict:

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from holdfast.errors import ConfigError, HoldfastError, nearest
-from holdfast.papers.engine.experiment import Experiment, Printed, Scale, SpreadKind
+from holdfast.papers.engine.experiment import Claim, Experiment, Printed, Scale, SpreadKind
 
 VerdictWord = Literal["holds", "fails", "not judged"]
 
@@ -79,15 +79,10 @@ class CellResult:
     metrics: Mapping[str, Metric]
     seeds: tuple[int, ...] = ()
     seconds: float = 0.0
-    errors: Mapping[int, str] = None  # type: ignore[assignment]  # see __post_init__
+    errors: Mapping[int, str] = field(default_factory=dict)
     version: int | None = 1
     wanted: int = 1
-    origin: Mapping[str, Any] = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        for name in ("errors", "origin"):
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, {})
+    origin: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def reservation(self) -> str | None:
@@ -264,7 +259,7 @@ def judge(experiment: Experiment, results: Results) -> Results:
     return replace(results, claims=tuple(_judge(claim, results) for claim in experiment.claims))
 
 
-def _judge(claim: Any, results: Results) -> Judgement:
+def _judge(claim: Claim, results: Results) -> Judgement:
     if results.scale not in claim.scales:
         return Judgement(claim.name, "not judged", f"only at scale {' and '.join(claim.scales)}")
     try:

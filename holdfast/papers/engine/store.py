@@ -107,6 +107,7 @@ class Store:
             file = results_file(folder, name, scale)
             if file.exists():
                 self.records[name] = read_record(file)
+        self._on_disk = dict(self.records)
 
     @cached_property
     def owners(self) -> dict[str, str]:
@@ -191,8 +192,9 @@ class Store:
         written = []
         for name, record in self.records.items():
             file = results_file(self.folder, name, self.scale)
-            if not file.exists() or read_record(file) != record:
+            if self._on_disk.get(name) != record:
                 write_json(file, to_json(record))
+                self._on_disk[name] = record
                 written.append(file)
             results = self.results(self.experiments[name])
             if results is not None and (drawn := draw(self.experiments[name], results)) is not None:

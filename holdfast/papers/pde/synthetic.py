@@ -20,8 +20,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from holdfast.papers.common.bounds import at_least, by_seed, differences
-from holdfast.papers.engine.evidence import above, beats, every, half_width
+from holdfast.papers.common.bounds import at_least, by_seed
+from holdfast.papers.engine.evidence import above, beats, differences, every, half_width
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 

@@ -16,9 +16,9 @@ from dataclasses import replace
 from itertools import combinations, pairwise
 from typing import Any
 
-from holdfast.papers.common.bounds import at_least, at_most, differences
+from holdfast.papers.common.bounds import at_least, at_most
 from holdfast.papers.common.columns import golden_cell, method_cell
-from holdfast.papers.engine.evidence import above, beats, every
+from holdfast.papers.engine.evidence import above, beats, differences, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 

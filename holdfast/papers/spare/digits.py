@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.papers.common.bounds import at_least, at_most, by_seed, differences, near
+from holdfast.papers.common.bounds import at_least, at_most, by_seed, near
 from holdfast.papers.common.columns import golden_cell, method_cell
-from holdfast.papers.engine.evidence import beats, every
+from holdfast.papers.engine.evidence import beats, differences, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
 

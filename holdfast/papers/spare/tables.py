@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from holdfast.papers.common.bounds import at_least, at_most, differences, near
+from holdfast.papers.common.bounds import at_least, at_most, near
 from holdfast.papers.common.columns import golden_cell, method_cell
-from holdfast.papers.engine.evidence import beats, every
+from holdfast.papers.engine.evidence import beats, differences, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
