@@ -241,7 +241,7 @@ def _recheck(console: Console, folder: Path, name: str | None, minutes: float, d
         raise ConfigError(f"minutes is {minutes:g}; give more than 0")
     ends = time.monotonic() + 60 * minutes
     waiting = candidates(folder, [experiments_of(paper) for paper in _papers(name)])
-    done, alarms = 0, 0
+    done, alarms, rounded = 0, 0, 0
     while waiting:
         left = ends - time.monotonic()
         chosen = next((each for each in waiting if each.entry.seconds <= left), None)
@@ -251,7 +251,10 @@ def _recheck(console: Console, folder: Path, name: str | None, minutes: float, d
         for found in recheck([chosen], data_root=data_root):
             console.print(_found(found), highlight=False)
             done, alarms = done + 1, alarms + found.alarming
-    console.print(f"{done} cells computed again, {alarms} differ or failed; {len(waiting)} wait for the next time.")
+            rounded += not found.alarming and found.check is not None and found.check.farthest > 0
+    elsewhere = f", {rounded} differ from another processor's" if rounded else ""
+    said = f"{done} cells computed again, {alarms} differ or failed{elsewhere}; {len(waiting)} wait for the next time."
+    console.print(said)
     return FAILED if alarms else 0
 
 

@@ -157,7 +157,10 @@ def test_a_recheck_computes_what_was_looked_at_longest_ago_and_records_it(use, t
     said = " ".join(capsys.readouterr().out.split())
     assert "differs toys/table1.smoke:toy/b, seed 1: score by 0.043 of its size" in said
     file.write_text(file.read_text().replace('"processor": "', '"processor": "older ', 1))
+    capsys.readouterr()
+    file.write_text(file.read_text().replace("10.0", "10.5"))
     assert run(tmp_path, "toys", "--recheck") == 0
+    assert "0 differ or failed, 1 differ from another processor's" in " ".join(capsys.readouterr().out.split())
     last = read_record(file).cells[1].checks[1]
     assert (last.seed, last.metric) == (1, "score") and last.farthest == pytest.approx(0.5 / 11.5)
 
