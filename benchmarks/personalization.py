@@ -43,7 +43,7 @@ def tune(executor: str, threads: int, file: Path) -> None:
     started = time.perf_counter()
     found = personalize(clients, shared, settings, [method])
     seconds = time.perf_counter() - started
-    rows = found.site.personal(method.label, torch.arange(CLIENTS), found.weights)
+    rows = found.runtime.personal(method.label, torch.arange(CLIENTS), found.weights)
     save_file({"rows": rows.contiguous()}, file)
     print(json.dumps({"seconds": seconds}))
 

@@ -48,7 +48,7 @@ def main() -> None:
     outcome = federate(make_clients(workload), model, settings, personalize=personalize, listeners=[listen])
     record.note = f"{outcome.choice.name}, {outcome.choice.chunk} to a chunk"
     everybody = torch.arange(workload.clients)
-    personal = outcome.site.personal(ditto.label, everybody, outcome.weights) if workload.ditto else None
+    personal = outcome.runtime.personal(ditto.label, everybody, outcome.weights) if workload.ditto else None
     record.write(job, outcome.weights, personal)
 
 

@@ -32,9 +32,8 @@ from holdfast.federated.attacks import (
 )
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.federation import federate
-from holdfast.federated.metrics.device_report import DeviceReport
-from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FedProx, FedSGD, Objective, QFair, Term
-from holdfast.federated.outcome import Outcome
+from holdfast.federated.metrics.client_report import ClientReport
+from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FederatedObjective, FedProx, FedSGD, QFair, Term
 from holdfast.federated.personalization import (
     PERSONALIZATION,
     Apfl,
@@ -56,7 +55,8 @@ from holdfast.federated.personalization import (
     UpWeighted,
     WithPolicy,
 )
-from holdfast.federated.personalizing import Personalized, personalize
+from holdfast.federated.post_hoc import Personalized, personalize
+from holdfast.federated.result import FederationResult
 from holdfast.federated.settings import Rounds
 
 __all__ = [
@@ -68,14 +68,16 @@ __all__ = [
     "Aggregator",
     "Apfl",
     "Attack",
+    "ClientReport",
     "Clipping",
-    "DeviceReport",
     "Ditto",
     "Ewc",
     "FedAvg",
     "FedMgda",
     "FedProx",
     "FedSGD",
+    "FederatedObjective",
+    "FederationResult",
     "FineTuned",
     "FineTuning",
     "FlippedLabel",
@@ -97,8 +99,6 @@ __all__ = [
     "ModelReplacement",
     "MultiKrum",
     "Near",
-    "Objective",
-    "Outcome",
     "PFedMe",
     "PerFedAvg",
     "Personalized",

@@ -12,8 +12,8 @@ from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.engine.network import Network
-from holdfast.federated.objectives import Objective
-from holdfast.federated.personalization.base import Driver, Personalizer
+from holdfast.federated.objectives import FederatedObjective
+from holdfast.federated.personalization.base import JointPersonalizer, Personalizer
 from holdfast.federated.settings import Rounds
 
 _log = logging.getLogger(__name__)
@@ -24,7 +24,7 @@ def check(
     settings: Rounds,
     personalizers: Sequence[Personalizer],
     *,
-    objective: Objective,
+    objective: FederatedObjective,
     aggregator: Aggregator,
     f: int,
 ) -> None:
@@ -43,18 +43,18 @@ def check(
     if settings.cohort > len(clients):
         raise ConfigError(f"a round wants {settings.cohort} clients and there are {len(clients)}; lower the cohort")
     objective.check(aggregator)
-    drivers = [method for method in personalizers if isinstance(method, Driver)]
-    if drivers and objective.proximal:
+    joint = [method for method in personalizers if isinstance(method, JointPersonalizer)]
+    if joint and objective.proximal:
         raise ConfigError(
-            f"{drivers[0].name} decides what clients do with the shared model, so {objective.name} can't pull "
+            f"{joint[0].name} decides what clients do with the shared model, so {objective.name} can't pull "
             "on it; use fedavg"
         )
     for sentence in aggregator.check(settings.cohort, f):
         _log.warning(sentence)
     for method in personalizers:
         method.check(settings)
-    if settings.optimizer != "sgd" and (drivers or objective.single_step or objective.full_gradient):
-        what = drivers[0].name if drivers else objective.name
+    if settings.optimizer != "sgd" and (joint or objective.single_step or objective.full_gradient):
+        what = joint[0].name if joint else objective.name
         raise ConfigError(f"{what} is defined by gradient steps, so optimizer {settings.optimizer!r} can't be; use sgd")
 
 
@@ -78,18 +78,18 @@ def _of_one_class(clients: Clients) -> int:
     return int((torch.bincount(pairs // clients.classes, minlength=len(clients)) == 1).sum())
 
 
-def with_tuners(personalize: Sequence[Personalizer]) -> list[Personalizer]:
+def with_follow_ups(personalize: Sequence[Personalizer]) -> list[Personalizer]:
     """The methods, and what follows on those that drive the shared model.
 
     Raises:
         ConfigError: if two drive it, or two have the same label.
     """
-    drivers = [method for method in personalize if isinstance(method, Driver)]
-    if len(drivers) > 1:
-        names = " and ".join(method.name for method in drivers)
+    joint = [method for method in personalize if isinstance(method, JointPersonalizer)]
+    if len(joint) > 1:
+        names = " and ".join(method.name for method in joint)
         raise ConfigError(f"{names} both decide what clients send; run one at a time")
-    tuners = [tuner for driver in drivers if (tuner := driver.tuner()) is not None]
-    every = [*personalize, *tuners]
+    follow_ups = [after for method in joint if (after := method.follow_up()) is not None]
+    every = [*personalize, *follow_ups]
     labels = [method.label for method in every]
     for label in labels:
         if labels.count(label) > 1:
@@ -97,7 +97,7 @@ def with_tuners(personalize: Sequence[Personalizer]) -> list[Personalizer]:
     return every
 
 
-def settings_for(objective: Objective, settings: Rounds, clients: Clients) -> Rounds:
+def settings_for(objective: FederatedObjective, settings: Rounds, clients: Clients) -> Rounds:
     """Local work as the objective needs it: one step (FedSGD), or one full gradient of every client (AFL)."""
     if objective.single_step:
         settings = replace(settings, local_steps=1, local_epochs=None)

@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.checks import check, check_statistics, settings_for, with_tuners
-from holdfast.federated.engine.executors import Choice, Executor, choose, make_executor
+from holdfast.federated.checks import check, check_statistics, settings_for, with_follow_ups
+from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.executors import Executor, ExecutorChoice, choose, make_executor
 from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.selection import select
-from holdfast.federated.engine.site import Site
 from holdfast.federated.engine.state import State
-from holdfast.federated.metrics.device_report import DeviceReport, benign_of
+from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.objectives import FedAvg, Objective
-from holdfast.federated.outcome import SHARED, Outcome
-from holdfast.federated.personalization.base import Personalizer, Tuner
+from holdfast.federated.objectives import FedAvg, FederatedObjective
+from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.adaptive import strong_attack
+from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.training.events import Event, Listener
 from holdfast.training.run import Run
@@ -42,13 +42,13 @@ def federate(
     model: nn.Module,
     settings: Rounds | None = None,
     *,
-    objective: Objective | None = None,
+    objective: FederatedObjective | None = None,
     aggregator: Aggregator | None = None,
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
-) -> Outcome:
+) -> FederationResult:
     """Simulate a federation.
 
     Args:
@@ -58,7 +58,7 @@ def federate(
         objective: what the shared model is trained for; FedAvg by default.
         aggregator: how the server combines what clients send; the mean by default.
         threat: an attack, where there is one.
-        personalize: personalization methods; riders and tuners share one pass over the rounds.
+        personalize: personalization methods; those trained alongside and post-hoc share one pass over the rounds.
         run: a run directory; the state is saved in it, and a federation that was killed continues from there.
         listeners: told what happens.
 
@@ -98,7 +98,7 @@ class Federation:
         model: nn.Module,
         settings: Rounds,
         *,
-        objective: Objective,
+        objective: FederatedObjective,
         aggregator: Aggregator,
         threat: Threat | None,
         personalize: Sequence[Personalizer],
@@ -106,7 +106,7 @@ class Federation:
     ) -> None:
         self.objective, self.aggregator, self.threat, self.run = objective, aggregator, threat, run
         strong = strong_attack(threat)
-        self.personalizers = with_tuners([method.facing(strong) for method in personalize])
+        self.personalizers = with_follow_ups([method.facing(strong) for method in personalize])
         self.settings = settings = settings_for(objective, settings, clients)
         self.malicious, self.f, poisoned = torch.empty(0, dtype=torch.int64), 0, clients
         if threat is not None:
@@ -118,22 +118,22 @@ class Federation:
         self.sizes = clients.train.counts
         self.network = Network(model, clients.task)
         check_statistics(self.network, self.personalizers)
-        self.site = self._site(poisoned, run)
+        self.runtime = self._runtime(poisoned, run)
         self.state = State(
             self.network.initial.clone(),
             objective.begin(len(clients), self.network.size),
             torch.zeros(len(clients), dtype=torch.int64),
             torch.zeros(len(clients), dtype=torch.int64),
         )
-        self.choice: Choice | None = None
+        self.choice: ExecutorChoice | None = None
         if run is not None and run.has_checkpoint():
             self._restore(run.load_checkpoint())
         if self.choice is None:
-            self.choice = choose(settings.executor, self._site(poisoned, None))
+            self.choice = choose(settings.executor, self._runtime(poisoned, None))
 
     # ---------------------------------------------------------------------------------------------- rounds
 
-    def run_rounds(self, listeners: Sequence[Listener] = ()) -> Outcome:
+    def run_rounds(self, listeners: Sequence[Listener] = ()) -> FederationResult:
         """Go on until the last round, tune, and report."""
         assert self.choice is not None
         told: list[Listener] = [*listeners]
@@ -161,9 +161,10 @@ class Federation:
             if self.run is not None:
                 self._save(self.run)
             for method in self.personalizers:
-                if isinstance(method, Tuner):
-                    tuner = self.site.tuners[method.label] = method.settled(executor, self._output())
-                    executor.tune_all(tuner, self._output())
+                if isinstance(method, PostHocPersonalizer):
+                    chosen = method.choose_hyperparameters(executor, self._output())
+                    self.runtime.post_hoc[method.label] = chosen
+                    executor.personalize_all(chosen, self._output())
             self.state.seconds = before + time.monotonic() - began
             if self.run is not None:
                 self._save(self.run)
@@ -177,7 +178,7 @@ class Federation:
     def _executor(self) -> Executor:
         """What runs the clients."""
         assert self.choice is not None
-        return make_executor(self.site, self.choice)
+        return make_executor(self.runtime, self.choice)
 
     def _round(self, executor: Executor) -> None:
         """One round: select, train, attack, guard, combine."""
@@ -192,7 +193,7 @@ class Federation:
             updates = self.threat.attack.send(
                 updates, ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
             )
-        state.drawn[chosen] += self.site.draws(chosen)
+        state.drawn[chosen] += self.runtime.draws(chosen)
         state.joined[chosen] += 1
         self._combine(chosen, updates, losses)
         state.number += 1
@@ -219,7 +220,7 @@ class Federation:
             learning_rate=self.settings.decay(state.number) * self.settings.learning_rate,
         )
         weights = state.weights + step
-        self.network.mend(weights)
+        self.network.repair_statistics(weights)
         if weights.isfinite().all():
             state.weights, state.server = weights, server
         else:
@@ -238,27 +239,27 @@ class Federation:
         every = self.settings.evaluate_every
         return every > 0 and number % every == 0 and number < self.settings.rounds
 
-    def _report(self, executor: Executor, label: str) -> DeviceReport:
+    def _report(self, executor: Executor, label: str) -> ClientReport:
         scores: ClientScores = executor.score_all("test", self._output(), None if label == SHARED else label)
-        return DeviceReport(scores, self.benign)
+        return ClientReport(scores, self.benign)
 
     def _evaluate(self, executor: Executor, told: Sequence[Listener]) -> None:
-        after = {method.label for method in self.personalizers if isinstance(method, Tuner)}
+        after = {method.label for method in self.personalizers if isinstance(method, PostHocPersonalizer)}
         summaries = {label: self._report(executor, label).summary() for label in self._labels() if label not in after}
         self.state.history.append({"round": self.state.number, **summaries})
         _tell(told, "epoch", self.state.number, summaries)
 
-    def _outcome(self, reports: dict[str, DeviceReport]) -> Outcome:
+    def _outcome(self, reports: dict[str, ClientReport]) -> FederationResult:
         state = self.state
         assert self.choice is not None
         messages = int(state.joined.sum())
         model = self.network.initial.element_size() * self.network.size
         state.history.append({"round": state.number, **{label: report.summary() for label, report in reports.items()}})
-        return Outcome(
+        return FederationResult(
             reports=reports,
             weights=self._output(),
             network=self.network,
-            site=self.site,
+            runtime=self.runtime,
             malicious=self.malicious,
             history=state.history,
             joined=state.joined,
@@ -278,12 +279,12 @@ class Federation:
         """Whether clients report their loss at the received model."""
         return self.objective.needs_losses or self.aggregator.needs_losses
 
-    def _site(self, clients: Clients, run: Run | None) -> Site:
+    def _runtime(self, clients: Clients, run: Run | None) -> ClientRuntime:
         folder = None
         if run is not None:
             folder = run.path / "personal"
             folder.mkdir(exist_ok=True)
-        return Site(
+        return ClientRuntime(
             clients,
             self.network,
             self.settings,
@@ -296,16 +297,16 @@ class Federation:
     def _save(self, run: Run) -> None:
         """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
-        stores = {label: store.state_dict() for label, store in self.site.stores.items()}
+        stores = {label: store.state_dict() for label, store in self.runtime.stores.items()}
         choice = {"name": self.choice.name, "chunk": self.choice.chunk}
         run.save_checkpoint({**self.state.as_dict(), "stores": stores, "choice": choice, "metrics": run.metrics_size()})
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
         self.state = State.of(saved)
-        for label, store in self.site.stores.items():
+        for label, store in self.runtime.stores.items():
             store.load_state_dict(saved["stores"][label])
-        self.choice = Choice(**saved["choice"])
+        self.choice = ExecutorChoice(**saved["choice"])
         self.run.cut_metrics(saved["metrics"])
 
 

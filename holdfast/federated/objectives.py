@@ -21,7 +21,7 @@ State = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Objective(ABC):
+class FederatedObjective(ABC):
     """What a federation minimises. This class is FedAvg's behaviour; others change parts of it."""
 
     name: ClassVar[str]
@@ -105,14 +105,14 @@ class Objective(ABC):
 
 
 @dataclass(frozen=True)
-class FedAvg(Objective):
+class FedAvg(FederatedObjective):
     """The mean of clients' losses, by several local steps (McMahan et al., 2017)."""
 
     name: ClassVar[str] = "fedavg"
 
 
 @dataclass(frozen=True)
-class FedSGD(Objective):
+class FedSGD(FederatedObjective):
     """The mean of clients' losses, by one local step per round."""
 
     name: ClassVar[str] = "fedsgd"
@@ -120,11 +120,11 @@ class FedSGD(Objective):
 
 
 @dataclass(frozen=True)
-class FedProx(Objective):
+class FedProx(FederatedObjective):
     """FedAvg whose clients are pulled towards the model they received (Li et al., 2020).
 
     Attributes:
-        mu: strength of the pull; 0 is FedAvg.
+        mu: strength of the proximal term; 0 is FedAvg.
     """
 
     name: ClassVar[str] = "fedprox"
@@ -141,7 +141,7 @@ class FedProx(Objective):
 
 
 @dataclass(frozen=True)
-class Term(Objective):
+class Term(FederatedObjective):
     """TERM: (1 / t) log mean exp(t x loss), which favours clients with a high loss (Li et al., 2021).
 
     Attributes:
@@ -163,7 +163,7 @@ class Term(Objective):
 
 
 @dataclass(frozen=True)
-class QFair(Objective):
+class QFair(FederatedObjective):
     """q-FFL: the mean of loss^(q + 1) / (q + 1), by q-FedAvg (Li et al., 2020).
 
     Attributes:
@@ -185,7 +185,7 @@ class QFair(Objective):
 
 
 @dataclass(frozen=True)
-class Afl(Objective):
+class Afl(FederatedObjective):
     """AFL: the loss of the worst mixture of clients (Mohri et al., 2019), by gradient descent and ascent.
 
     The model that counts is the average of the models after each round. A client whose update was dropped has no part
@@ -254,12 +254,12 @@ def project_to_simplex(point: Tensor) -> Tensor:
     return (values + shifts[last]).clamp(min=0)
 
 
-OBJECTIVES: dict[str, type[Objective]] = {
+OBJECTIVES: dict[str, type[FederatedObjective]] = {
     objective.name: objective for objective in (FedAvg, FedSGD, FedProx, Term, QFair, Afl)
 }
 
 
-def objective_named(name: str) -> type[Objective]:
+def objective_named(name: str) -> type[FederatedObjective]:
     """The objective of that name; an unknown one is answered with the nearest known."""
     if name not in OBJECTIVES:
         raise ConfigError(f"there is no objective {name!r}{nearest(name, OBJECTIVES)}")

@@ -27,12 +27,12 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.metrics.device_report import benign_of
+from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
-from holdfast.federated.objectives import Objective
-from holdfast.federated.outcome import Outcome
+from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization.base import Personalizer
-from holdfast.federated.personalization.ditto.adaptive import ChoosingDitto
+from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
+from holdfast.federated.result import FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.files import write_atomically
 from holdfast.training.run import Run
@@ -44,7 +44,7 @@ FREE = ("workers", "checkpoint_seconds")
 
 
 @dataclass(frozen=True)
-class Asked:
+class FederationSpec:
     """What a federation was made of, for its record.
 
     Attributes:
@@ -59,7 +59,7 @@ class Asked:
     data: str
     model: str
     settings: Rounds
-    objective: Objective
+    objective: FederatedObjective
     aggregator: Aggregator
     threat: Threat | None
 
@@ -69,7 +69,7 @@ def is_federation(run: Run) -> bool:
     return "aggregate" in run.config
 
 
-def save_outcome(run: Run, outcome: Outcome, clients: Clients, asked: Asked) -> None:
+def save_outcome(run: Run, outcome: FederationResult, clients: Clients, asked: FederationSpec) -> None:
     """Write ``clients.parquet`` and, last, ``results.json``.
 
     Args:
@@ -81,7 +81,7 @@ def save_outcome(run: Run, outcome: Outcome, clients: Clients, asked: Asked) -> 
     buffer = io.BytesIO()
     pq.write_table(pa.table(client_table(outcome, clients)), buffer)
     write_atomically(run.path / "clients.parquet", buffer.getvalue())
-    if (picture := adversarial_picture(outcome.site, outcome.weights)) is not None:
+    if (picture := adversarial_picture(outcome.runtime, outcome.weights)) is not None:
         write_atomically(run.path / "adversarial.png", picture)
     run.save_results(record(outcome, clients, asked))
 
@@ -92,7 +92,7 @@ def read_clients(run: Run) -> dict[str, list[Any]]:
     return columns
 
 
-def client_table(outcome: Outcome, clients: Clients) -> dict[str, list[Any]]:
+def client_table(outcome: FederationResult, clients: Clients) -> dict[str, list[Any]]:
     """A row per client and model, as columns; ``lambda`` is None for models without one."""
     number = len(clients)
     names = list(clients.names) or [str(client) for client in range(number)]
@@ -111,21 +111,21 @@ def client_table(outcome: Outcome, clients: Clients) -> dict[str, list[Any]]:
     return columns
 
 
-def lambdas_of(outcome: Outcome, label: str) -> Tensor | None:
+def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
     """The pull towards the shared model of each client, float64 of shape (clients,), where the method has one.
 
     Where clients choose at every step it is what they chose most often; not a number for those that never chose.
     """
     method = _methods(outcome).get(label)
-    if isinstance(method, ChoosingDitto):
-        chosen = method.chosen(outcome.site)
+    if isinstance(method, AdaptiveDitto):
+        chosen = method.chosen(outcome.runtime)
         most = torch.tensor(method.lambdas, dtype=torch.float64)[chosen.argmax(1)]
         return torch.where(chosen.sum(1) > 0, most, torch.nan)
     strength = getattr(method, "lambda_", None)
     return None if strength is None else torch.full((len(outcome.joined),), float(strength), dtype=torch.float64)
 
 
-def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
+def record(outcome: FederationResult, clients: Clients, asked: FederationSpec) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
     settings, threat = asked.settings, asked.threat
     attackers = len(outcome.malicious)
@@ -150,8 +150,8 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
             for label, method in _methods(outcome).items()
         },
         "models": {label: report.summary() for label, report in outcome.reports.items()},
-        "environments": environments_of(outcome.site, outcome.weights, list(outcome.reports)),
-        "adaptation": adaptation_of(outcome.site, outcome.weights),
+        "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
+        "adaptation": adaptation_of(outcome.runtime, outcome.weights),
         "history": outcome.history,
         "dropped": outcome.dropped,
         "faults": list(outcome.faults),
@@ -165,9 +165,9 @@ def record(outcome: Outcome, clients: Clients, asked: Asked) -> dict[str, Any]:
     }
 
 
-def _methods(outcome: Outcome) -> dict[str, Personalizer]:
-    site = outcome.site
-    methods: list[Personalizer] = [*site.riders, *site.drivers, *site.tuners.values()]
+def _methods(outcome: FederationResult) -> dict[str, Personalizer]:
+    runtime = outcome.runtime
+    methods: list[Personalizer] = [*runtime.alongside, *runtime.joint, *runtime.post_hoc.values()]
     return {method.label: method for method in methods}
 
 
@@ -179,7 +179,7 @@ def _described(part: Any) -> dict[str, Any]:
     return {"name": part.name, **{name.rstrip("_"): value for name, value in asdict(part).items()}}
 
 
-def _histogram(lambdas: Tensor | None, outcome: Outcome) -> Mapping[str, int] | None:
+def _histogram(lambdas: Tensor | None, outcome: FederationResult) -> Mapping[str, int] | None:
     """How many benign clients have each lambda."""
     if lambdas is None:
         return None

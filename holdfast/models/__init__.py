@@ -3,8 +3,8 @@
 from holdfast.models.heads import features_and_logits, find_head, logits_of
 from holdfast.models.networks.cubic import CubicCNN
 from holdfast.models.networks.densenet import DenseNet121
-from holdfast.models.networks.device_cnns import CelebACNN, DeviceCNN
-from holdfast.models.networks.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
+from holdfast.models.networks.federated_cnns import CelebACNN, FederatedCNN
+from holdfast.models.networks.federated_linear import BagOfWords, LinearSVM, SoftmaxRegression
 from holdfast.models.networks.lenet import LeNet5
 from holdfast.models.networks.linear import LinearClassifier
 from holdfast.models.networks.mlp import MLP
@@ -22,7 +22,7 @@ __all__ = [
     "CelebACNN",
     "CubicCNN",
     "DenseNet121",
-    "DeviceCNN",
+    "FederatedCNN",
     "LeNet5",
     "LinearClassifier",
     "LinearSVM",

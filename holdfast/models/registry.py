@@ -23,9 +23,9 @@ from holdfast.errors import CheckpointError, ConfigError, nearest
 from holdfast.models.heads import find_head
 from holdfast.models.networks.cubic import CubicCNN
 from holdfast.models.networks.densenet import DenseNet121, current_name
-from holdfast.models.networks.device_cnns import CelebACNN, DeviceCNN
-from holdfast.models.networks.device_linear import BagOfWords, LinearSVM, SoftmaxRegression
 from holdfast.models.networks.environment_cnns import StridedCNN
+from holdfast.models.networks.federated_cnns import CelebACNN, FederatedCNN
+from holdfast.models.networks.federated_linear import BagOfWords, LinearSVM, SoftmaxRegression
 from holdfast.models.networks.lenet import LeNet5
 from holdfast.models.networks.linear import LinearClassifier
 from holdfast.models.networks.mlp import MLP
@@ -70,12 +70,12 @@ MODELS: Mapping[str, Factory] = MappingProxyType(
         "roberta-base": roberta,
         "cubic": _cubic(CubicCNN.released),
         "cubic-pure": _cubic(CubicCNN.pure),
-        "cnn-femnist": lambda shape, n: DeviceCNN(shape, n, (16, 32), 128, dropout=(0.25, 0.5)),
-        "cnn-fashion": lambda shape, n: DeviceCNN(shape, n, (32, 64), 1024),
+        "cnn-femnist": lambda shape, n: FederatedCNN(shape, n, (16, 32), 128, dropout=(0.25, 0.5)),
+        "cnn-fashion": lambda shape, n: FederatedCNN(shape, n, (32, 64), 1024),
         "cnn-celeba": CelebACNN,
-        "cnn-small": lambda shape, n: DeviceCNN(shape, n, (8, 16), 64, padded=False),
-        "cnn-half": lambda shape, n: DeviceCNN(shape, n, (8, 16), 32, kernel=3, halved=True),
-        "cnn-pfl": lambda shape, n: DeviceCNN(shape, n, (32, 64), 128, kernel=3, padded=False, pool_first=False),
+        "cnn-small": lambda shape, n: FederatedCNN(shape, n, (8, 16), 64, padded=False),
+        "cnn-half": lambda shape, n: FederatedCNN(shape, n, (8, 16), 32, kernel=3, halved=True),
+        "cnn-pfl": lambda shape, n: FederatedCNN(shape, n, (32, 64), 128, kernel=3, padded=False, pool_first=False),
         "cnn-28": lambda shape, n: StridedCNN(shape, n, (64, 128), 4096),
         "cnn-64": lambda shape, n: StridedCNN(shape, n, (64, 64), 4096),
         "cnn-28-small": lambda shape, n: StridedCNN(shape, n, (8, 16), 64),

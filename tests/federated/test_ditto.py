@@ -52,7 +52,7 @@ def test_with_lambda_0_a_client_trains_alone_to_the_bit_while_the_shared_model_e
         assert outcome.weights.abs().max() > 1e20
     expected = torch.stack(
         [
-            alone(outcome.site.clients, client, joined * SETTINGS.local_steps, SETTINGS)
+            alone(outcome.runtime.clients, client, joined * SETTINGS.local_steps, SETTINGS)
             for client, joined in enumerate(outcome.joined.tolist())
         ]
     )
@@ -63,7 +63,7 @@ def test_with_lambda_0_a_client_trains_alone_to_the_bit_while_the_shared_model_e
 def test_with_lambda_0_not_even_an_infinite_anchor_matters():
     gradient, models = torch.tensor([[1.0, -2.0]]), torch.tensor([[3.0, 4.0]])
     network = Network(torch.nn.Linear(1, 1))
-    assert torch.equal(network.pulled(gradient, models, (0.0, torch.full((2,), torch.inf))), gradient)
+    assert torch.equal(network.with_proximal(gradient, models, (0.0, torch.full((2,), torch.inf))), gradient)
 
 
 def test_local_models_of_benign_clients_are_the_same_under_every_attack():
@@ -130,9 +130,9 @@ def on_points(monkeypatch):
 class PulledToTheNextModel(Ditto):
     """A wrong Ditto, pulled to the mean of what clients are about to send."""
 
-    def step(self, rows, batch, local, cohort):
-        gradient = cohort.gradient(rows, batch) + self.strength * (rows - local.mean(0))
-        rows.sub_(gradient, alpha=cohort.personal_rate)
+    def step(self, rows, batch, local, stack):
+        gradient = stack.gradient(rows, batch) + self.strength * (rows - local.mean(0))
+        rows.sub_(gradient, alpha=stack.personal_rate)
 
 
 TWO = {"learning_rate": 0.5, "local_steps": 1, "chunk": 2}
@@ -193,6 +193,6 @@ def test_a_negative_lambda_is_refused():
 def test_clients_that_never_took_part_are_evaluated_with_the_shared_model():
     outcome = run(Ditto(1.0), settings=replace(SETTINGS, rounds=1))
     absent = int((outcome.joined == 0).nonzero()[0])
-    personal = outcome.site.personal("ditto-1", torch.tensor([absent]), outcome.weights)[0]
+    personal = outcome.runtime.personal("ditto-1", torch.tensor([absent]), outcome.weights)[0]
     assert torch.equal(personal, outcome.weights)
     assert not torch.equal(personal, outcome.network.initial)

@@ -30,14 +30,14 @@ from holdfast.federated import (
     federate,
 )
 from holdfast.federated.federation import Federation
-from holdfast.federated.outcome import Outcome
+from holdfast.federated.result import FederationResult
 from holdfast.training.run import Run
 from tests.federated.toy import convolutional, linear, toy_clients
 
 SETTINGS = Rounds(rounds=6, cohort=4, batch_size=8, learning_rate=0.1, executor="serial", evaluate_every=2)
 
 
-def run(**changes: object) -> Outcome:
+def run(**changes: object) -> FederationResult:
     return federate(toy_clients(), linear(), SETTINGS, **changes)  # type: ignore[arg-type]
 
 
@@ -115,7 +115,7 @@ def test_a_round_in_which_every_update_is_dropped_leaves_the_model_alone():
 def test_a_shared_model_that_overflows_is_frozen_where_it_was_and_personal_models_go_on():
     everybody = Rounds(**{**vars(SETTINGS), "cohort": 8})
 
-    def under(threat: Threat) -> Outcome:
+    def under(threat: Threat) -> FederationResult:
         methods = [Local(), Ditto(0.0)]
         return federate(toy_clients(), linear(), everybody, threat=threat, personalize=methods)
 

@@ -12,9 +12,9 @@ from holdfast.federated.objectives import (
     OBJECTIVES,
     Afl,
     FedAvg,
+    FederatedObjective,
     FedProx,
     FedSGD,
-    Objective,
     QFair,
     Term,
     objective_named,
@@ -24,7 +24,7 @@ from tests.federated.aggregation.rounds import LOSSES, UPDATES, random_losses, r
 
 
 def step_of(
-    objective: Objective,
+    objective: FederatedObjective,
     updates: Tensor,
     losses: Tensor,
     aggregator: Aggregator | None = None,
@@ -41,7 +41,7 @@ def step_of(
 @pytest.mark.parametrize(
     "objective", [FedAvg(), FedSGD(), FedProx(0.0), Term(0.0), QFair(0.0), Afl(gamma_w=0.1)], ids=lambda each: each.name
 )
-def test_every_objective_has_a_setting_that_is_federated_averaging(objective: Objective) -> None:
+def test_every_objective_has_a_setting_that_is_federated_averaging(objective: FederatedObjective) -> None:
     updates = random_round(0, 6, 30)
     step = step_of(objective, updates, random_losses(0, 6), learning_rate=0.1)
     torch.testing.assert_close(step, mean(updates), rtol=0, atol=1e-12)
@@ -74,7 +74,7 @@ def test_q_ffl_decreases_its_objective_where_plain_steps_would_overshoot() -> No
 
 class TestCompanions:
     @pytest.mark.parametrize("objective", [Term(), QFair(), Afl()], ids=lambda each: each.name)
-    def test_those_that_weigh_clients_refuse_rules_that_do_too(self, objective: Objective) -> None:
+    def test_those_that_weigh_clients_refuse_rules_that_do_too(self, objective: FederatedObjective) -> None:
         for allowed in (Mean(), Clipping(), Clipping() >> Mean()):
             objective.check(allowed)
         for refused in (Krum(), KLoss(), Clipping() >> Krum()):
@@ -82,7 +82,7 @@ class TestCompanions:
                 objective.check(refused)
 
     @pytest.mark.parametrize("objective", [FedAvg(), FedSGD(), FedProx()], ids=lambda each: each.name)
-    def test_the_others_take_any_rule_and_pass_on_what_it_needs(self, objective: Objective) -> None:
+    def test_the_others_take_any_rule_and_pass_on_what_it_needs(self, objective: FederatedObjective) -> None:
         objective.check(Krum())
         assert torch.equal(step_of(objective, UPDATES, LOSSES, KLoss(), f=1), UPDATES[1])
 

@@ -11,7 +11,7 @@ import torch
 
 from holdfast.data.clients.federations import load_federation
 from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
-from holdfast.federated.engine.site import Site
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.run_files import lambdas_of
 from holdfast.models import build
@@ -53,7 +53,7 @@ def expect_the_same(path, outcome, whole):
     for label, report in expected.reports.items():
         assert outcome.reports[label].table() == report.table()
         if label != "global":
-            rows = [found.site.personal(label, everybody, found.weights) for found in (outcome, expected)]
+            rows = [found.runtime.personal(label, everybody, found.weights) for found in (outcome, expected)]
             assert torch.equal(*rows)
     chosen = [lambdas_of(found, "ditto-auto").nan_to_num(-1) for found in (outcome, expected)]
     assert torch.equal(*chosen)
@@ -87,14 +87,14 @@ def trained_in_round(number: int, clients: int) -> int:
 @pytest.mark.parametrize(
     "moment",
     [
-        (Site, "train", trained_in_round(0, 2), False),
-        (Site, "train", trained_in_round(4, 3), False),
+        (ClientRuntime, "train", trained_in_round(0, 2), False),
+        (ClientRuntime, "train", trained_in_round(4, 3), False),
         (RowStore, "write", 3 * trained_in_round(5, 1) + 2, False),
         (RowStore, "state_dict", 14, False),
         (run_module, "save_state", 3, True),
         (os, "fsync", 4, False),
         (Path, "replace", 4, False),
-        (Site, "tune", 5, False),
+        (ClientRuntime, "personalize", 5, False),
     ],
     ids=["first round", "mid-round", "between two personal models", "rows flushed, no checkpoint yet",
          "before a checkpoint", "checkpoint not in place", "checkpoint in place", "tuning"],
@@ -120,7 +120,9 @@ def test_checkpoints_that_are_rare_cost_time_and_nothing_else(tmp_path, whole, m
     if child == 0:
         saves = iter([0.0, 1e9])
         monkeypatch.setattr(Rounds, "checkpoint_seconds", property(lambda _: next(saves, 1e9)), raising=False)
-        monkeypatch.setattr(Site, "train", Fuse(trained_in_round(6, 1)).burn(Site.train, before=False))
+        monkeypatch.setattr(
+            ClientRuntime, "train", Fuse(trained_in_round(6, 1)).burn(ClientRuntime.train, before=False)
+        )
         try:
             go(path)
         finally:
@@ -133,7 +135,7 @@ def test_checkpoints_that_are_rare_cost_time_and_nothing_else(tmp_path, whole, m
 @pytest.mark.parametrize("clients", [1, 3])
 def test_ctrl_c_in_the_middle_of_a_round_spoils_nothing(tmp_path, whole, clients, monkeypatch):
     path = tmp_path / "run"
-    trained = Site.train
+    trained = ClientRuntime.train
     calls = iter(range(trained_in_round(5, clients)))
 
     def interrupted(*args):
@@ -143,7 +145,7 @@ def test_ctrl_c_in_the_middle_of_a_round_spoils_nothing(tmp_path, whole, clients
         return result
 
     with monkeypatch.context() as patched:
-        patched.setattr(Site, "train", interrupted)
+        patched.setattr(ClientRuntime, "train", interrupted)
         with pytest.raises(KeyboardInterrupt):
             go(path)
     expect_the_same(path, go(path), whole)
@@ -153,7 +155,7 @@ def test_a_continued_federation_keeps_the_executor_it_began_with(tmp_path, whole
     path = tmp_path / "run"
     child = os.fork()
     if child == 0:
-        Site.train = Fuse(trained_in_round(4, 2)).burn(Site.train)
+        ClientRuntime.train = Fuse(trained_in_round(4, 2)).burn(ClientRuntime.train)
         try:
             go(path)
         finally:

@@ -14,13 +14,13 @@ from holdfast.federated import (
     Aggregator,
     Ditto,
     FedAvg,
+    FederatedObjective,
     KLoss,
     KNorm,
     LabelPoisoning,
     Local,
     ModelReplacement,
     MultiKrum,
-    Objective,
     RandomUpdates,
     Rounds,
     Term,
@@ -29,7 +29,7 @@ from holdfast.federated import (
 )
 from holdfast.federated.engine.batches import BatchStream
 from holdfast.federated.engine.selection import select
-from holdfast.federated.outcome import Outcome
+from holdfast.federated.result import FederationResult
 from holdfast.models import build
 
 THREATS = {
@@ -39,17 +39,17 @@ THREATS = {
     "a2-50": Threat(RandomUpdates(), 0.5),
     "a3-20": Threat(ModelReplacement(), 0.2),
 }
-RIDERS = (Local(), Ditto(0.1), Ditto(1.0), Ditto(2.0))
+ALONGSIDE = (Local(), Ditto(0.1), Ditto(1.0), Ditto(2.0))
 
 
 @cache
 def run(
     q: int,
     threat: str,
-    objective: Objective | None = None,
+    objective: FederatedObjective | None = None,
     aggregator: Aggregator | None = None,
-    riders: tuple[Ditto | Local, ...] = (),
-) -> Outcome:
+    alongside: tuple[Ditto | Local, ...] = (),
+) -> FederationResult:
     clients = load_federation("surrogate", q=q)
     settings = Rounds(
         rounds=600, cohort=10, batch_size=16, local_steps=2, learning_rate=0.1, evaluate_every=0, executor="batched"
@@ -62,12 +62,12 @@ def run(
         objective=objective,
         aggregator=aggregator,
         threat=THREATS[threat],
-        personalize=riders,
+        personalize=alongside,
     )
 
 
 def means(q: int, threat: str) -> dict[str, float]:
-    return {label: report.mean for label, report in run(q, threat, riders=RIDERS).reports.items()}
+    return {label: report.mean for label, report in run(q, threat, alongside=ALONGSIDE).reports.items()}
 
 
 @pytest.mark.parametrize("threat", THREATS)

@@ -29,7 +29,7 @@ class Recipe:
         local_steps: steps of a client in a round; 0 where `local_epochs` counts.
         local_epochs: passes over a client's data in a round; 0 where `local_steps` counts.
         halve_every: rounds after which the step size is halved; 0 never.
-        weak: lambdas that a device chooses from when the attack isn't strong.
+        weak: lambdas that a client chooses from when the attack isn't strong.
         strong: lambdas that it chooses from under a strong attack.
         fixed: lambdas of the rows with one lambda for all.
         optimizer: of clients.

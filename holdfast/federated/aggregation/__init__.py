@@ -1,6 +1,6 @@
 """How a server combines updates: pure functions of a matrix (clients, parameters), and rules with options."""
 
-from holdfast.federated.aggregation.base import Aggregator, Chain, Mean, PreStep, mean, reported
+from holdfast.federated.aggregation.base import Aggregator, Mean, PreStep, WithPreStep, mean, reported
 from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
 from holdfast.federated.aggregation.distances import squared_distances
 from holdfast.federated.aggregation.fedmgda import FedMgda, min_norm_step, shortest_mixture
@@ -21,7 +21,6 @@ from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, 
 __all__ = [
     "AGGREGATORS",
     "Aggregator",
-    "Chain",
     "Clipping",
     "FedMgda",
     "GeometricMedian",
@@ -35,6 +34,7 @@ __all__ = [
     "QFairMean",
     "TiltedMean",
     "TrimmedMean",
+    "WithPreStep",
     "aggregator_names",
     "build_aggregator",
     "clip_to_median",

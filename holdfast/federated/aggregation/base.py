@@ -105,8 +105,8 @@ class PreStep(Aggregator):
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return mean(self.prepare(updates))
 
-    def __rshift__(self, then: Aggregator) -> Chain:
-        return Chain(self, then)
+    def __rshift__(self, then: Aggregator) -> WithPreStep:
+        return WithPreStep(self, then)
 
     @property
     def averages(self) -> bool:
@@ -115,7 +115,7 @@ class PreStep(Aggregator):
 
 
 @dataclass(frozen=True)
-class Chain(Aggregator):
+class WithPreStep(Aggregator):
     """A pre-step, then any other rule.
 
     Attributes:

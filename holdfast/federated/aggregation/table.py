@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.errors import ConfigError, nearest
-from holdfast.federated.aggregation.base import Aggregator, Chain, Mean, PreStep
+from holdfast.federated.aggregation.base import Aggregator, Mean, PreStep, WithPreStep
 from holdfast.federated.aggregation.coordinates import Median, TrimmedMean
 from holdfast.federated.aggregation.fedmgda import FedMgda
 from holdfast.federated.aggregation.geometric import GeometricMedian
@@ -54,12 +54,12 @@ def build_aggregator(joined: str, options: Mapping[str, Mapping[str, Any]] | Non
 
     Example:
         >>> build_aggregator("clipping+multi-krum", {"multi-krum": {"keep": 3}})
-        Chain(first=Clipping(), then=MultiKrum(reference=False, keep=3))
+        WithPreStep(first=Clipping(), then=MultiKrum(reference=False, keep=3))
     """
     chosen = options or {}
     *before, last = [AGGREGATORS[name](**chosen.get(name, {})) for name in aggregator_names(joined)]
     for first in reversed(before):
         if not isinstance(first, PreStep):
             raise ConfigError(f"{first.label} leaves one vector, so nothing can follow it in {joined!r}; put it last")
-        last = Chain(first, last)
+        last = WithPreStep(first, last)
     return last

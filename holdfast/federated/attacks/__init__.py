@@ -6,8 +6,8 @@ Personal models are never touched.
 
 from holdfast.errors import ConfigError, nearest
 from holdfast.federated.attacks.base import Attack
+from holdfast.federated.attacks.local_updates import Gaussian, LabelPoisoning, ModelReplacement, RandomUpdates, SignFlip
 from holdfast.federated.attacks.omniscient import InnerProduct, LittleIsEnough, MinMax, alie_z
-from holdfast.federated.attacks.own import Gaussian, LabelPoisoning, ModelReplacement, RandomUpdates, SignFlip
 from holdfast.federated.attacks.poisoning import malicious_clients, poison_labels
 
 __all__ = [

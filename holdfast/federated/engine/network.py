@@ -37,7 +37,7 @@ from holdfast.federated.engine.stacked_layers import (
 Masks = tuple[Tensor, ...]
 
 #: How strongly, and towards what, parameters are pulled: the gradient gets ``strength * (parameters - anchor)``.
-Pull = tuple[float, Tensor]
+ProximalTerm = tuple[float, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,44 +206,46 @@ class Network:
             gradient.addcmul_(self._penalty, parameters, value=2)
         return gradient
 
-    def descend(self, parameters: Tensor, batch: ClientBatch, rate: float, pull: Pull | None, masks: Masks) -> None:
+    def sgd_step(
+        self, parameters: Tensor, batch: ClientBatch, rate: float, proximal: ProximalTerm | None, masks: Masks
+    ) -> None:
         """One SGD step of each client, in place: ``v <- v - rate (gradient + strength (v - anchor))``.
 
         Args:
             parameters: shape (clients, P); changed.
             batch: a mini-batch of each client.
             rate: the learning rate.
-            pull: strength and anchor, shape (P,) or (clients, P), where there is a pull.
+            proximal: strength and anchor, shape (P,) or (clients, P), where there is one.
             masks: of the dropout layers.
         """
         if len(parameters) > 1 or self._penalty is not None:
             gradient = self.gradient(parameters, batch, masks)
-            parameters.sub_(self.pulled(gradient, parameters, pull), alpha=rate)
+            parameters.sub_(self.with_proximal(gradient, parameters, proximal), alpha=rate)
             return
         parts = self._split(parameters[0])[: len(self._parameters)]
         gradients = list(self._gradients_of_one(parameters, batch, masks))
-        if pull is not None:
-            anchor = self._split(pull[1].view(-1))[: len(parts)]
-            torch._foreach_add_(gradients, list(torch._foreach_sub(parts, anchor)), alpha=pull[0])
+        if proximal is not None:
+            anchor = self._split(proximal[1].view(-1))[: len(parts)]
+            torch._foreach_add_(gradients, list(torch._foreach_sub(parts, anchor)), alpha=proximal[0])
         torch._foreach_sub_(parts, gradients, alpha=rate)
 
-    def pulled(self, gradient: Tensor, models: Tensor, pull: Pull | None) -> Tensor:
-        """``g + strength (v - anchor)``, for parameters only; `gradient` itself where there is no pull.
+    def with_proximal(self, gradient: Tensor, models: Tensor, proximal: ProximalTerm | None) -> Tensor:
+        """``g + strength (v - anchor)``, for parameters only; `gradient` itself where there is none.
 
         At strength 0 the anchor is not looked at, so it may be infinite: 0 times infinity is no number.
 
         Args:
             gradient: of the loss, shape (clients, P); never changed.
             models: v, shape (clients, P).
-            pull: strength and anchor, shape (P,) or (clients, P).
+            proximal: strength and anchor, shape (P,) or (clients, P).
         """
-        if pull is None or not pull[0]:
+        if proximal is None or not proximal[0]:
             return gradient
-        distance = models - pull[1]
+        distance = models - proximal[1]
         distance[:, self.trainable :] = 0
-        return torch.add(gradient, distance, alpha=pull[0], out=distance)
+        return torch.add(gradient, distance, alpha=proximal[0], out=distance)
 
-    def mend(self, model: Tensor) -> None:
+    def repair_statistics(self, model: Tensor) -> None:
         """Lift running variances that an aggregate has left below zero to zero, in place, shape (P,)."""
         for part, (_, name) in zip(self._split(model)[len(self._parameters) :], self._statistics, strict=True):
             if name == "running_var":

@@ -95,7 +95,7 @@ def _linear(input: Tensor, weight: Stacked, bias: Stacked | None = None) -> Tens
         raise CannotStackError("linear")
     rows = weight.rows
     by_client = input.reshape(len(rows), -1, input.shape[-1])
-    product = cast(Tensor, cast(Any, Product).apply(by_client, rows, None if bias is None else bias.rows))
+    product = cast(Tensor, cast(Any, StackedProduct).apply(by_client, rows, None if bias is None else bias.rows))
     return product.view(*input.shape[:-1], -1)
 
 
@@ -147,7 +147,7 @@ def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
 _FOR_MANY: dict[Callable[..., Any], Callable[..., Tensor]] = {F.linear: _linear, F.conv2d: _conv2d}
 
 
-class Product(torch.autograd.Function):
+class StackedProduct(torch.autograd.Function):
     """Inputs (clients, n, f) times weights (clients, o, f) transposed, plus biases (clients, o).
 
     The gradient of the weights comes in their own order; torch's is transposed, and copying it costs more than it.

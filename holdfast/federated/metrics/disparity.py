@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from holdfast.federated.engine.client_runtime import ClientRuntime, PartName
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import PartName, Site
 from holdfast.federated.metrics.scoring import ClientScores, gather
 from holdfast.federated.personalization.adversarial import craft, transfer
 from holdfast.primitives.pgd import Pgd
@@ -67,51 +67,51 @@ class EnvironmentReport:
         return self.loss_elsewhere - self.loss
 
 
-def environment_report(site: Site, shared: Tensor, label: str | None = None) -> EnvironmentReport:
+def environment_report(runtime: ClientRuntime, shared: Tensor, label: str | None = None) -> EnvironmentReport:
     """Of the shared model, or of the personal models of a method.
 
     Args:
-        site: with clients that have examples elsewhere.
+        runtime: with clients that have examples elsewhere.
         shared: the shared model, shape (P,).
         label: of the method.
 
     Raises:
         DataError: if clients have no examples elsewhere.
     """
-    return EnvironmentReport.of(_scored(site, "test", shared, label), _scored(site, "elsewhere", shared, label))
+    return EnvironmentReport.of(_scored(runtime, "test", shared, label), _scored(runtime, "elsewhere", shared, label))
 
 
-def mean_transfer(site: Site, shared: Tensor, label: str, attack: Pgd) -> float:
+def mean_transfer(runtime: ClientRuntime, shared: Tensor, label: str, attack: Pgd) -> float:
     """Adversarial transferability to the personal models on test data, mean over clients that have fooling examples."""
     rates = []
-    for client in range(len(site.clients)):
+    for client in range(len(runtime.clients)):
         one = torch.tensor([client])
-        crafted = craft(site.network, shared, site.clients.test, one, attack)
-        rates.append(transfer(site.network, site.personal(label, one, shared)[0], crafted, 0).rate)
+        crafted = craft(runtime.network, shared, runtime.clients.test, one, attack)
+        rates.append(transfer(runtime.network, runtime.personal(label, one, shared)[0], crafted, 0).rate)
     return float(torch.tensor(rates, dtype=torch.float64).nanmean())
 
 
-def direct_success(site: Site, shared: Tensor, label: str, attack: Pgd) -> float:
+def direct_success(runtime: ClientRuntime, shared: Tensor, label: str, attack: Pgd) -> float:
     """Share of test examples at which an attack on the personal models themselves succeeds, over all clients."""
     fooled = 0
-    for client in range(len(site.clients)):
+    for client in range(len(runtime.clients)):
         one = torch.tensor([client])
-        crafted = craft(site.network, site.personal(label, one, shared)[0], site.clients.test, one, attack)
-        fooled += int((~site.network.correct(crafted.logits, crafted.labels)).sum())
-    return fooled / max(int(site.clients.test.counts.sum()), 1)
+        crafted = craft(runtime.network, runtime.personal(label, one, shared)[0], runtime.clients.test, one, attack)
+        fooled += int((~runtime.network.correct(crafted.logits, crafted.labels)).sum())
+    return fooled / max(int(runtime.clients.test.counts.sum()), 1)
 
 
-def gradient_ratios(site: Site, shared: Tensor, label: str) -> Tensor:
+def gradient_ratios(runtime: ClientRuntime, shared: Tensor, label: str) -> Tensor:
     """``||grad_x l(f_l)|| / ||grad_x l(f_g)||`` of every test example, float64; stable where all are near 1.
 
     Examples at which the shared model's gradient vanishes are left out.
     """
     found = []
-    for client in range(len(site.clients)):
+    for client in range(len(runtime.clients)):
         one = torch.tensor([client])
-        inputs, labels = site.clients.test.of(client)
-        own = _input_norms(site.network, site.personal(label, one, shared)[0], inputs, labels)
-        before = _input_norms(site.network, shared, inputs, labels)
+        inputs, labels = runtime.clients.test.of(client)
+        own = _input_norms(runtime.network, runtime.personal(label, one, shared)[0], inputs, labels)
+        before = _input_norms(runtime.network, shared, inputs, labels)
         kept = before >= _SMALLEST
         found.append(own[kept] / before[kept])
     return torch.cat(found)
@@ -122,9 +122,9 @@ def instability(ratios: Tensor) -> float:
     return float(ratios.clamp(min=_SMALLEST).log().abs().median())
 
 
-def _scored(site: Site, part: PartName, shared: Tensor, label: str | None) -> ClientScores:
-    blocks = torch.split(torch.arange(len(site.clients)), 1)
-    return gather([site.score(block, part, shared, label) for block in blocks])
+def _scored(runtime: ClientRuntime, part: PartName, shared: Tensor, label: str | None) -> ClientScores:
+    blocks = torch.split(torch.arange(len(runtime.clients)), 1)
+    return gather([runtime.score(block, part, shared, label) for block in blocks])
 
 
 def _input_norms(network: Network, model: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:

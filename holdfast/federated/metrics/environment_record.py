@@ -11,11 +11,11 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from holdfast.federated.engine.site import Site
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.metrics.disparity import EnvironmentReport, environment_report, gradient_ratios, instability
-from holdfast.federated.outcome import SHARED
-from holdfast.federated.personalization.adapting import RECORDED, Adapting
 from holdfast.federated.personalization.adversarial import craft
+from holdfast.federated.personalization.early_stopping import RECORDED, EarlyStoppedFineTuning
+from holdfast.federated.result import SHARED
 
 #: Bins of ``ln r``, the change of a gradient's length.
 BINS, REACH = 25, 6.0
@@ -23,28 +23,28 @@ _SHOWN = 10
 _SIDE = 64
 
 
-def environments_of(site: Site, shared: Tensor, labels: list[str]) -> dict[str, dict[str, float]]:
+def environments_of(runtime: ClientRuntime, shared: Tensor, labels: list[str]) -> dict[str, dict[str, float]]:
     """Accuracy at home and elsewhere of every model, by label; empty where there is no second environment."""
-    if site.clients.elsewhere is None:
+    if runtime.clients.elsewhere is None:
         return {}
-    reports = {label: environment_report(site, shared, None if label == SHARED else label) for label in labels}
+    reports = {label: environment_report(runtime, shared, None if label == SHARED else label) for label in labels}
     return {label: _numbers(report) for label, report in reports.items()}
 
 
-def adaptation_of(site: Site, shared: Tensor) -> dict[str, dict[str, Any]]:
+def adaptation_of(runtime: ClientRuntime, shared: Tensor) -> dict[str, dict[str, Any]]:
     """How methods with checkpoints went, by label.
 
     ``curves`` has for each of `RECORDED` its mean over clients at each checkpoint, ``ratios`` how many test examples
     have which ``ln r``, in bins from -6 to 6, and ``instability`` the median of its absolute value.
     """
     found = {}
-    for label, tuner in site.tuners.items():
-        if isinstance(tuner, Adapting):
-            means = tuner.record(site).double().nanmean(0)
-            ratios = gradient_ratios(site, shared, label)
+    for label, method in runtime.post_hoc.items():
+        if isinstance(method, EarlyStoppedFineTuning):
+            means = method.record(runtime).double().nanmean(0)
+            ratios = gradient_ratios(runtime, shared, label)
             logarithms = ratios.clamp(min=1e-12).log().clamp(-REACH, REACH).float()
             found[label] = {
-                "epsilon": tuner.attack.epsilon,
+                "epsilon": method.attack.epsilon,
                 "curves": {name: _finite(means[:, place]) for place, name in enumerate(RECORDED)},
                 "ratios": torch.histc(logarithms, BINS, -REACH, REACH).long().tolist(),
                 "instability": instability(ratios),
@@ -52,14 +52,16 @@ def adaptation_of(site: Site, shared: Tensor) -> dict[str, dict[str, Any]]:
     return found
 
 
-def adversarial_picture(site: Site, shared: Tensor) -> bytes | None:
+def adversarial_picture(runtime: ClientRuntime, shared: Tensor) -> bytes | None:
     """Test images of the first client above their adversarial versions, as a PNG file; None where there are none."""
-    attack = next((tuner.attack for tuner in site.tuners.values() if isinstance(tuner, Adapting)), None)
-    shape = site.clients.input_shape
+    attack = next(
+        (method.attack for method in runtime.post_hoc.values() if isinstance(method, EarlyStoppedFineTuning)), None
+    )
+    shape = runtime.clients.input_shape
     if attack is None or len(shape) != 3 or shape[0] not in (1, 3):
         return None
-    crafted = craft(site.network, shared, site.clients.test, torch.tensor([0]), attack)
-    fooled = ~site.network.correct(crafted.logits, crafted.labels)
+    crafted = craft(runtime.network, shared, runtime.clients.test, torch.tensor([0]), attack)
+    fooled = ~runtime.network.correct(crafted.logits, crafted.labels)
     places = torch.argsort(fooled.long(), descending=True, stable=True)[:_SHOWN]
     rows = [torch.cat(list(images[places].clamp(0, 1)), dim=2) for images in (crafted.clean, crafted.inputs)]
     pixels = (255 * torch.cat(rows, dim=1)).round().byte().permute(1, 2, 0).numpy()

@@ -1,30 +1,36 @@
-"""A model per client: riders that follow the shared model, drivers that change it, tuners that come after."""
+"""A model per client: trained alongside the shared model, jointly with it, or post-hoc."""
 
 from holdfast.errors import ConfigError, nearest
 from holdfast.federated.personalization.apfl import Apfl
-from holdfast.federated.personalization.base import Driver, Personalizer, Rider, Tuner
+from holdfast.federated.personalization.base import (
+    AlongsidePersonalizer,
+    JointPersonalizer,
+    Personalizer,
+    PostHocPersonalizer,
+)
 from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto, lambda_record, strong_attack
 from holdfast.federated.personalization.ditto.fixed import Ditto, Local
 from holdfast.federated.personalization.ditto.oracle import best_lambda
+from holdfast.federated.personalization.fine_tuning import Ewc, FineTuning, Skl
 from holdfast.federated.personalization.l2sgd import L2Sgd
 from holdfast.federated.personalization.mapper import Mapper
 from holdfast.federated.personalization.per_fedavg import PerFedAvg
 from holdfast.federated.personalization.pfedme import PFedMe
 from holdfast.federated.personalization.policies import WithPolicy
 from holdfast.federated.personalization.transferability import FineTuned, FlippedLabel, Near, Transferability
-from holdfast.federated.personalization.tuning import Ewc, FineTuning, Skl
 from holdfast.federated.personalization.upweighting import JustTrainTwice, UpWeighted
 
 __all__ = [
     "PERSONALIZATION",
+    "AlongsidePersonalizer",
     "Apfl",
     "Ditto",
-    "Driver",
     "DynamicDitto",
     "Ewc",
     "FineTuned",
     "FineTuning",
     "FlippedLabel",
+    "JointPersonalizer",
     "JustTrainTwice",
     "L2Sgd",
     "Local",
@@ -34,10 +40,9 @@ __all__ = [
     "ParallelDitto",
     "PerFedAvg",
     "Personalizer",
-    "Rider",
+    "PostHocPersonalizer",
     "Skl",
     "Transferability",
-    "Tuner",
     "UpWeighted",
     "WithPolicy",
     "best_lambda",

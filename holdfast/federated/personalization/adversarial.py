@@ -18,7 +18,7 @@ from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.primitives.pgd import Pgd
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.site import Site
+    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 _TARGET, _TOO_STRONG, _SHRINK, _BISECTIONS = 0.3, 0.5, 0.8, 12
 
@@ -126,7 +126,7 @@ class Budget:
     weak: bool
 
 
-def search_budget(site: Site, shared: Tensor, attack: Pgd) -> Budget:
+def search_budget(runtime: ClientRuntime, shared: Tensor, attack: Pgd) -> Budget:
     """The largest budget with which the attack fools the shared model on 30 to 50 percent of the training examples.
 
     Counted are the examples of all clients that the model tells right; examples far beyond its decision boundary would
@@ -134,11 +134,11 @@ def search_budget(site: Site, shared: Tensor, attack: Pgd) -> Budget:
     range, it is bisected.
 
     Args:
-        site: has the training data of all clients.
+        runtime: has the training data of all clients.
         shared: the shared model, shape (P,).
         attack: with the first budget.
     """
-    part, network = site.clients.train, site.network
+    part, network = runtime.clients.train, runtime.network
     model = network.load(shared)
     with torch.no_grad():
         right = network.correct(_outputs(network, shared, part.inputs), part.labels)

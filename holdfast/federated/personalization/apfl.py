@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch, Network
-from holdfast.federated.personalization.base import ROLE, Rider
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.base import ROLE, AlongsidePersonalizer
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.site import Site
+    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
 @dataclass(frozen=True)
-class Apfl(Rider):
+class Apfl(AlongsidePersonalizer):
     """Mixes a model v of the client's own with the shared one: ``alpha v + (1 - alpha) w``.
 
     A client's row is v and, behind it, its alpha. The mixture is made anew at each step, from the client's copy of the
@@ -47,18 +47,18 @@ class Apfl(Rider):
         """The initial model and the first alpha."""
         return torch.cat([network.initial, network.initial.new_tensor([self.alpha])])
 
-    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
         """The mixtures with the shared model."""
         return mixture(rows[:, -1:], rows[:, :-1], shared)
 
-    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """``v <- v - eta alpha g``, and ``alpha <- clip(alpha - eta <g, v - w>)``, with g at the mixture."""
         own, alpha = rows[:, :-1], rows[:, -1:]
-        gradient = cohort.gradient(mixture(alpha, own, local), batch, ROLE)
+        gradient = stack.gradient(mixture(alpha, own, local), batch, ROLE)
         slope = (gradient * (own - local)).sum(1, keepdim=True) if self.adaptive else None
-        own.sub_(alpha * gradient, alpha=cohort.personal_rate)
+        own.sub_(alpha * gradient, alpha=stack.personal_rate)
         if slope is not None:
-            alpha.sub_(slope, alpha=cohort.personal_rate).clamp_(0, 1)
+            alpha.sub_(slope, alpha=stack.personal_rate).clamp_(0, 1)
 
 
 def mixture(alpha: Tensor | float, own: Tensor, shared: Tensor) -> Tensor:

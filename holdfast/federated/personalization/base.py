@@ -1,8 +1,9 @@
 """What a personalization method is: a row of numbers per client, kept between rounds, and a model made of it.
 
-There are three kinds. A `Rider` trains a personal model alongside the shared one and never feeds back: several can ride
-in one federation, and they all see the same shared model. A `Driver` replaces what clients do with the shared model and
-what they send. A `Tuner` starts when the rounds are over, from the final shared model, on every client.
+There are three kinds. An `AlongsidePersonalizer` trains a personal model alongside the shared one and never feeds back:
+several may share one federation, and they all see the same shared model. A `JointPersonalizer` replaces what clients do
+with the shared model and what they send. A `PostHocPersonalizer` starts when the rounds are over, from the final shared
+model, on every client.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
+    from holdfast.federated.engine.client_runtime import ClientRuntime
     from holdfast.federated.engine.executors import Executor
-    from holdfast.federated.engine.site import Site
 
 #: Stream of the dropout masks of personal models: those that are compared drop the same.
 ROLE = "personal"
@@ -45,7 +46,7 @@ class Personalizer(ABC):
         return self.name
 
     def facing(self, strong: bool) -> Personalizer:
-        """The method as it runs, once it is known whether the attack is strong: all that a device may know of it."""
+        """The method as it runs, once it is known whether the attack is strong: all that a client may know of it."""
         return self
 
     def check(self, settings: Rounds) -> None:  # noqa: B027
@@ -55,13 +56,13 @@ class Personalizer(ABC):
         """What a client's row holds before its first round, shape (width,); the initial model by default."""
         return network.initial
 
-    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
         """The personal models to evaluate.
 
         Args:
             rows: what is kept, shape (clients, width).
             shared: the shared model now, shape (P,).
-            site: the data and the network.
+            runtime: the data and the network.
             clients: ids, shape (clients,).
 
         Returns:
@@ -71,42 +72,42 @@ class Personalizer(ABC):
 
 
 @dataclass(frozen=True)
-class Rider(Personalizer):
+class AlongsidePersonalizer(Personalizer):
     """A personal model that follows the shared one and never feeds back.
 
     Class attributes:
         moves_by_gradient: whether `move` makes a step from the gradient at the model that begins the row. Where several
-            such riders run stacked, their gradients are one computation.
+            such alongside run stacked, their gradients are one computation.
     """
 
     moves_by_gradient: ClassVar[bool] = False
 
-    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One local step from the gradient, shape (clients, P), which may be overwritten; otherwise like `step`."""
         raise NotImplementedError
 
     @abstractmethod
-    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One local step, on the batch that the shared model has just seen.
 
         Args:
             rows: the personal rows of the clients in the batch, changed in place, shape (clients, width).
             batch: their mini-batch.
             local: their copies of the shared model after its step, shape (clients, P).
-            cohort: the clients; `Cohort.received` is the model of this round.
+            stack: the clients; `StackedClients.received` is the model of this round.
         """
 
 
 @dataclass(frozen=True)
-class Driver(Personalizer):
+class JointPersonalizer(Personalizer):
     """A method that decides what clients do with the shared model and what they send."""
 
     @abstractmethod
-    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
+    def train(self, stack: StackedClients, rows: Tensor) -> Tensor:
         """One round of some clients.
 
         Args:
-            cohort: the clients.
+            stack: the clients.
             rows: their personal rows, changed in place.
 
         Returns:
@@ -117,13 +118,13 @@ class Driver(Personalizer):
         """Mini-batches that clients draw in a round of so many steps, int64 of shape (clients,)."""
         return steps
 
-    def tuner(self) -> Tuner | None:
+    def follow_up(self) -> PostHocPersonalizer | None:
         """What follows when the rounds are over, where something does."""
         return None
 
 
 @dataclass(frozen=True)
-class Tuner(Personalizer):
+class PostHocPersonalizer(Personalizer):
     """A personal model that is trained when the rounds are over, from the final shared model.
 
     Attributes:
@@ -136,7 +137,7 @@ class Tuner(Personalizer):
         if self.epochs < 1:
             raise ConfigError(f"epochs is {self.epochs}; give at least 1")
 
-    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
         """The method with what it chooses for all clients together, once the shared model is known.
 
         Args:
@@ -149,5 +150,5 @@ class Tuner(Personalizer):
         return self
 
     @abstractmethod
-    def tune(self, cohort: Cohort) -> Tensor:
-        """Personal models of shape (clients, P), from `Cohort.received`."""
+    def personalize(self, stack: StackedClients) -> Tensor:
+        """Personal models of shape (clients, P), from `StackedClients.received`."""

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.apfl import mixture
-from holdfast.federated.personalization.base import ROLE, Driver, Tuner
-from holdfast.federated.personalization.tuning import FineTuning
-from holdfast.federated.personalization.validation_losses import own_losses
+from holdfast.federated.personalization.base import ROLE, JointPersonalizer, PostHocPersonalizer
+from holdfast.federated.personalization.fine_tuning import FineTuning
+from holdfast.federated.personalization.validation_losses import validation_losses
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.site import Site
+    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class TunedMapper(FineTuning):
 
     name: ClassVar[str] = "mapper-tuned"
 
-    def start(self, cohort: Cohort) -> Tensor:
+    def start(self, stack: StackedClients) -> Tensor:
         """The interpolated models, or the shared one for clients that never took part."""
-        return cohort.site.personal(Mapper.name, cohort.clients, cohort.received)
+        return stack.runtime.personal(Mapper.name, stack.clients, stack.received)
 
 
 @dataclass(frozen=True)
-class Mapper(Driver):
+class Mapper(JointPersonalizer):
     """Tries several shares, keeps the one with the lowest training loss, and moves the shared model by it.
 
     A client's row is its model and, behind it, its alpha. ``mapper`` is the interpolated model, ``mapper-tuned`` the
@@ -60,29 +60,29 @@ class Mapper(Driver):
         """The initial model and the first share."""
         return torch.cat([network.initial, network.initial.new_tensor(self.alphas[:1])])
 
-    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
         """The interpolated models."""
         return mixture(rows[:, -1:], rows[:, :-1], shared)
 
-    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
+    def train(self, stack: StackedClients, rows: Tensor) -> Tensor:
         """Own model by ``u <- u - eta alpha g``; the best share; ``w <- w - eta (1 - alpha) g``; g at the mixture."""
-        shared = cohort.received
-        batches = cohort.batches(self.draws(cohort.steps))
+        shared = stack.received
+        batches = stack.batches(self.draws(stack.steps))
         of_shared = next(batches)
         tried = [rows[:, :-1].clone() for _ in self.alphas]
         for batch in batches:
             for alpha, models in zip(self.alphas, tried, strict=True):
                 own = models[: len(batch)]
-                gradient = cohort.gradient(mixture(alpha, own, shared), batch, ROLE)
-                own.sub_(gradient, alpha=cohort.personal_rate * alpha)
+                gradient = stack.gradient(mixture(alpha, own, shared), batch, ROLE)
+                own.sub_(gradient, alpha=stack.personal_rate * alpha)
         mixed = torch.stack([mixture(alpha, own, shared) for alpha, own in zip(self.alphas, tried, strict=True)])
-        best = own_losses(cohort.site, cohort.site.clients.train, cohort.clients, mixed).argmin(0)
+        best = validation_losses(stack.runtime, stack.runtime.clients.train, stack.clients, mixed).argmin(0)
         rows[:, :-1] = torch.stack(tried)[best, torch.arange(len(rows))]
         rows[:, -1] = rows.new_tensor(self.alphas)[best]
         share = rows[:, -1:]
-        gradient = cohort.gradient(mixture(share, rows[:, :-1], shared), of_shared, ROLE)
-        return gradient.mul_(share - 1).mul_(cohort.learning_rate)
+        gradient = stack.gradient(mixture(share, rows[:, :-1], shared), of_shared, ROLE)
+        return gradient.mul_(share - 1).mul_(stack.learning_rate)
 
-    def tuner(self) -> Tuner:
+    def follow_up(self) -> PostHocPersonalizer:
         """Fine-tuning of the interpolated models."""
         return TunedMapper(epochs=self.epochs)

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import Network
-from holdfast.federated.personalization.base import Driver, Tuner
-from holdfast.federated.personalization.tuning import FineTuning
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.base import JointPersonalizer, PostHocPersonalizer
+from holdfast.federated.personalization.fine_tuning import FineTuning
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.site import Site
+    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class TunedPerFedAvg(FineTuning):
 
 
 @dataclass(frozen=True)
-class PerFedAvg(Driver):
+class PerFedAvg(JointPersonalizer):
     """Minimises the mean of ``F_k(w - alpha grad F_k(w))``; products with the Hessian are differences of gradients.
 
     Two personal models are reported: ``per-fedavg`` is one step from the shared model, as the method is defined, and
@@ -59,31 +59,33 @@ class PerFedAvg(Driver):
         """Nothing is kept on clients; a number stands for it."""
         return network.initial.new_zeros(1)
 
-    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
+    def train(self, stack: StackedClients, rows: Tensor) -> Tensor:
         """``w <- w - beta g + alpha beta H g``, with g at ``w - alpha grad F(w)``."""
-        alpha = cohort.learning_rate if self.alpha is None else self.alpha
-        local = cohort.copies()
-        batches = cohort.batches(self.draws(cohort.steps))
+        alpha = stack.learning_rate if self.alpha is None else self.alpha
+        local = stack.copies()
+        batches = stack.batches(self.draws(stack.steps))
         for first, second, third in zip(batches, batches, batches, strict=True):
             now = local[: len(first)]
-            ahead = now - alpha * cohort.gradient(now, first)
-            g = cohort.gradient(ahead, second)
-            forth, back = (cohort.gradient(now + sign * self.delta * g, third) for sign in (1, -1))
+            ahead = now - alpha * stack.gradient(now, first)
+            g = stack.gradient(ahead, second)
+            forth, back = (stack.gradient(now + sign * self.delta * g, third) for sign in (1, -1))
             hessian_g = (forth - back) / (2 * self.delta)
             now.sub_(g - alpha * hessian_g, alpha=self.beta)
-        return local.sub_(cohort.received)
+        return local.sub_(stack.received)
 
-    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
         """One step from the shared model, on the first mini-batch of a client's training data."""
-        groups = torch.split(clients, 1 if site.network.batch_dependent else len(clients))
-        return torch.cat([self._stepped(shared, site, group) for group in groups])
+        groups = torch.split(clients, 1 if runtime.network.batch_dependent else len(clients))
+        return torch.cat([self._stepped(shared, runtime, group) for group in groups])
 
-    def _stepped(self, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
-        cohort = Cohort(site, clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients))
-        models = cohort.copies()
-        gradient = site.network.gradient(models, next(cohort.batches()))
-        return models.sub_(gradient, alpha=cohort.learning_rate if self.alpha is None else self.alpha)
+    def _stepped(self, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+        stack = StackedClients(
+            runtime, clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients)
+        )
+        models = stack.copies()
+        gradient = runtime.network.gradient(models, next(stack.batches()))
+        return models.sub_(gradient, alpha=stack.learning_rate if self.alpha is None else self.alpha)
 
-    def tuner(self) -> Tuner:
+    def follow_up(self) -> PostHocPersonalizer:
         """Fine-tuning."""
         return TunedPerFedAvg(epochs=self.epochs)

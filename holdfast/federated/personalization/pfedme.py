@@ -11,14 +11,14 @@ from typing import ClassVar
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.cohort import Cohort
-from holdfast.federated.personalization.base import ROLE, Driver
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.base import ROLE, JointPersonalizer
 from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
 @dataclass(frozen=True)
-class PFedMe(Driver):
+class PFedMe(JointPersonalizer):
     """Minimises the Moreau envelopes of clients' losses. A client's row is its personal model theta.
 
     The server's ``w <- (1 - beta) w + beta mean(w_k)`` is ``w + mean(beta (w_k - w))``, so clients send
@@ -47,13 +47,13 @@ class PFedMe(Driver):
         refuse_overshoot(self.lambda_, settings.personal_rate)
         refuse_overshoot(self.lambda_, settings.learning_rate)
 
-    def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
+    def train(self, stack: StackedClients, rows: Tensor) -> Tensor:
         """``theta ~ argmin F(theta) + (lambda/2) ||theta - w||^2``, then ``w <- w - eta lambda (w - theta)``."""
-        local = cohort.copies()
+        local = stack.copies()
         rows.copy_(local)
-        for batch in cohort.batches():
+        for batch in stack.batches():
             theta, now = rows[: len(batch)], local[: len(batch)]
             for _ in range(self.inner):
-                cohort.descend(theta, batch, cohort.personal_rate, (self.lambda_, now), role=ROLE)
-            now.sub_(now - theta, alpha=cohort.learning_rate * self.lambda_)
-        return local.sub_(cohort.received).mul_(self.beta)
+                stack.sgd_step(theta, batch, stack.personal_rate, (self.lambda_, now), role=ROLE)
+            now.sub_(now - theta, alpha=stack.learning_rate * self.lambda_)
+        return local.sub_(stack.received).mul_(self.beta)

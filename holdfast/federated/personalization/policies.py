@@ -16,9 +16,9 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError, HoldfastWarning
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import Network
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.primitives.streams import derive_seed
 from holdfast.training.fitting import fit
 from holdfast.training.policy import Policy, Uniform
@@ -26,7 +26,7 @@ from holdfast.training.settings import Training
 
 
 @dataclass(frozen=True)
-class WithPolicy(Tuner):
+class WithPolicy(PostHocPersonalizer):
     """Fine-tuning with a policy; the epoch with the best validation accuracy is kept.
 
     Attributes:
@@ -45,28 +45,28 @@ class WithPolicy(Tuner):
         """What it is called."""
         return self.called or self.policy.name
 
-    def tune(self, cohort: Cohort) -> Tensor:
+    def personalize(self, stack: StackedClients) -> Tensor:
         """Client after client."""
-        return torch.stack([self._tuned(cohort, client) for client in cohort.clients.tolist()])
+        return torch.stack([self._tuned(stack, client) for client in stack.clients.tolist()])
 
-    def _tuned(self, cohort: Cohort, client: int) -> Tensor:
-        site = cohort.site
-        if site.network.task != "classes":
+    def _tuned(self, stack: StackedClients, client: int) -> Tensor:
+        runtime = stack.runtime
+        if runtime.network.task != "classes":
             raise ConfigError(f"{self.label} is for classes, and this data has margins; use finetuning")
         settings = Training(
             epochs=self.epochs,
-            batch_size=site.settings.batch_size,
-            learning_rate=cohort.personal_rate,
+            batch_size=runtime.settings.batch_size,
+            learning_rate=stack.personal_rate,
             momentum=0.0,
-            optimizer=site.settings.optimizer,
+            optimizer=runtime.settings.optimizer,
             select_by="accuracy",
-            seed=derive_seed(site.settings.seed, "policy", client),
+            seed=derive_seed(runtime.settings.seed, "policy", client),
             threads=1,
         )
-        model = site.network.load(cohort.received).train()
+        model = runtime.network.load(stack.received).train()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)  # of every client's clusters, over and over
-            found = fit(model, client_splits(site.clients, client), copy.deepcopy(self.policy), settings)
+            found = fit(model, client_splits(runtime.clients, client), copy.deepcopy(self.policy), settings)
         return Network(found.model).initial
 
 

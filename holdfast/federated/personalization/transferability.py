@@ -21,10 +21,10 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.network import ClientBatch, Network
-from holdfast.federated.personalization.adapting import Adapting, Client
 from holdfast.federated.personalization.adversarial import search_budget
-from holdfast.federated.personalization.base import ROLE, Tuner
+from holdfast.federated.personalization.base import ROLE, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.proximal import refuse_negative
+from holdfast.federated.personalization.early_stopping import Client, EarlyStoppedFineTuning
 
 if TYPE_CHECKING:
     from holdfast.federated.engine.executors import Executor
@@ -56,14 +56,14 @@ def distance(models: Tensor, shared: Tensor, form: Form = "norm") -> Tensor:
 
 
 @dataclass(frozen=True)
-class FineTuned(Adapting):
+class FineTuned(EarlyStoppedFineTuning):
     """Plain fine-tuning of the shared model, with checkpoints: what learns the shortcut of its environment."""
 
     name: ClassVar[str] = "ft"
 
 
 @dataclass(frozen=True)
-class Near(Adapting):
+class Near(EarlyStoppedFineTuning):
     """Fine-tuning near the shared model: Ditto's objective as a fine-tuning regulariser, with one lambda for all.
 
     Attributes:
@@ -84,17 +84,17 @@ class Near(Adapting):
         """``lambda ||v - w||``, or ``(lambda/2) ||v - w||^2``."""
         return _pull(self.lambda_, at, client, self.form)
 
-    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
         """Choose lambda by validation accuracy."""
         if self.lambda_ != "auto":
-            return super().settled(executor, shared)
+            return super().choose_hyperparameters(executor, shared)
         tried = [replace(self, lambda_=lambda_) for lambda_ in (0.1, 1.0)]
-        best = max(tried, key=lambda tuner: _validation_accuracy(executor, shared, tuner))
-        return best.settled(executor, shared)
+        best = max(tried, key=lambda method: _validation_accuracy(executor, shared, method))
+        return best.choose_hyperparameters(executor, shared)
 
 
 @dataclass(frozen=True)
-class Transferability(Adapting):
+class Transferability(EarlyStoppedFineTuning):
     """Fine-tuning that keeps transferability, see the module.
 
     Attributes:
@@ -132,7 +132,7 @@ class Transferability(Adapting):
         inputs, targets = crafted.inputs, crafted.logits
         if self.on == "benign":
             inputs, targets = crafted.clean, crafted.clean_logits
-        own = client.cohort.outputs(at, batch, inputs[places], statistics=now, role=ROLE)
+        own = client.stack.outputs(at, batch, inputs[places], statistics=now, role=ROLE)
         apart = consistency(_logits(client.network, targets[places]), _logits(client.network, own))
         if self.only_fooled:
             apart = apart * ~client.network.correct(crafted.logits[places], batch.labels)
@@ -145,7 +145,7 @@ class Transferability(Adapting):
             return accuracy
         return accuracy - (1 - transferred)
 
-    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
         """Search the budget, then the coefficients, one after the other; only training and validation data is seen."""
         found = self._within_budget(executor, shared)
         if found.adversarial == "auto" or found.weights == "auto":
@@ -154,12 +154,12 @@ class Transferability(Adapting):
                 found = replace(found, adversarial=found._largest("adversarial", least, executor, shared))
             if found.weights == "auto":
                 found = replace(found, weights=found._largest("weights", least, executor, shared))
-        return super(Transferability, found).settled(executor, shared)
+        return super(Transferability, found).choose_hyperparameters(executor, shared)
 
     def _within_budget(self, executor: Executor, shared: Tensor) -> Self:
         if not self.search:
             return self
-        budget = search_budget(executor.site, shared, self.attack)
+        budget = search_budget(executor.runtime, shared, self.attack)
         if budget.weak:
             _log.warning(
                 "the attack is weak: with its full budget of %g it fools the shared model on %.0f%% of the examples, "
@@ -182,7 +182,7 @@ class Transferability(Adapting):
 
 
 @dataclass(frozen=True)
-class FlippedLabel(Adapting):
+class FlippedLabel(EarlyStoppedFineTuning):
     """Fine-tuning on the training examples and on adversarial ones, labelled with what the shared model takes them for.
 
     Only adversarial examples that fool the shared model are added; the number of steps is that of the other methods.
@@ -192,20 +192,20 @@ class FlippedLabel(Adapting):
 
     def batches(self, client: Client) -> Iterator[ClientBatch]:
         """Mini-batches of the enlarged training data."""
-        cohort, crafted = client.cohort, client.train
+        stack, crafted = client.stack, client.train
         fooled = ~client.network.correct(crafted.logits, crafted.labels)
         taken_for = _logits(client.network, crafted.logits).argmax(-1)
         inputs, labels, counts = [], [], []
-        for place in range(len(cohort)):
+        for place in range(len(stack)):
             rows = crafted.of(place)
             added = fooled[rows]
             inputs += [crafted.clean[rows], crafted.inputs[rows][added]]
             labels += [crafted.labels[rows], taken_for[rows][added]]
             counts.append(len(added) + int(added.sum()))
         enlarged = ClientPart.of_counts(torch.cat(inputs), torch.cat(labels), torch.tensor(counts))
-        drawn = zip(cohort.clients.tolist(), counts, cohort.steps.tolist(), enlarged.offsets.tolist(), strict=False)
-        rows_of = [cohort.site.stream.rows(id_, size, 0, steps) + first for id_, size, steps, first in drawn]
-        return cohort.walk(rows_of, cohort.steps, enlarged)
+        drawn = zip(stack.clients.tolist(), counts, stack.steps.tolist(), enlarged.offsets.tolist(), strict=False)
+        rows_of = [stack.runtime.stream.rows(id_, size, 0, steps) + first for id_, size, steps, first in drawn]
+        return stack.walk(rows_of, stack.steps, enlarged)
 
 
 def _pull(lambda_: float | str, at: Tensor, client: Client, form: Form) -> Tensor | None:
@@ -213,7 +213,7 @@ def _pull(lambda_: float | str, at: Tensor, client: Client, form: Form) -> Tenso
     if not strength:
         return None
     size = client.network.trainable
-    return strength * distance(at[:, :size], client.cohort.received[:size], form).sum()
+    return strength * distance(at[:, :size], client.stack.received[:size], form).sum()
 
 
 def _number(coefficient: float | str) -> float:
@@ -222,10 +222,10 @@ def _number(coefficient: float | str) -> float:
     return coefficient
 
 
-def _validation_accuracy(executor: Executor, shared: Tensor, tuner: Adapting) -> float:
+def _validation_accuracy(executor: Executor, shared: Tensor, method: EarlyStoppedFineTuning) -> float:
     """Mean over clients at the end of training."""
-    executor.tune_all(replace(tuner, keep="last"), shared)
-    return _mean_accuracy(executor, shared, tuner.label)
+    executor.personalize_all(replace(method, keep="last"), shared)
+    return _mean_accuracy(executor, shared, method.label)
 
 
 def _mean_accuracy(executor: Executor, shared: Tensor, label: str | None) -> float:

@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch
-from holdfast.federated.personalization.adapting import Adapting, Client
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.early_stopping import Client, EarlyStoppedFineTuning
 from holdfast.federated.personalization.transferability import FineTuned
 from holdfast.primitives.streams import torch_stream
 
 
 @dataclass(frozen=True)
-class Upweighting(Adapting):
+class Upweighting(EarlyStoppedFineTuning):
     """Draws mini-batches with replacement, some examples `factor` times as often as others.
 
     Attributes:
@@ -43,17 +43,17 @@ class Upweighting(Adapting):
 
     def batches(self, client: Client) -> Iterator[ClientBatch]:
         """As many mini-batches of the same size as the other methods see."""
-        cohort = client.cohort
-        site, part = cohort.site, cohort.site.clients.train
+        stack = client.stack
+        runtime, part = stack.runtime, stack.runtime.clients.train
         tables = []
-        for place, (id_, steps) in enumerate(zip(cohort.clients.tolist(), cohort.steps.tolist(), strict=True)):
+        for place, (id_, steps) in enumerate(zip(stack.clients.tolist(), stack.steps.tolist(), strict=True)):
             marked = self.marked(client, place)
             weights = torch.where(marked, self.factor, 1.0)
-            size = min(site.settings.batch_size, len(marked))
-            generator = torch_stream(site.settings.seed, "upweighting", id_)
+            size = min(runtime.settings.batch_size, len(marked))
+            generator = torch_stream(runtime.settings.seed, "upweighting", id_)
             drawn = torch.multinomial(weights, steps * size, replacement=True, generator=generator)
             tables.append(drawn.view(steps, size) + part.offsets[id_])
-        return cohort.walk(tables, cohort.steps)
+        return stack.walk(tables, stack.steps)
 
 
 @dataclass(frozen=True)
@@ -68,13 +68,13 @@ class UpWeighted(Upweighting):
         Raises:
             DataError: if the data has no groups.
         """
-        part = client.cohort.site.clients.train
+        part = client.stack.runtime.clients.train
         if part.groups is None:
             raise DataError(
                 "uw draws counterexamples more often, and the clients' training data has none that are marked; give "
                 "the data some, as in --painted-mnist.counterexamples 0.02"
             )
-        id_ = int(client.cohort.clients[place])
+        id_ = int(client.stack.clients[place])
         return part.groups[part.offsets[id_] : part.offsets[id_ + 1]] == 1
 
 
@@ -91,20 +91,20 @@ class JustTrainTwice(Upweighting):
 
     def marked(self, client: Client, place: int) -> Tensor:
         """Examples that the first model gets wrong."""
-        cohort, site = client.cohort, client.cohort.site
-        one = cohort.clients[place : place + 1]
+        stack, runtime = client.stack, client.stack.runtime
+        one = stack.clients[place : place + 1]
         first = FineTuned(epochs=self.first_epochs)
-        alone = Cohort(
-            site,
+        alone = StackedClients(
+            runtime,
             one,
-            cohort.received,
+            stack.received,
             drawn=torch.zeros_like(one),
-            steps=site.tuning_steps(first, one),
-            decay=cohort.decay,
+            steps=runtime.post_hoc_steps(first, one),
+            decay=stack.decay,
         )
         models = alone.copies()
-        for _ in first.descend(models, alone.batches(), Client(alone, self.attack)):
+        for _ in first.sgd_step(models, alone.batches(), Client(alone, self.attack)):
             pass
-        inputs, labels = site.clients.train.of(int(one))
+        inputs, labels = runtime.clients.train.of(int(one))
         with torch.no_grad():
-            return ~site.network.correct(site.network.outputs(models, inputs[None])[0], labels)
+            return ~runtime.network.correct(runtime.network.outputs(models, inputs[None])[0], labels)

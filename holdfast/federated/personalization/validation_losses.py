@@ -1,4 +1,4 @@
-"""The loss of several models per client on the client's own data: how devices choose lambda, and mapper its share."""
+"""The loss of several models per client on the client's own data: how clients choose lambda, and mapper its share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.metrics.scoring import score_models
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.site import Site
+    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
-def own_losses(site: Site, part: ClientPart, clients: Tensor, models: Tensor) -> Tensor:
+def validation_losses(runtime: ClientRuntime, part: ClientPart, clients: Tensor, models: Tensor) -> Tensor:
     """Mean losses, all models stacked; infinite where a model has diverged.
 
     Args:
-        site: the network.
+        runtime: the network.
         part: the data.
         clients: ids.
         models: shape (models, clients, P).
@@ -27,9 +27,9 @@ def own_losses(site: Site, part: ClientPart, clients: Tensor, models: Tensor) ->
         float64 of shape (models, clients).
     """
     times = len(models)
-    groups = torch.split(torch.arange(len(clients)), 1 if site.network.scores_depend_on_batch else len(clients))
+    groups = torch.split(torch.arange(len(clients)), 1 if runtime.network.scores_depend_on_batch else len(clients))
     losses = [
-        score_models(site.network, models[:, group].flatten(0, 1), part, clients[group].repeat(times)).loss
+        score_models(runtime.network, models[:, group].flatten(0, 1), part, clients[group].repeat(times)).loss
         for group in groups
     ]
     stacked = torch.cat([loss.view(times, -1) for loss in losses], dim=1)

@@ -9,7 +9,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from holdfast.integrations.flower.blueprint import Blueprint
-from holdfast.integrations.flower.messages.wire import Order
+from holdfast.integrations.flower.messages.wire import Request
 from holdfast.integrations.flower.nodes.node import Node
 
 
@@ -23,7 +23,7 @@ def client_app(blueprint: Callable[[Context], Blueprint]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        order = Order.of(message.content)
+        order = Request.of(message.content)
         node = Node(blueprint(context), context.node_config, order.federation)
         return Message(node.answer(order, message.content), reply_to=message)
 

@@ -12,9 +12,9 @@ from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.objectives import Objective
+from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization import Personalizer
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.federated.settings import Rounds
 
 
@@ -35,7 +35,7 @@ class Blueprint:
 
     options: Mapping[str, Any]
     settings: Rounds
-    objective: Objective
+    objective: FederatedObjective
     aggregator: Aggregator
     threat: Threat | None
     personalize: Sequence[Personalizer]
@@ -49,7 +49,10 @@ class Blueprint:
             ConfigError: if a method chooses something for all clients by looking at all of their models.
         """
         for method in self.personalize:
-            if isinstance(method, Tuner) and type(method).settled is not Tuner.settled:
+            if (
+                isinstance(method, PostHocPersonalizer)
+                and type(method).choose_hyperparameters is not PostHocPersonalizer.choose_hyperparameters
+            ):
                 raise ConfigError(
                     f"{method.name} looks at all clients' personal models to choose what they share, and on Flower no "
                     "one sees them; run it in the simulator, or take another method"

@@ -52,7 +52,7 @@ class DittoMod:
         batches: the mini-batches of a round, from the message and the context that your train function gets too; each
             is a step of the personal model. Shuffle by ``message.content["config"]["server-round"]`` to be repeatable.
         learning_rate: of the personal model's steps.
-        lambda_: strength of the pull towards the received model: 0 is training alone.
+        lambda_: strength of the proximal term towards the received model: 0 is training alone.
         folder: on the client's disk; made where missing.
         scores: what to tell of the personal model in answer to an evaluate message, such as its accuracy; nothing
             without. The names get ``personal-`` in front.
@@ -108,7 +108,7 @@ class DittoMod:
         personal = self._model(stored or {"model": received}).train()
         anchors = [received[name] for name, _ in personal.named_parameters()]
         for batch in self.batches(message, context):
-            descend(personal, self.loss(personal, batch), anchors, self.lambda_, self.learning_rate)
+            sgd_step(personal, self.loss(personal, batch), anchors, self.lambda_, self.learning_rate)
         state = {name: value.detach().cpu() for name, value in personal.state_dict().items()}
         if not all(bool(value.isfinite().all()) for value in state.values()):
             _log.warning("the personal model is no longer finite after round %s; it is kept as it was", now[1])
@@ -141,7 +141,7 @@ class DittoMod:
         return personal_file(self.folder, context.node_config[self.client_key])
 
 
-def descend(model: nn.Module, loss: Tensor, anchors: Iterable[Tensor], lambda_: float, rate: float) -> None:
+def sgd_step(model: nn.Module, loss: Tensor, anchors: Iterable[Tensor], lambda_: float, rate: float) -> None:
     """One step of Ditto, in place: ``v <- v - rate (gradient + lambda (v - anchor))``.
 
     At lambda 0 anchors are not looked at, so they may be infinite.
@@ -150,7 +150,7 @@ def descend(model: nn.Module, loss: Tensor, anchors: Iterable[Tensor], lambda_: 
         model: v.
         loss: of the model on a batch.
         anchors: the received parameters, in the order of the model's.
-        lambda_: strength of the pull.
+        lambda_: strength of the proximal term.
         rate: the learning rate.
     """
     parameters = list(model.parameters())

@@ -27,7 +27,7 @@ import torch
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
 from holdfast.federated.aggregation import Aggregator, Mean
-from holdfast.federated.objectives import Objective
+from holdfast.federated.objectives import FederatedObjective
 from holdfast.integrations.flower.messages.replies import SentModel, only
 
 try:
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 _HIDING = "holdfast.secure"
 
 
-def check_secure(aggregator: Aggregator, objective: Objective | None = None) -> None:
+def check_secure(aggregator: Aggregator, objective: FederatedObjective | None = None) -> None:
     """Refuse what can't be computed from a sum.
 
     Args:

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.federated.aggregation import Aggregator, build_aggregator, weighted_sum
-from holdfast.federated.objectives import FedAvg, Objective, QFair, objective_named
+from holdfast.federated.objectives import FedAvg, FederatedObjective, QFair, objective_named
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
@@ -46,7 +46,7 @@ DROPPED = "dropped-replies"
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedReply:
     """A reply that was left out.
 
     Attributes:
@@ -94,7 +94,7 @@ class RobustStrategy(FlowerFedAvg):
     def __init__(
         self,
         aggregator: Aggregator | str = "mean",
-        objective: Objective | str | None = None,
+        objective: FederatedObjective | str | None = None,
         *,
         f: int = 0,
         weighted: bool = False,
@@ -109,7 +109,7 @@ class RobustStrategy(FlowerFedAvg):
         self.objective = objective_named(objective)() if isinstance(objective, str) else objective or FedAvg()
         self.f, self.weighted, self.learning_rate = f, weighted, learning_rate
         self.client_key, self.loss_key, self.most_examples = client_key, loss_key, most_examples
-        self.dropped: list[Dropped] = []
+        self.dropped: list[DroppedReply] = []
         self._sent: SentModel | None = None
         self._asked: set[int] = set()
         self._warned: set[str] = set()
@@ -204,7 +204,7 @@ class RobustStrategy(FlowerFedAvg):
                     raise RejectedError("it has replied before")
                 found[node] = read(message)
             except RejectedError as error:
-                self.dropped.append(Dropped(server_round, node, str(error)))
+                self.dropped.append(DroppedReply(server_round, node, str(error)))
                 _log.warning("round %d: the reply of node %d was left out: %s", server_round, node, error)
         return list(found.values())
 

@@ -1,7 +1,7 @@
 """Ditto's tables and figures across data sets: Tables 3, 4 and 5, Figures 5 and 7.
 
 Most of their federations are those of the full tables and are computed once. Table 3 takes each method at its best
-setting, chosen on validation data of benign devices. Table 4 compares lambdas chosen by devices with the best one for
+setting, chosen on validation data of benign clients. Table 4 compares lambdas chosen by clients with the best one for
 all; Table 5 puts Ditto on robust aggregation. Figure 5 tilts TERM further; Figure 7 solves Ditto by fine-tuning.
 """
 
@@ -144,7 +144,7 @@ _TABLE_3 = Experiment(
     claims=(
         Claim("Ditto is the best or second best of them in three columns", _first_or_second, ours=True),
         Claim("Ditto is similar to the best of them or ahead, within 0.05", _similar_or_superior, ours=True),
-        Claim("Ditto's accuracy differs no more over devices than the median of the others'", _more_even_than_most),
+        Claim("Ditto's accuracy differs no more over clients than the median of the others'", _more_even_than_most),
     ),
     scales=_PAPER,
     digits=3,
@@ -168,7 +168,7 @@ def _cells_4(scale: Scale) -> tuple[Cell, ...]:
 def _as_good_as_the_best(results: Results) -> Verdict:
     """The largest printed gap is 0.043."""
     pairs = {
-        f"λ by device minus the best λ in {cell}": _minus(
+        f"λ by client minus the best λ in {cell}": _minus(
             results, (cell, "ditto-auto/pooled"), (cell, "ditto-best/pooled")
         )
         for cell in results.names
@@ -178,7 +178,7 @@ def _as_good_as_the_best(results: Results) -> Verdict:
 
 _TABLE_4 = Experiment(
     name="ditto/table4",
-    title="λ chosen by each device beside the best λ for all",
+    title="λ chosen by each client beside the best λ for all",
     source="Ditto, Table 4 (ICML 2021)",
     cells=_cells_4,
     printed={
@@ -188,14 +188,14 @@ _TABLE_4 = Experiment(
     },
     columns={
         "ditto-best/pooled": "best λ",
-        "ditto-best/std": "over devices",
-        "ditto-auto/pooled": "λ by device",
-        "ditto-auto/std": "over devices",
+        "ditto-best/std": "over clients",
+        "ditto-auto/pooled": "λ by client",
+        "ditto-auto/std": "over clients",
     },
     golden=(golden.PLAIN, golden.SVM),
     claims=(
         Claim(
-            "devices that choose λ are at most 0.05 behind the best λ for all",
+            "clients that choose λ are at most 0.05 behind the best λ for all",
             _as_good_as_the_best,
             ours=True,
             why=STRONG,
@@ -333,7 +333,7 @@ _FIGURE_5 = Experiment(
     ),
     golden=(golden.TILTED,),
     claims=(
-        Claim("the more devices poison their labels, the worse the global model", _global_falls),
+        Claim("the more clients poison their labels, the worse the global model", _global_falls),
         Claim("under attack a larger tilt is worse, and all are worse than the global model", _falls_with_tilt),
         Claim("TERM falls faster with corruption than the global model", _falls_with_corruption),
     ),

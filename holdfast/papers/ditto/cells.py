@@ -1,9 +1,9 @@
-"""What the cells of Ditto's tables compute: federations, and how every model of theirs fares on benign devices.
+"""What the cells of Ditto's tables compute: federations, and how every model of theirs fares on benign clients.
 
 Personal models never feed back, so one federation gives the shared model, local models, Ditto with every lambda and
 fine-tuning at once. A row of a table that is printed at its best setting is a choice between models, of one federation
-or of several, by accuracy on the validation data of benign devices. The witness of golden cells is told the weights of
-the shared model and of every device's personal ones, and their losses.
+or of several, by accuracy on the validation data of benign clients. The witness of golden cells is told the weights of
+the shared model and of every client's personal ones, and their losses.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.executors import make_executor
 from holdfast.federated.engine.shared_memory import keep_freed_memory
 from holdfast.federated.federation import federate
-from holdfast.federated.metrics.device_report import DeviceReport, benign_of
+from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.objectives import FedAvg, objective_named
-from holdfast.federated.outcome import SHARED, Outcome
 from holdfast.federated.personalization import Personalizer, personalization_named
+from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
 
-#: The numbers that are kept of each model, see `DeviceReport`.
+#: The numbers that are kept of each model, see `ClientReport`.
 KEPT = ("pooled", "mean", "std", "worst_tenth", "loss_std")
 
 _LARGEST_LOSS = 1e12
@@ -54,15 +54,15 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         seed: of the initial model, of who is malicious, and of every draw.
 
     Returns:
-        ``ROW/pooled``, ``mean``, ``std``, ``worst_tenth`` and ``loss_std`` over benign devices; ``coverage``, the share
-        of benign devices that took part; ``dropped``, updates that were not finite; ``diverged``, how many federations
+        ``ROW/pooled``, ``mean``, ``std``, ``worst_tenth`` and ``loss_std`` over benign clients; ``coverage``, the share
+        of benign clients that took part; ``dropped``, updates that were not finite; ``diverged``, how many federations
         ended with a shared model that had to be frozen. With a choice also ``ROW/chosen``, which of the models it was.
     """
     keep_freed_memory()
     clients = pinned_federation(settings["data"]).load(data_root(None), seed if settings["data_by_seed"] else 0)
     if "task" in settings:
         clients = replace(clients, task=settings["task"])
-    candidates: dict[str, list[tuple[float, DeviceReport]]] = {row: [] for row in settings["rows"]}
+    candidates: dict[str, list[tuple[float, ClientReport]]] = {row: [] for row in settings["rows"]}
     found: dict[str, float] = {"dropped": 0.0, "diverged": 0.0}
     for changes in settings.get("runs") or [{}]:
         outcome = _federate(clients, {**settings, **changes}, seed)
@@ -85,7 +85,7 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     return found
 
 
-def _federate(clients: Clients, settings: Mapping[str, Any], seed: int) -> Outcome:
+def _federate(clients: Clients, settings: Mapping[str, Any], seed: int) -> FederationResult:
     parts = build_parts(settings, seed)
     model = build(settings["model"], clients.input_shape, clients.classes, seed=seed, weights=None)
     log = logging.getLogger("holdfast.federated")
@@ -148,30 +148,30 @@ def _named(chosen: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     return chosen["name"], given
 
 
-def _score(outcome: Outcome, label: str, report: DeviceReport, by: str) -> float:
-    """Mean accuracy over benign devices, by which models are chosen."""
+def _score(outcome: FederationResult, label: str, report: ClientReport, by: str) -> float:
+    """Mean accuracy over benign clients, by which models are chosen."""
     if by == "test":
         return report.mean
-    executor = make_executor(outcome.site, outcome.choice)
+    executor = make_executor(outcome.runtime, outcome.choice)
     scores = executor.score_all("validation", outcome.weights, None if label == SHARED else label)
-    return DeviceReport(scores, report.benign).mean
+    return ClientReport(scores, report.benign).mean
 
 
 @dataclass(frozen=True)
 class _PersonalModels:
-    """Every device's personal model, read only when the witness asks: at the paper's scale they take gigabytes."""
+    """Every client's personal model, read only when the witness asks: at the paper's scale they take gigabytes."""
 
-    outcome: Outcome
+    outcome: FederationResult
     label: str
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The models, (devices, parameters), under the method's name."""
-        site, shared = self.outcome.site, self.outcome.weights
-        return {self.label: site.personal(self.label, torch.arange(len(site.clients)), shared)}
+        """The models, (clients, parameters), under the method's name."""
+        runtime, shared = self.outcome.runtime, self.outcome.weights
+        return {self.label: runtime.personal(self.label, torch.arange(len(runtime.clients)), shared)}
 
 
-def _tell_models(outcome: Outcome) -> None:
-    """The weights of all models of a federation, and their mean loss over benign devices."""
+def _tell_models(outcome: FederationResult) -> None:
+    """The weights of all models of a federation, and their mean loss over benign clients."""
     tell("weights", outcome.weights)
     for label, report in outcome.reports.items():
         tell(f"{label}/loss", report.loss)

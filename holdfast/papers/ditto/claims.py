@@ -1,7 +1,7 @@
 """What Ditto's tables claim, as predicates over a table's results; each takes the columns and rows it is about.
 
-Accuracies are pooled over the test examples of benign devices, as the paper's are. Rows are compared seed by seed: all
-methods have the same malicious devices and the same draws under one. Some cells have two modes: a federation is
+Accuracies are pooled over the test examples of benign clients, as the paper's are. Rows are compared seed by seed: all
+methods have the same malicious clients and the same draws under one. Some cells have two modes: a federation is
 wrecked under one seed and not under the next, and the mean is that of no federation. Where seeds are so far apart, a
 comparison is decided by their agreement and not by the mean.
 """
@@ -20,7 +20,7 @@ from holdfast.papers.engine.results import Results
 #: Seeds that differ by more than this are in two modes, not noise around one.
 TWO_MODES = 0.2
 #: How far a difference under one seed may be off: where there are three seeds, differences vary by about 0.01 between
-#: them, and another processor's rounding moves a row such as Krum's, which follows single devices, by as much.
+#: them, and another processor's rounding moves a row such as Krum's, which follows single clients, by as much.
 ONE_SEED = 0.02
 #: Rows that the document prints closer than this are not said to be in an order.
 ORDERED = 0.05
@@ -128,7 +128,7 @@ def _best_of(results: Results, column: str, others: Sequence[str], metric: str =
 
 
 def _among_the_first_two(results: Results, column: str) -> Verdict:
-    """Ditto whose devices choose lambda against every other method."""
+    """Ditto whose clients choose lambda against every other method."""
     others = [row for row in rows_of(results, column) if not row.startswith("ditto-")]
     before = [ahead(results, column, other, "ditto-auto").holds for other in others]
     place = f"place {1 + sum(score(results, column, other) > score(results, column, 'ditto-auto') for other in others)}"
@@ -138,7 +138,7 @@ def _among_the_first_two(results: Results, column: str) -> Verdict:
 
 
 def ditto_leads(results: Results) -> Verdict:
-    """Ditto whose devices choose lambda is first or second in most columns."""
+    """Ditto whose clients choose lambda is first or second in most columns."""
     verdicts = {column: _among_the_first_two(results, column) for column in columns_of(results)}
     return most(verdicts, majority(len(verdicts)), "first or second")
 
@@ -154,10 +154,10 @@ def most_robust(results: Results, all_but: int | None = None) -> Verdict:
 
 
 def best_of_table_2(results: Results, metric: str = "pooled") -> Verdict:
-    """Ditto beside global, local and fair models: the highest accuracy, or the smallest deviation over devices."""
+    """Ditto beside global, local and fair models: the highest accuracy, or the smallest deviation over clients."""
     others = ("global", "local", "fair")
     verdicts = {column: _best_of(results, column, others, metric) for column in columns_of(results)}
-    what = "the most accurate" if metric == "pooled" else "the smallest deviation over devices"
+    what = "the most accurate" if metric == "pooled" else "the smallest deviation over clients"
     return most(verdicts, majority(len(verdicts)), what)
 
 
@@ -264,7 +264,7 @@ def close(
 
 
 def fairer(results: Results, row: str, other: str, column: str, share: float = 1.0) -> Verdict:
-    """The deviation over devices of one row is below a share of another's."""
+    """The deviation over clients of one row is below a share of another's."""
     ours, theirs = (by_seed(results, column, name, "std") for name in (row, other))
     pairs = [share * theirs[seed] - ours[seed] for seed in ours if seed in theirs]
     said = f"deviations {score(results, column, row, 'std'):.3f} of {row}, {score(results, column, other, 'std'):.3f} "

@@ -86,7 +86,7 @@ class Setting:
         epochs: of fine-tuning; those of the recipe by default. 0 leaves the row out, as the paper does for convex
             models.
         epsilon: of FedMGDA+; chosen on validation data by default.
-        auto: whether there are rows whose devices choose lambda, and that of the best lambda.
+        auto: whether there are rows whose clients choose lambda, and that of the best lambda.
     """
 
     name: str
@@ -173,7 +173,7 @@ class Setting:
 
 
 def threat_of(column: str) -> dict[str, Any] | None:
-    """The attack of a column: ``a1-20`` is A1 by 20 percent of the devices, ``clean`` is nobody."""
+    """The attack of a column: ``a1-20`` is A1 by 20 percent of the clients, ``clean`` is nobody."""
     if column == "clean":
         return None
     name, percent = column.split("-")
@@ -181,7 +181,7 @@ def threat_of(column: str) -> dict[str, Any] | None:
 
 
 def is_strong(column: str) -> bool:
-    """Whether devices are told of a strong attack: any model replacement, or more than half of them malicious."""
+    """Whether clients are told of a strong attack: any model replacement, or more than half of them malicious."""
     threat = threat_of(column)
     return threat is not None and (threat["name"] == "a3" or threat["ratio"] > 0.5)
 

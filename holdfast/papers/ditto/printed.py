@@ -1,7 +1,7 @@
-"""What Ditto's tables print: mean accuracy over benign devices / its standard deviation over them.
+"""What Ditto's tables print: mean accuracy over benign clients / its standard deviation over them.
 
 A line is a row, its entries stand under the columns of `COLUMNS`. The rows ``ditto-best`` (one fixed lambda for all)
-and ``ditto-auto`` (each device chooses) of the full tables are those of Table 4. The last table is not the paper's: it
+and ``ditto-auto`` (each client chooses) of the full tables are those of Table 4. The last table is not the paper's: it
 is what the surrogate S(q) gave when it was designed, so a build that differs by more than its random streams shows.
 """
 
@@ -15,7 +15,7 @@ from holdfast.papers.engine.experiment import Printed
 Table = Mapping[str, Mapping[str, tuple[float, float]]]
 
 _WEAK = ("clean", "a1-20", "a1-50", "a1-80", "a2-20", "a2-50", "a2-80")
-#: The columns of the full tables, by data set; the number is the share of malicious devices in percent.
+#: The columns of the full tables, by data set; the number is the share of malicious clients in percent.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "vehicle": (*_WEAK, "a3-10", "a3-20", "a3-50"),
     "femnist": (*_WEAK, "a3-10", "a3-15", "a3-20"),
@@ -171,7 +171,7 @@ ditto-best   .315/.16 .325/.16 .315/.17 .313/.15 .314/.16 .350/.16 .312/.14 .316
 ditto-auto   .317/.17 .323/.18 .314/.16 .359/.16 .326/.17 .317/.17 .301/.17 .318/.17 .319/.17 .311/.17
 """
 
-#: Tables 6 to 11 with the rows of Table 4, by data set. Which shares of malicious devices StackOverflow's columns of A3
+#: Tables 6 to 11 with the rows of Table 4, by data set. Which shares of malicious clients StackOverflow's columns of A3
 #: belong to is not known: its local models fare there as under shares of 20, 50 and 80, not as the heading says. They
 #: stand under names of their own, beside no run. Its median is that of a program that adds one number to all weights.
 FULL: Mapping[str, Table] = {
@@ -222,7 +222,7 @@ robust-ditto .875/.20 .722/.26 .733/.27 .903/.20 .902/.21 .885/.23 .713/.28 .709
 }
 
 SURROGATE_COLUMNS = tuple(f"s{q} {column}" for q in (10, 5) for column in ("clean", "a1-50", "a1-80", "a2-50", "a3-20"))
-#: Means over devices, of three seeds; another stream of random numbers may differ by 0.03.
+#: Means over clients, of three seeds; another stream of random numbers may differ by 0.03.
 SURROGATE = read_table(
     """
 global       .617/.05 .586/.06 .447/.05 .608/.05 .350/.05 .375/.06 .376/.11 .289/.11 .385/.09 .217/.06

@@ -140,14 +140,14 @@ def _robust_rules_win_against_boosts(results: Results) -> Verdict:
 
 
 def _robust_or_unfair(results: Results, row: str) -> Verdict:
-    """Where a rule keeps what most devices send, devices with rare classes lose."""
+    """Where a rule keeps what most clients send, clients with rare classes lose."""
     verdicts, ratios = {}, {}
     for column in _COLUMNS[5]:
         ours, theirs = (claims.by_seed(results, column, name, "std") for name in (row, "global"))
         over = claims.exceed([ours[seed] - 1.2 * theirs[seed] for seed in ours], what=column)
         verdicts[column] = Verdict(over.holds, "")
         ratios[column] = _score(results, column, row, metric="std") / _score(results, column, "global", metric="std")
-    found = claims.most(verdicts, 2, "a deviation over devices of 1.2 times global's")
+    found = claims.most(verdicts, 2, "a deviation over clients of 1.2 times global's")
     return Verdict(found.holds, f"{found.evidence}; {_listed(ratios)}")
 
 
@@ -231,7 +231,7 @@ SURROGATE_EXPERIMENT = Experiment(
         {column: column.replace("s", "S", 1) for column in SURROGATE_COLUMNS},
         "mean",
         "std",
-        "the mean accuracy over benign devices/its standard deviation over them",
+        "the mean accuracy over benign clients/its standard deviation over them",
     ),
     golden=(golden.GENERATED,),
     claims=tuple(replace(claim, ours=True) for claim in _CLAIMS),

@@ -1,10 +1,10 @@
 """Ditto (Li, Hu, Beirami and Smith, ICML 2021): Tables 3 to 11, Figures 5 and 7, and what they claim.
 
 The ``paper`` scale is the published setting. Table 8 and what follows from its federations also have a ``cpu`` scale:
-real Fashion-MNIST on the 500 devices of the paper, with a CNN of 6,218 parameters at half resolution instead of
+real Fashion-MNIST on the 500 clients of the paper, with a CNN of 6,218 parameters at half resolution instead of
 3,274,634, 240 rounds of 5 local steps instead of 5,000 of 2, five epochs of fine-tuning instead of 50, and FedMGDA+
 with one epsilon instead of the best of four on validation data. The step size is 0.2 instead of 0.05, to make up for
-some of the rounds. Personal models are far from trained there: a device takes 24 local steps on average, in the paper
+some of the rounds. Personal models are far from trained there: a client takes 24 local steps on average, in the paper
 200. All columns have one seed; clean, A1 by half and A3 by a fifth have three. The other tables need data that can't be
 fetched automatically, see ``holdfast data info``.
 """
@@ -60,9 +60,9 @@ ROW_NAMES = {
     "finetuning": "finetuning",
     **{f"ditto-{lambda_}": f"Ditto, λ={lambda_}" for lambda_ in ("0.01", "0.05", "0.1", "0.3", "1", "2")},
     "ditto-best": "Ditto, best λ",
-    "ditto-auto": "Ditto, λ by device",
+    "ditto-auto": "Ditto, λ by client",
 }
-SAYS = "the accuracy over the test data of benign devices/its standard deviation over them"
+SAYS = "the accuracy over the test data of benign clients/its standard deviation over them"
 
 
 def setting_at(name: str, scale: Scale) -> Setting:
@@ -111,11 +111,11 @@ _FEW_ROUNDS = (
     "no time to recover from a round that attackers decide."
 )
 STRONG = (
-    "Likely the scale, not tested: under a strong attack devices choose among λ of 0.05 to 0.2, and with 24 local "
+    "Likely the scale, not tested: under a strong attack clients choose among λ of 0.05 to 0.2, and with 24 local "
     "steps λ = 1 is still better (.831 for .724 with λ = 0.1 under A1 by 80 %)."
 )
 _ORDER: Mapping[str, str] = {
-    "a1-20": "Likely the scale, not tested: local models, Krum and k-loss, which learn from one device at a time, are "
+    "a1-20": "Likely the scale, not tested: local models, Krum and k-loss, which learn from one client at a time, are "
     "below the fair objective after 240 rounds.",
     "a1-50": "Unknown: Krum, multi-Krum and k-norm collapse under all three seeds; larger steps than the document's "
     "may be why, but which updates they kept was not looked at.",
@@ -144,16 +144,16 @@ _FAIRER_THAN_FAIR = (
         partial(claims.at_least, row="ditto-auto", other="fair", columns=("clean",)),
     ),
     Claim(
-        "without an attack Ditto's accuracy differs less over devices than the fair objective's",
+        "without an attack Ditto's accuracy differs less over clients than the fair objective's",
         partial(claims.fairer, row="ditto-auto", other="fair", column="clean"),
     ),
 )
 _TABLE_2 = (
     Claim("Table 2: Ditto is more accurate than global, local and fair models in most columns", claims.best_of_table_2),
     Claim(
-        "Table 2: Ditto's accuracy differs less over devices than global, local and fair models' in most columns",
+        "Table 2: Ditto's accuracy differs less over clients than global, local and fair models' in most columns",
         partial(claims.best_of_table_2, metric="std"),
-        why="The fair objective, or the global model, is so wrecked under some attacks that all devices fare alike.",
+        why="The fair objective, or the global model, is so wrecked under some attacks that all clients fare alike.",
     ),
 )
 
@@ -166,7 +166,7 @@ def _general(name: str) -> tuple[Claim, ...]:
             partial(claims.at_least, row="ditto-auto", other="global", columns=("a1-50", "a1-80")),
         ),
         Claim(
-            "devices that choose λ are at most 0.05 behind the best λ for all",
+            "clients that choose λ are at most 0.05 behind the best λ for all",
             partial(claims.at_least, row="ditto-auto", other="ditto-best", columns=COLUMNS[name], margin=-0.05),
             ours=True,
             why=STRONG if name == "fashion-mnist" else "",
@@ -273,7 +273,7 @@ _VEHICLE_CLAIMS = (
         partial(claims.at_least, row="ditto-2", other="global", columns=("clean",)),
     ),
     Claim(
-        "without an attack Ditto with λ=2 halves the spread over devices",
+        "without an attack Ditto with λ=2 halves the spread over clients",
         partial(claims.fairer, row="ditto-2", other="global", column="clean", share=0.5),
         ours=True,
     ),
@@ -372,7 +372,7 @@ def _full(
 TABLE_8 = _full(
     8,
     "fashion-mnist",
-    "Fashion-MNIST on 500 devices under attack (at scale cpu with a network of 6,218 parameters)",
+    "Fashion-MNIST on 500 clients under attack (at scale cpu with a network of 6,218 parameters)",
     _FASHION_CLAIMS,
     small=(golden.DEFENDED, golden.FASHION),
     scales=("cpu", "paper"),
@@ -385,7 +385,7 @@ EXPERIMENTS = (
     _full(
         9,
         "femnist-skewed",
-        "FEMNIST on 100 devices of five classes each under attack",
+        "FEMNIST on 100 clients of five classes each under attack",
         _SKEWED_CLAIMS,
         small=(golden.FEMNIST, golden.SKEWED),
     ),

@@ -1,10 +1,10 @@
 """Ditto (Li, Hu, Beirami and Smith, ICML 2021): Figures 1 and 2, the analysis of point estimation.
 
-`FIGURE_1` has the error of a benign device against λ, without and with malicious devices; `FIGURE_2` has it against the
+`FIGURE_1` has the error of a benign client against λ, without and with malicious clients; `FIGURE_2` has it against the
 relatedness 1/τ for local models, Ditto at its best λ, and a global model. Every cell holds a Monte-Carlo measurement
 beside the closed form, with which it shares no formula.
 
-The theorems on fairness treat devices as independent. Under attack the spread over devices is least at a larger λ than
+The theorems on fairness treat clients as independent. Under attack the spread over clients is least at a larger λ than
 they say, and claims of Figure 1 say so.
 """
 
@@ -34,7 +34,7 @@ PANELS_1: Mapping[str, Mapping[str, Any]] = {
 LAMBDAS = tuple(10 ** (power / 4) for power in range(-8, 9))
 #: λ of Theorems 5 to 8 in the panels of Figure 1.
 THEOREM: Mapping[str, float] = {"clean": 32 / 15, "attacked": 32 / 27}
-#: Where the spread over devices is least under attack, their correlation through the global model considered.
+#: Where the spread over clients is least under attack, their correlation through the global model considered.
 FAIREST_UNDER_ATTACK = 1.39622
 
 #: The two panels of Figure 2 but for τ, and each 1/τ that is measured.
@@ -153,7 +153,7 @@ def _one_device_is_fairest_there(results: Results) -> Verdict:
 def _band_under_attack_is_elsewhere(results: Results) -> Verdict:
     found = _minima(results, "attacked", "spread")
     mean, half = statistics.fmean(found), half_width(found)
-    said = f"narrowest at {mean:.3f} ± {half:.3f}; {FAIREST_UNDER_ATTACK:.3f} with the devices' correlation"
+    said = f"narrowest at {mean:.3f} ± {half:.3f}; {FAIREST_UNDER_ATTACK:.3f} with the clients' correlation"
     return Verdict(
         abs(mean / FAIREST_UNDER_ATTACK - 1) < 0.05 and mean - half > 1.1 * THEOREM["attacked"],
         f"{said}, {THEOREM['attacked']:.3f} without (within 5 % of the first, 10 % above the second)",
@@ -172,13 +172,13 @@ def _agree(results: Results, metrics: Sequence[str]) -> Verdict:
 
 
 _INDEPENDENT = (
-    "The document: Theorem 8 treats devices as independent, but all lean on one global model; with their correlation "
-    "the spread over devices is least at 1.396."
+    "The document: Theorem 8 treats clients as independent, but all lean on one global model; with their correlation "
+    "the spread over clients is least at 1.396."
 )
 
 FIGURE_1 = Experiment(
     name="ditto/figure1",
-    title="Point estimation: error of a benign device against λ",
+    title="Point estimation: error of a benign client against λ",
     source="Ditto, Figure 1 (ICML 2021)",
     cells=_cells_1,
     golden=(
@@ -188,7 +188,7 @@ FIGURE_1 = Experiment(
     columns={
         "error": "squared error, 1/1000",
         "error_off": "off by, s.e.",
-        "spread": "std over devices, 1/1000",
+        "spread": "std over clients, 1/1000",
         "spread_off": "off by, s.e.",
     },
     claims=(
@@ -202,20 +202,20 @@ FIGURE_1 = Experiment(
             functools.partial(_minimum_is_the_theorems, case="attacked", metric="error", what="error"),
         ),
         Claim("adversaries make the best λ smaller", _adversaries_lower_lambda),
-        Claim("a device's error varies least at the best λ (Theorems 6 and 8)", _one_device_is_fairest_there, _FINE),
+        Claim("a client's error varies least at the best λ (Theorems 6 and 8)", _one_device_is_fairest_there, _FINE),
         Claim(
-            "without adversaries the same λ has the smallest deviation over devices",
+            "without adversaries the same λ has the smallest deviation over clients",
             functools.partial(_minimum_is_the_theorems, case="clean", metric="spread", what="deviation"),
             _FINE,
         ),
         Claim(
-            "under attack the same λ has the smallest deviation over devices",
+            "under attack the same λ has the smallest deviation over clients",
             functools.partial(_minimum_is_the_theorems, case="attacked", metric="spread", what="deviation"),
             _FINE,
             why=_INDEPENDENT,
         ),
         Claim(
-            "under attack the deviation over devices is smallest at a larger λ than Theorem 8 says",
+            "under attack the deviation over clients is smallest at a larger λ than Theorem 8 says",
             _band_under_attack_is_elsewhere,
             _FINE,
             ours=True,
@@ -272,7 +272,7 @@ def _ditto_merges(results: Results) -> Verdict:
 
 FIGURE_2 = Experiment(
     name="ditto/figure2",
-    title="Point estimation: error of a benign device against how related devices are",
+    title="Point estimation: error of a benign client against how related clients are",
     source="Ditto, Figure 2 (ICML 2021)",
     cells=_cells_2,
     golden=(_cell_2("golden/relatedness", "attacked", 5.0, 12_000),),

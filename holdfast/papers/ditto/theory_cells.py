@@ -1,6 +1,6 @@
 """What the cells of Ditto's Figures 1 and 2 measure: point estimation by simulation, beside its closed forms.
 
-Devices estimate related numbers from a few noisy samples. The settings are those of the authors' program, also that its
+Clients estimate related numbers from a few noisy samples. The settings are those of the authors' program, also that its
 global model is λ = 1000 in Figure 2. Errors are in thousandths.
 """
 
@@ -27,8 +27,8 @@ def at_lambda(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         seed: of the draws.
 
     Returns:
-        In thousandths the squared ``error`` of a benign device, its ``spread`` over benign devices (root of the mean
-        variance) and ``device_spread`` (one device's standard deviation over trials); closed forms of the first two,
+        In thousandths the squared ``error`` of a benign client, its ``spread`` over benign clients (root of the mean
+        variance) and ``device_spread`` (one client's standard deviation over trials); closed forms of the first two,
         ``_closed``, and by how many standard errors the measurement is off, ``_off``.
     """
     setting, lambda_ = pinned(Setting, **settings["setting"]), float(settings["lambda"])
@@ -55,7 +55,7 @@ def at_relatedness(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         seed: of the draws.
 
     Returns:
-        In thousandths the squared errors of a benign device with ``local`` models, ``ditto`` and a ``global`` model,
+        In thousandths the squared errors of a benign client with ``local`` models, ``ditto`` and a ``global`` model,
         their closed forms ``_closed``, and by how many standard errors the measurement is off, ``_off``.
     """
     setting = pinned(Setting, **settings["setting"])

@@ -16,18 +16,18 @@ from holdfast.theory.ditto import Setting, best_lambda, error, fairest_lambda
 
 
 def draw_1(results: Results) -> str:
-    """Figure 1: the error against λ, with a band for the spread over devices."""
-    titles = {"clean": "No adversaries, 8 devices", "attacked": "8 of 16 devices malicious"}
+    """Figure 1: the error against λ, with a band for the spread over clients."""
+    titles = {"clean": "No adversaries, 8 clients", "attacked": "8 of 16 clients malicious"}
     fairest = fairest_lambda(Setting(**theory.PANELS_1["attacked"]))
     return drawing(
         "Ditto, Figure 1: the error is least at the λ of the theory, which is smaller under attack",
-        "Squared error of a benign device against lambda, without and with malicious devices. Both curves are U-shaped "
+        "Squared error of a benign client against lambda, without and with malicious clients. Both curves are U-shaped "
         "with their minimum at the theoretical lambda, 2.13 and 1.19.",
         [_panel_1(results, case, title) for case, title in titles.items()],
         [
-            "Point estimation, 30 samples per device with noise 0.8, τ = 0.1 among benign and τₐ = 0.5 among malicious "
-            f"devices. {_federations(results)} for all λ.",
-            f"Under attack the band is narrowest at λ = {fairest:.2f}, not at λₐ*: the devices' errors are correlated "
+            "Point estimation, 30 samples per client with noise 0.8, τ = 0.1 among benign and τₐ = 0.5 among malicious "
+            f"clients. {_federations(results)} for all λ.",
+            f"Under attack the band is narrowest at λ = {fairest:.2f}, not at λₐ*: the clients' errors are correlated "
             "through the global model.",
         ],
     )
@@ -39,7 +39,7 @@ def _panel_1(results: Results, case: str, title: str) -> Panel:
     means = np.array([results.mean(name, "error") for name in names]) / 1000
     half = np.array([results.mean(name, "spread") for name in names]) / 1000 / math.sqrt(setting.K_b)
     local, everywhere = (results.mean(f"{case}/{end}", "error") / 1000 for end in ("0", "inf"))
-    band = f"± std over benign devices / √{setting.K_b}"
+    band = f"± std over benign clients / √{setting.K_b}"
     return Panel(
         title,
         (
@@ -58,7 +58,7 @@ def _panel_1(results: Results, case: str, title: str) -> Panel:
         x=Axis(0.01, 100, tuple((10.0**power, f"{10.0**power:g}") for power in range(-2, 3)), log=True),
         y=Axis(0.0, 0.035, tuple((tick / 1000, f"{tick / 1000:g}") for tick in range(0, 36, 5))),
         along="λ",
-        up="squared error of a benign device",
+        up="squared error of a benign client",
         marks=((best_lambda(setting), f"{'λₐ*' if setting.K_a else 'λ*'} = {best_lambda(setting):.2f}"),),
     )
 
@@ -66,18 +66,18 @@ def _panel_1(results: Results, case: str, title: str) -> Panel:
 def draw_2(results: Results) -> str:
     """Figure 2: the error against relatedness for local models, Ditto and a global model."""
     titles = {
-        "clean": "No adversaries, 20 devices of 20 samples",
-        "attacked": "3 of 10 devices malicious, 10 samples each",
+        "clean": "No adversaries, 20 clients of 20 samples",
+        "attacked": "3 of 10 clients malicious, 10 samples each",
     }
     return drawing(
-        "Ditto, Figure 2: below local and global models however related the devices are",
-        "Squared error of a benign device against relatedness. Local models are flat, the global model improves with "
+        "Ditto, Figure 2: below local and global models however related the clients are",
+        "Squared error of a benign client against relatedness. Local models are flat, the global model improves with "
         "relatedness, Ditto is below both and merges with local at the left and with global at the right.",
         [_panel_2(results, case, title) for case, title in titles.items()],
         [
             f"Lines are closed forms, dots simulated. {_federations(results)} for all methods. Samples have noise 1 "
             "on the left and 0.5 on the right.",
-            "Left of τ = τₐ adversaries are closer to the common mean than benign devices, outside of the document's "
+            "Left of τ = τₐ adversaries are closer to the common mean than benign clients, outside of the document's "
             "definition of an attack; the formulas hold all the same.",
         ],
     )
@@ -104,7 +104,7 @@ def _panel_2(results: Results, case: str, title: str) -> Panel:
         x=Axis(1, 20, tuple((float(tick), str(tick)) for tick in (1, 2, 5, 10, 20)), log=True),
         y=Axis(0.004, 1.0, tuple((tick, f"{tick:g}") for tick in ticks), log=True),
         along="relatedness 1/τ",
-        up="squared error of a benign device",
+        up="squared error of a benign client",
         marks=((10.0, "τ = τₐ"),) if case == "attacked" else (),
     )
 

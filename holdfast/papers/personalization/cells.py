@@ -32,11 +32,11 @@ from holdfast.federated.metrics.disparity import (
     instability,
 )
 from holdfast.federated.objectives import FedAvg
-from holdfast.federated.outcome import Outcome
-from holdfast.federated.personalization import Transferability, Tuner, WithPolicy, personalization_named
-from holdfast.federated.personalization.adapting import ENOUGH, RECORDED, Adapting
+from holdfast.federated.personalization import PostHocPersonalizer, Transferability, WithPolicy, personalization_named
 from holdfast.federated.personalization.adversarial import Budget, search_budget
-from holdfast.federated.personalizing import Personalized, personalize
+from holdfast.federated.personalization.early_stopping import ENOUGH, RECORDED, EarlyStoppedFineTuning
+from holdfast.federated.post_hoc import Personalized, personalize
+from holdfast.federated.result import FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.methods import METHODS
 from holdfast.models.registry import build
@@ -72,7 +72,7 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
     clients, outcome = train_shared(settings, seed)
     budget = find_budget(settings, outcome)
     found = {"epsilon": budget.epsilon, "success": budget.path[-1][1], "weak": float(budget.weak)}
-    everybody = environment_report(outcome.site, outcome.weights, None)
+    everybody = environment_report(outcome.runtime, outcome.weights, None)
     tell("shared", outcome.weights)
     tell("everybody", [everybody.loss, everybody.loss_elsewhere])
     tell("budget", [budget.epsilon, len(budget.path)])
@@ -83,17 +83,17 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
     for share in sorted({method.get("counterexamples", 0.0) for method in methods.values()}):
         data = some_clients(_load(settings, seed, counterexamples=share) if share else clients, ids)
         rows = [row for row, method in methods.items() if method.get("counterexamples", 0.0) == share]
-        tuners = [make_tuner(row, methods[row], budget.epsilon) for row in rows]
-        result = personalize(data, outcome.model(), rounds, tuners)
+        post_hoc = [make_method(row, methods[row], budget.epsilon) for row in rows]
+        result = personalize(data, outcome.model(), rounds, post_hoc)
         if not share:
-            own = environment_report(result.site, result.weights, None)
+            own = environment_report(result.runtime, result.weights, None)
             found |= {f"global/{name}": value for name, value in _environments(own).items()}
         for row in rows:
             found |= {f"{row}/{name}": value for name, value in method_numbers(result, row).items()}
     return found
 
 
-def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, Outcome]:
+def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, FederationResult]:
     """The clients, and the federation that trains their shared model."""
     clients = _load(settings, seed)
     model = build(settings["model"], clients.input_shape, clients.classes, seed=seed, weights=settings.get("weights"))
@@ -109,11 +109,11 @@ def _aggregator(name: str) -> Aggregator:
     return build_aggregator(name, {name: options(AGGREGATORS[name], {})})
 
 
-def find_budget(settings: Mapping[str, Any], outcome: Outcome) -> Budget:
+def find_budget(settings: Mapping[str, Any], outcome: FederationResult) -> Budget:
     """The budget that is given, or the result of the search."""
     if "epsilon" in settings:
         return Budget(settings["epsilon"], ((settings["epsilon"], 0.0),), weak=False)
-    return search_budget(outcome.site, outcome.weights, pinned(Pgd))
+    return search_budget(outcome.runtime, outcome.weights, pinned(Pgd))
 
 
 def evenly(clients: Clients, count: int) -> list[int]:
@@ -125,7 +125,7 @@ def evenly(clients: Clients, count: int) -> list[int]:
     return sorted(turns[:count])
 
 
-def make_tuner(row: str, method: Mapping[str, Any], epsilon: float) -> Tuner:
+def make_method(row: str, method: Mapping[str, Any], epsilon: float) -> PostHocPersonalizer:
     """The method of a row, which keeps the end of training; checkpoints are chosen afterwards."""
     if "policy" in method:
         policy = pinned(METHODS[method["policy"]], **method["options"])
@@ -133,30 +133,30 @@ def make_tuner(row: str, method: Mapping[str, Any], epsilon: float) -> Tuner:
     given = {**method.get("options", {}), "called": row, "keep": "last", "epsilon": epsilon}
     if method["name"] == Transferability.name:
         given["search"] = False
-    tuner = pinned(personalization_named(method["name"]), **given)
-    assert isinstance(tuner, Adapting)
-    return tuner
+    made = pinned(personalization_named(method["name"]), **given)
+    assert isinstance(made, EarlyStoppedFineTuning)
+    return made
 
 
 def method_numbers(result: Personalized, row: str) -> dict[str, float]:
     """Everything that is kept of a method."""
-    site, tuner = result.site, result.site.tuners[row]
-    tell(f"{row}/models", site.personal(row, torch.arange(len(site.clients)), result.weights))
-    if not isinstance(tuner, Adapting):
-        report = environment_report(site, result.weights, row)
+    runtime, method = result.runtime, result.runtime.post_hoc[row]
+    tell(f"{row}/models", runtime.personal(row, torch.arange(len(runtime.clients)), result.weights))
+    if not isinstance(method, EarlyStoppedFineTuning):
+        report = environment_report(runtime, result.weights, row)
         tell(row, [report.loss, report.loss_elsewhere])
         return _environments(report)
-    record = tuner.record(site).double()
-    chosen = record[torch.arange(len(record)), chosen_checkpoints(record, site.clients.validation.counts, tuner)]
+    record = method.record(runtime).double()
+    chosen = record[torch.arange(len(record)), chosen_checkpoints(record, runtime.clients.validation.counts, method)]
     found = _of_record(record[:, -1], "")
     found |= _of_record(chosen, "chosen_")
-    for number in range(tuner.checkpoints):
+    for number in range(method.checkpoints):
         found |= _of_record(record[:, number], f"at{number + 1}_")
-    ratios = gradient_ratios(site, result.weights, row)
+    ratios = gradient_ratios(runtime, result.weights, row)
     found["instability"] = instability(ratios)
-    found["direct"] = direct_success(site, result.weights, row, tuner.attack)
-    if isinstance(tuner, Transferability):
-        found |= {"adversarial": float(tuner.adversarial), "weights": float(tuner.weights)}
+    found["direct"] = direct_success(runtime, result.weights, row, method.attack)
+    if isinstance(method, Transferability):
+        found |= {"adversarial": float(method.adversarial), "weights": float(method.weights)}
         tell(f"{row}/coefficients", [found["adversarial"], found["weights"]])
     tell(row, {name: record[:, :, RECORDED.index(name)].mean(0).tolist() for name in _TOLD})
     tell(f"{row}/ratios", [found["instability"], float(ratios.log().mean())])
@@ -164,13 +164,13 @@ def method_numbers(result: Personalized, row: str) -> dict[str, float]:
     return found
 
 
-def chosen_checkpoints(record: Tensor, validation: Tensor, tuner: Adapting) -> Tensor:
+def chosen_checkpoints(record: Tensor, validation: Tensor, method: EarlyStoppedFineTuning) -> Tensor:
     """The checkpoint that each client chooses by its validation data, as the method itself would.
 
     Args:
         record: what was recorded, shape (clients, checkpoints, quantities).
         validation: how many validation examples each client has; those with few take the one that suits all of them.
-        tuner: scores a checkpoint.
+        method: scores a checkpoint.
 
     Returns:
         Shape (clients,); the earliest of equals.
@@ -178,7 +178,7 @@ def chosen_checkpoints(record: Tensor, validation: Tensor, tuner: Adapting) -> T
     accuracy, transferred = (record[:, :, RECORDED.index(name)] for name in ("validation", "validation_transfer"))
     scores = torch.tensor(
         [
-            [tuner.score(*seen) for seen in zip(*each, strict=True)]
+            [method.score(*seen) for seen in zip(*each, strict=True)]
             for each in zip(accuracy.tolist(), transferred.tolist(), strict=True)
         ],
         dtype=torch.float64,

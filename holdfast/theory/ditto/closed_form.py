@@ -1,11 +1,11 @@
 """Closed forms of Ditto's analysis: errors at any λ, the best λ, and the posterior behind it (Theorems 1 to 8).
 
-Ditto's estimator mixes what a device knows with what the others know, ŵ_k(λ) = a·ŵ_k + b·Σ_{j≠k} ŵ_j (Lemma 9). Its
-error is Gaussian, so two moments per coordinate say everything: V, the variance of a benign device's error, and C, the
-covariance of the errors of two benign devices. λ may be a number or an array, 0 (local) and infinity (global) included.
+Ditto's estimator mixes what a client knows with what the others know, ŵ_k(λ) = a·ŵ_k + b·Σ_{j≠k} ŵ_j (Lemma 9). Its
+error is Gaussian, so two moments per coordinate say everything: V, the variance of a benign client's error, and C, the
+covariance of the errors of two benign clients. λ may be a number or an array, 0 (local) and infinity (global) included.
 
-The theorems on fairness treat devices as independent. They are not, since all lean on one global model: the spread over
-benign devices that a measurement finds is `spread`. Without adversaries it is least at `best_lambda` too; with them its
+The theorems on fairness treat clients as independent. They are not, since all lean on one global model: the spread over
+benign clients that a measurement finds is `spread`. Without adversaries it is least at `best_lambda` too; with them its
 minimum, `fairest_lambda`, is elsewhere (1.396 where Theorem 8 gives 1.185, in the setting of Figure 1).
 """
 
@@ -24,10 +24,10 @@ Vector = NDArray[np.float64]
 
 
 def best_lambda(setting: Setting) -> float:
-    """λ* of Theorems 1, 2, 5 and 6; with malicious devices λ_a* of Theorems 3, 4, 7 and 8.
+    """λ* of Theorems 1, 2, 5 and 6; with malicious clients λ_a* of Theorems 3, 4, 7 and 8.
 
     Returns:
-        The λ that minimises `error` and `device_variance`; infinity for identical devices without adversaries. It
+        The λ that minimises `error` and `device_variance`; infinity for identical clients without adversaries. It
         depends on neither β nor d.
     """
     unlike = setting.K * setting.tau**2 + setting.excess / (setting.K - 1)
@@ -35,32 +35,32 @@ def best_lambda(setting: Setting) -> float:
 
 
 def mixing(setting: Setting, lambda_: ArrayLike) -> tuple[Vector, Vector]:
-    """The weights a of a device's own estimate and b of each other one's (Lemma 9); a + (K − 1)b = 1."""
+    """The weights a of a client's own estimate and b of each other one's (Lemma 9); a + (K − 1)b = 1."""
     return _weights(setting, _share(setting, lambda_))
 
 
 def coordinate_error(setting: Setting, lambda_: ArrayLike) -> Vector:
-    """V(λ): expected squared error of a benign device per coordinate."""
+    """V(λ): expected squared error of a benign client per coordinate."""
     return _moments(setting, _share(setting, lambda_))[0]
 
 
 def coordinate_covariance(setting: Setting, lambda_: ArrayLike) -> Vector:
-    """C(λ): covariance of the errors of two benign devices per coordinate."""
+    """C(λ): covariance of the errors of two benign clients per coordinate."""
     return _moments(setting, _share(setting, lambda_))[1]
 
 
 def error(setting: Setting, lambda_: ArrayLike) -> Vector:
-    """E‖ŵ_k(λ) − w_k‖² = dV of a benign device; on predictions, ‖X_k(·)‖², it is β times that."""
+    """E‖ŵ_k(λ) − w_k‖² = dV of a benign client; on predictions, ‖X_k(·)‖², it is β times that."""
     return setting.d * coordinate_error(setting, lambda_)
 
 
 def device_variance(setting: Setting, lambda_: ArrayLike) -> Vector:
-    """2dV², the variance of one benign device's squared error: what Theorems 2, 4, 6 and 8 minimise."""
+    """2dV², the variance of one benign client's squared error: what Theorems 2, 4, 6 and 8 minimise."""
     return 2 * setting.d * coordinate_error(setting, lambda_) ** 2
 
 
 def spread(setting: Setting, lambda_: ArrayLike) -> Vector:
-    """Expected variance of the squared error over the benign devices, 2d(1 − 1/K_b)(V² − C²): what one measures."""
+    """Expected variance of the squared error over the benign clients, 2d(1 − 1/K_b)(V² − C²): what one measures."""
     return _spread(setting, _share(setting, lambda_))
 
 
@@ -78,7 +78,7 @@ def fairest_lambda(setting: Setting) -> float:
 
 @dataclass(frozen=True)
 class Posterior:
-    """What is known of a benign device's parameter, given its own estimate and the mean of the others' (Lemmas 7, 11).
+    """What is known of a benign client's parameter, given its own estimate and the mean of the others' (Lemmas 7, 11).
 
     Attributes:
         own: weight of its own estimate in the posterior mean.
@@ -96,21 +96,21 @@ class Posterior:
 
 
 def posterior(setting: Setting) -> Posterior:
-    """The posterior of a benign device's parameter (Lemma 7; Lemmas 10 and 11 for point estimation)."""
+    """The posterior of a benign client's parameter (Lemma 7; Lemmas 10 and 11 for point estimation)."""
     spread_of_others = setting.K * setting.tau**2 + setting.noise + setting.excess / (setting.K - 1)
     own, others = 1 / setting.noise, (setting.K - 1) / spread_of_others
     return Posterior(own / (own + others), others / (own + others), 1 / (own + others))
 
 
 def conditional_spread(shifts: ArrayLike, variance: float) -> float:
-    """Spread over many devices given the data, when each estimator is off its posterior mean (proof of Theorem 2).
+    """Spread over many clients given the data, when each estimator is off its posterior mean (proof of Theorem 2).
 
     Args:
-        shifts: ŵ_k(λ*) − ŵ_k(λ), shape (devices, parameters).
+        shifts: ŵ_k(λ*) − ŵ_k(λ), shape (clients, parameters).
         variance: σ_w², the posterior variance per coordinate.
 
     Returns:
-        The expected variance of the squared error over devices, for a large number of them. It is least, 2dσ_w⁴, where
+        The expected variance of the squared error over clients, for a large number of them. It is least, 2dσ_w⁴, where
         nothing is shifted.
     """
     squares = (np.asarray(shifts, np.float64) ** 2).sum(axis=1)

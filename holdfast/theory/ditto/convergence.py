@@ -1,7 +1,7 @@
 """How fast personal models converge: the bounds of Ditto, Appendix E.
 
 F_k is μ-strongly convex and smooth, stochastic gradients have second moment at most G₁², personal models stay within M
-of w* in mean square, and a device takes part with probability p_k. D_t is the personal model's mean squared distance
+of w* in mean square, and a client takes part with probability p_k. D_t is the personal model's mean squared distance
 from its optimum, E_t the global model's from w*. A personal model inherits the rate of the global one.
 """
 

@@ -1,8 +1,8 @@
-"""Estimators of linear regression on many devices: local, global, Ditto's, and the best there is for any design.
+"""Estimators of linear regression on many clients: local, global, Ditto's, and the best there is for any design.
 
 Ditto, Appendix C. The loss is F_k(w) = ‖X_k w − y_k‖²/(2n). The document writes 1/n, but its minimiser (equation 23)
-and its λ* belong to 1/(2n); with 1/n the best λ is twice as large. All arrays are float64: designs (devices, samples,
-parameters), targets (devices, samples), models (devices, parameters).
+and its λ* belong to 1/(2n); with 1/n the best λ is twice as large. All arrays are float64: designs (clients, samples,
+parameters), targets (clients, samples), models (clients, parameters).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def personalized(designs: Vector, local: Vector, anchor: Vector, lambda_: float)
 
 @dataclass(frozen=True)
 class Bayes:
-    """What all data together say about each device's parameter.
+    """What all data together say about each client's parameter.
 
     Attributes:
-        mean: of shape (devices, parameters).
-        covariance: of shape (devices, parameters, parameters).
+        mean: of shape (clients, parameters).
+        covariance: of shape (clients, parameters, parameters).
     """
 
     mean: Vector
@@ -59,7 +59,7 @@ class Bayes:
 
 
 def bayes(designs: Vector, targets: Vector, sigma: float, tau: float) -> Bayes:
-    """The posterior of every w_k given all data, for any designs and benign devices (Lemmas 2 and 4 to 6).
+    """The posterior of every w_k given all data, for any designs and benign clients (Lemmas 2 and 4 to 6).
 
     Where all X_kᵀX_k are one multiple of the identity, its mean is Ditto's estimator at λ*; elsewhere no single λ gives
     it.
@@ -83,5 +83,5 @@ def _grams(designs: Vector) -> Vector:
 
 
 def _solve(matrices: Vector, vectors: Vector) -> Vector:
-    """A solution per device."""
+    """A solution per client."""
     return np.asarray(np.linalg.solve(matrices, vectors[..., None])[..., 0], np.float64)

@@ -1,7 +1,7 @@
-"""Ditto's analysis by simulation: draw devices, solve each one's problem, measure the errors.
+"""Ditto's analysis by simulation: draw clients, solve each one's problem, measure the errors.
 
 It shares no formula with `closed_form`: the global model is a mean of drawn estimates, a personal model is the
-minimiser of its own quadratic, and errors are measured against drawn truths. θ cancels and is zero. A device's estimate
+minimiser of its own quadratic, and errors are measured against drawn truths. θ cancels and is zero. A client's estimate
 is drawn directly, as the truth plus noise of variance σ²/β, which is exactly how least squares on its samples is
 distributed. All λ are measured on the same draws, so that the place of a minimum is known better than its height.
 """
@@ -26,11 +26,11 @@ class Simulated:
     """What was measured, one number per λ.
 
     Attributes:
-        error: squared error of a benign device, mean over devices and trials.
+        error: squared error of a benign client, mean over clients and trials.
         error_se: its standard error, from the differences between trials.
-        spread: variance of the squared error over the benign devices of a trial (divided by K_b), mean over trials.
+        spread: variance of the squared error over the benign clients of a trial (divided by K_b), mean over trials.
         spread_se: its standard error.
-        device_variance: variance over trials of one device's squared error, mean over benign devices.
+        device_variance: variance over trials of one client's squared error, mean over benign clients.
     """
 
     error: Vector
@@ -80,7 +80,7 @@ def simulate(setting: Setting, lambdas: Sequence[float], trials: int, seed: int)
 
 
 def _draw(setting: Setting, trials: int, stream: np.random.Generator) -> tuple[Vector, Vector]:
-    """True parameters and local estimates, (devices, trials, parameters); the malicious devices come first."""
+    """True parameters and local estimates, (clients, trials, parameters); the malicious clients come first."""
     shape = (setting.K, trials, setting.d)
     scale = np.full((setting.K, 1, 1), setting.tau)
     if setting.tau_a is not None:
@@ -90,7 +90,7 @@ def _draw(setting: Setting, trials: int, stream: np.random.Generator) -> tuple[V
 
 
 def _minimisers(curvature: float, local: Vector, common: Vector, lambda_: float) -> Vector:
-    """The argmin of (c/2)‖v − ŵ_k‖² + (λ/2)‖v − w*‖² for every device."""
+    """The argmin of (c/2)‖v − ŵ_k‖² + (λ/2)‖v − w*‖² for every client."""
     if np.isinf(lambda_):
         return np.broadcast_to(common, local.shape)
     return (curvature * local + lambda_ * common) / (curvature + lambda_)

@@ -1,6 +1,6 @@
 """Ditto by stochastic gradients on scalar quadratics, to see the rate of Corollary 1: personal models converge as 1/t.
 
-Many independent federations are run side by side. Each step, m of K devices take part: each takes one personal step
+Many independent federations are run side by side. Each step, m of K clients take part: each takes one personal step
 towards its optimum and the global model it received, with Lemma 13's step size, and one gradient of the global problem,
 whose mean is the server's step.
 """
@@ -24,10 +24,10 @@ class Distances:
     """Mean squared distances from the optima, and the constants of Appendix E that the run showed.
 
     Attributes:
-        personal: D_t, mean over runs and devices, shape (steps + 1,).
+        personal: D_t, mean over runs and clients, shape (steps + 1,).
         common: E_t, mean over runs, shape (steps + 1,).
-        G1: root of the largest second moment of a stochastic gradient of F_k, over devices and steps.
-        M: root of the largest mean squared distance of a personal model from w*, over devices and steps.
+        G1: root of the largest second moment of a stochastic gradient of F_k, over clients and steps.
+        M: root of the largest mean squared distance of a personal model from w*, over clients and steps.
     """
 
     personal: Vector
@@ -42,8 +42,8 @@ def stochastic_ditto(
     """Run Ditto with FedSGD on F_k(w) = (w − ŵ_k)²/2 from zero.
 
     Args:
-        optima: ŵ_k, shape (devices,).
-        selected: devices that take part in a step.
+        optima: ŵ_k, shape (clients,).
+        selected: clients that take part in a step.
         lambda_: λ.
         noise: standard deviation of the noise in each gradient.
         steps: how many; the server's step sizes are 2/(t + 4).

@@ -1,7 +1,7 @@
-"""Exact trajectories of Ditto and FedAvg on quadratics, with every device in every round and exact gradients.
+"""Exact trajectories of Ditto and FedAvg on quadratics, with every client in every round and exact gradients.
 
 With F_k(w) = h_k(w − ŵ_k)²/2 a gradient step contracts towards ŵ_k, so rounds have closed forms. They decide questions
-that a loop answers only by its details: that Ditto's personal step is pulled towards the model a device received
+that a loop answers only by its details: that Ditto's personal step is pulled towards the model a client received
 (Algorithm 2), not towards the one it is about to send; and that FedAvg with several local steps and a constant step
 size has a fixed point which is not the minimiser where the h_k differ.
 """
@@ -28,7 +28,7 @@ def ditto_trajectory(
     """Ditto with FedAvg on F_k(w) = (w − ŵ_k)²/2 (Algorithm 2).
 
     Args:
-        optima: ŵ_k, shape (devices,).
+        optima: ŵ_k, shape (clients,).
         rounds: T.
         lambda_: λ.
         global_step: η_g.
@@ -38,7 +38,7 @@ def ditto_trajectory(
         start: w⁰, also of every personal model.
 
     Returns:
-        The global models, shape (rounds + 1,), and the personal models, shape (rounds + 1, devices), from the start on.
+        The global models, shape (rounds + 1,), and the personal models, shape (rounds + 1, clients), from the start on.
     """
     own = np.asarray(optima, np.float64)
     passed = np.arange(rounds + 1)
@@ -56,7 +56,7 @@ def fedavg_fixed_point(optima: ArrayLike, curvatures: ArrayLike, step: float, lo
     Args:
         optima: ŵ_k.
         curvatures: h_k.
-        step: the step size, below 2/h_k for every device.
+        step: the step size, below 2/h_k for every client.
         local_steps: r.
 
     Returns:

@@ -1,7 +1,7 @@
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation import AGGREGATORS, Chain, Clipping, KLoss, Krum, MultiKrum, build_aggregator
+from holdfast.federated.aggregation import AGGREGATORS, Clipping, KLoss, Krum, MultiKrum, WithPreStep, build_aggregator
 
 
 def test_every_rule_is_made_by_its_name_and_knows_it() -> None:
@@ -10,7 +10,7 @@ def test_every_rule_is_made_by_its_name_and_knows_it() -> None:
 
 def test_joined_names_are_a_chain_with_options_of_its_own() -> None:
     chain = build_aggregator("clipping + multi-krum", {"multi-krum": {"keep": 3}})
-    assert chain == Chain(Clipping(), MultiKrum(keep=3))
+    assert chain == WithPreStep(Clipping(), MultiKrum(keep=3))
     assert chain.label == "clipping+multi-krum"
     assert build_aggregator("clipping+clipping+krum") == Clipping() >> (Clipping() >> Krum())
 

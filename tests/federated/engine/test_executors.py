@@ -8,9 +8,17 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.errors import FederationError
-from holdfast.federated.engine.executors import Choice, Executor, InProcess, Pool, choose, default_chunk, make_executor
+from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.executors import (
+    Executor,
+    ExecutorChoice,
+    InProcess,
+    WorkerPool,
+    choose,
+    default_chunk,
+    make_executor,
+)
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
 from holdfast.federated.personalization import Ditto, FineTuning, Local
 from holdfast.federated.settings import Rounds
 from holdfast.primitives.threads import torch_threads
@@ -28,17 +36,17 @@ EVERYBODY = torch.arange(8)
 METHODS = (Local(), Ditto(0.5), FineTuning(epochs=1))
 
 
-def site(kind: str = "linear", **changes: object) -> Site:
+def runtime(kind: str = "linear", **changes: object) -> ClientRuntime:
     shape = (6,) if kind == "linear" else (1, 8, 8)
     options: dict[str, object] = {"cohort": 8, "batch_size": 8, "local_steps": 3, "learning_rate": 0.1, **changes}
     options |= {"optimizer": "adam", "learning_rate": 1e-3} if kind == "adam" else {}
     network = Network(KINDS[kind]())
-    return Site(toy_clients(shape=shape), network, Rounds(**options), METHODS, needs_losses=True)  # type: ignore[arg-type]
+    return ClientRuntime(toy_clients(shape=shape), network, Rounds(**options), METHODS, needs_losses=True)  # type: ignore[arg-type]
 
 
 def two_rounds(executor: Executor, clients: Tensor = EVERYBODY) -> dict[str, Tensor]:
     """Everything that two rounds, tuning and scoring leave."""
-    here = executor.site
+    here = executor.runtime
     drawn, weights = torch.zeros(8, dtype=torch.int64), here.network.initial
     sent = []
     try:
@@ -47,7 +55,7 @@ def two_rounds(executor: Executor, clients: Tensor = EVERYBODY) -> dict[str, Ten
             sent += [updates.clone(), losses.clone()]
             weights = weights + updates.mean(0)
             drawn += here.draws(EVERYBODY)
-        executor.tune_all(here.tuners["finetuning"], weights)
+        executor.personalize_all(here.post_hoc["finetuning"], weights)
         scores = {
             label or "shared": executor.score_all("test", weights, label) for label in (None, "local", "ditto-0.5")
         }
@@ -74,12 +82,12 @@ def assert_same_bits(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
 
 @pytest.mark.parametrize("kind", ["linear", "batch norm", "running statistics"])
 def test_rows_are_in_the_order_of_clients_where_only_equal_batches_are_stacked(kind: str):
-    here = site(kind, batch_size=64, local_steps=1)
+    here = runtime(kind, batch_size=64, local_steps=1)
     assert here.clients.train.counts.diff().min() < 0
     drawn, weights = torch.zeros(8, dtype=torch.int64), here.network.initial
     updates, losses = InProcess(here, 3).round(0, EVERYBODY, drawn, weights)
     alone = [
-        InProcess(site(kind, batch_size=64, local_steps=1), 3).round(0, EVERYBODY[i : i + 1], drawn, weights)
+        InProcess(runtime(kind, batch_size=64, local_steps=1), 3).round(0, EVERYBODY[i : i + 1], drawn, weights)
         for i in range(8)
     ]
     torch.testing.assert_close(updates, torch.cat([update for update, _ in alone]), rtol=1e-4, atol=1e-6)
@@ -89,39 +97,39 @@ def test_rows_are_in_the_order_of_clients_where_only_equal_batches_are_stacked(k
 @pytest.mark.parametrize("local", [{"local_steps": 3}, {"local_epochs": 2}], ids=["steps", "epochs"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_executors_agree_to_rounding(kind, local):
-    reference = two_rounds(InProcess(site(kind, **local), chunk=1))
-    assert_close(reference, two_rounds(InProcess(site(kind, **local), chunk=3)))
-    assert_close(reference, two_rounds(InProcess(site(kind, **local), chunk=8)))
-    assert_close(reference, two_rounds(Pool(site(kind, **local), chunk=3, workers=2)))
+    reference = two_rounds(InProcess(runtime(kind, **local), chunk=1))
+    assert_close(reference, two_rounds(InProcess(runtime(kind, **local), chunk=3)))
+    assert_close(reference, two_rounds(InProcess(runtime(kind, **local), chunk=8)))
+    assert_close(reference, two_rounds(WorkerPool(runtime(kind, **local), chunk=3, workers=2)))
 
 
 @pytest.mark.parametrize("kind", ["linear", "dropout", "batch norm"])
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_a_pool_gives_the_same_bits_whatever_its_workers(kind, chunk):
-    single = two_rounds(InProcess(site(kind), chunk=chunk))
+    single = two_rounds(InProcess(runtime(kind), chunk=chunk))
     for workers in (1, 2, 3):
-        assert_same_bits(single, two_rounds(Pool(site(kind), chunk=chunk, workers=workers)))
+        assert_same_bits(single, two_rounds(WorkerPool(runtime(kind), chunk=chunk, workers=workers)))
 
 
 @pytest.mark.parametrize("chunk", [1, 3])
 def test_the_order_in_which_clients_are_named_changes_no_bit(chunk):
-    one = two_rounds(InProcess(site(), chunk=chunk))
-    assert_same_bits(one, two_rounds(InProcess(site(), chunk=chunk), EVERYBODY.flip(0)))
-    assert_same_bits(one, two_rounds(InProcess(site(), chunk=chunk), torch.tensor([3, 1, 7, 0, 2, 6, 4, 5])))
+    one = two_rounds(InProcess(runtime(), chunk=chunk))
+    assert_same_bits(one, two_rounds(InProcess(runtime(), chunk=chunk), EVERYBODY.flip(0)))
+    assert_same_bits(one, two_rounds(InProcess(runtime(), chunk=chunk), torch.tensor([3, 1, 7, 0, 2, 6, 4, 5])))
 
 
 def test_what_is_sent_is_ascending_by_client():
-    executor = InProcess(site(), chunk=3)
-    everybody, _ = executor.round(0, EVERYBODY, torch.zeros(8, dtype=torch.int64), executor.site.network.initial)
-    few, _ = InProcess(site(), chunk=1).round(
-        0, torch.tensor([6, 2]), torch.zeros(8, dtype=torch.int64), executor.site.network.initial
+    executor = InProcess(runtime(), chunk=3)
+    everybody, _ = executor.round(0, EVERYBODY, torch.zeros(8, dtype=torch.int64), executor.runtime.network.initial)
+    few, _ = InProcess(runtime(), chunk=1).round(
+        0, torch.tensor([6, 2]), torch.zeros(8, dtype=torch.int64), executor.runtime.network.initial
     )
     torch.testing.assert_close(few, everybody[[2, 6]], rtol=1e-4, atol=1e-6)
 
 
 def test_local_training_is_plain_sgd_on_the_clients_batches():
     """The serial executor against the loop that anybody would write."""
-    here = site(batch_size=8)
+    here = runtime(batch_size=8)
     updates, losses = InProcess(here, 1).round(0, EVERYBODY, torch.zeros(8, dtype=torch.int64), here.network.initial)
     for client in range(8):
         inputs, labels = here.clients.train.of(client)
@@ -139,14 +147,14 @@ def test_local_training_is_plain_sgd_on_the_clients_batches():
 
 
 def test_epochs_walk_through_each_clients_own_number_of_batches():
-    here = site(local_epochs=2)
+    here = runtime(local_epochs=2)
     assert here.steps(EVERYBODY).tolist() == [2 * max(n // 8, 1) for n in here.clients.train.counts.tolist()]
 
 
 def test_a_failing_client_is_named_with_its_round():
-    here = site()
+    here = runtime()
     here.clients.train.labels[:] = 99
-    pool = Pool(here, chunk=2, workers=1)
+    pool = WorkerPool(here, chunk=2, workers=1)
     try:
         with pytest.raises(FederationError, match=r"clients 0 to 1 failed in round 3: IndexError"):
             pool.round(2, EVERYBODY, torch.zeros(8, dtype=torch.int64), here.network.initial)
@@ -155,8 +163,8 @@ def test_a_failing_client_is_named_with_its_round():
 
 
 def test_a_worker_that_is_killed_is_reported():
-    here = site()
-    pool = Pool(here, chunk=2, workers=1)
+    here = runtime()
+    pool = WorkerPool(here, chunk=2, workers=1)
     os.kill(pool._processes[0].pid, signal.SIGKILL)
     try:
         with pytest.raises(FederationError, match="out of memory"):
@@ -166,45 +174,45 @@ def test_a_worker_that_is_killed_is_reported():
 
 
 def test_closing_ends_the_workers():
-    pool = Pool(site(), chunk=2, workers=2)
+    pool = WorkerPool(runtime(), chunk=2, workers=2)
     processes = list(pool._processes)
     pool.close()
     assert all(not process.is_alive() for process in processes)
 
 
 def test_auto_chooses_one_of_the_executors_and_others_are_taken_at_their_word():
-    assert choose("serial", site()) == Choice("serial", 1)
-    assert choose("batched", site(chunk=5)) == Choice("batched", 5)
-    assert choose("pool", site()).name == "pool"
-    found = choose("auto", site())
+    assert choose("serial", runtime()) == ExecutorChoice("serial", 1)
+    assert choose("batched", runtime(chunk=5)) == ExecutorChoice("batched", 5)
+    assert choose("pool", runtime()).name == "pool"
+    found = choose("auto", runtime())
     assert found.name in ("serial", "batched", "pool")
-    make_executor(site(), found).close()
+    make_executor(runtime(), found).close()
 
 
 @pytest.mark.parametrize("executor", ["serial", "batched", "pool"])
 def test_double_precision_stays_double_everywhere(executor):
     network = Network(linear().double())
     clients = toy_clients(dtype=torch.float64)
-    here = Site(clients, network, Rounds(cohort=8, batch_size=8, learning_rate=0.1, chunk=3), METHODS)
+    here = ClientRuntime(clients, network, Rounds(cohort=8, batch_size=8, learning_rate=0.1, chunk=3), METHODS)
     wide = make_executor(here, choose(executor, here))
     found = two_rounds(wide)
     assert all(value.dtype == torch.float64 for name, value in found.items() if name.startswith(("sent", "model")))
-    reference = two_rounds(InProcess(Site(clients, network, here.settings, METHODS), 1))
+    reference = two_rounds(InProcess(ClientRuntime(clients, network, here.settings, METHODS), 1))
     for name, value in found.items():
         torch.testing.assert_close(value, reference[name], rtol=0, atol=1e-13)
 
 
 def test_chunks_of_a_round_are_an_even_number_of_about_the_same_size():
-    chunk = default_chunk(site())
-    sizes = [len(part) for part in InProcess(site(), chunk).chunks(EVERYBODY)]
+    chunk = default_chunk(runtime())
+    sizes = [len(part) for part in InProcess(runtime(), chunk).chunks(EVERYBODY)]
     assert sum(sizes) == 8
     assert len(sizes) % 2 == 0
 
 
-@pytest.mark.parametrize("make", [lambda here: InProcess(here, 1), lambda here: Pool(here, 1, workers=1)])
+@pytest.mark.parametrize("make", [lambda here: InProcess(here, 1), lambda here: WorkerPool(here, 1, workers=1)])
 def test_torch_has_one_thread_while_an_executor_is_open(make):
     with torch_threads(2):
-        executor = make(site())
+        executor = make(runtime())
         assert torch.get_num_threads() == 1
         executor.close()
         assert torch.get_num_threads() == 2

@@ -160,8 +160,8 @@ def test_a_pull_leaves_running_statistics_alone(clients):
     free, pulled = models(network, clients), models(network, clients)
     anchor = torch.zeros(network.size, dtype=torch.float64)
     start = free.clone()
-    network.descend(free, data, 0.1, None, ())
-    network.descend(pulled, data, 0.1, (2.0, anchor), ())
+    network.sgd_step(free, data, 0.1, None, ())
+    network.sgd_step(pulled, data, 0.1, (2.0, anchor), ())
     assert torch.equal(free[:, -8:], pulled[:, -8:])
     torch.testing.assert_close((free - pulled)[:, :-8], 0.2 * start[:, :-8])
 
@@ -169,7 +169,7 @@ def test_a_pull_leaves_running_statistics_alone(clients):
 def test_variances_below_zero_are_mended():
     network = Network(tracking())
     model = -torch.ones(network.size, dtype=torch.float64)
-    network.mend(model)
+    network.repair_statistics(model)
     assert model.sum() == 4 - network.size
     assert not model[-4:].any()
 

@@ -34,9 +34,9 @@ def test_with_the_shared_model_at_rest_mixtures_end_at_the_local_optimum_whateve
     outcome = federate(points(VALUES), net, FIXED, personalize=[*methods, Ditto(1.0)])
     everybody = torch.arange(3)
     for method in methods:
-        mixed = outcome.site.personal(method.label, everybody, outcome.weights).flatten()
+        mixed = outcome.runtime.personal(method.label, everybody, outcome.weights).flatten()
         torch.testing.assert_close(mixed, torch.tensor(VALUES), rtol=0, atol=1e-5)
-    pulled = outcome.site.personal("ditto-1", everybody, outcome.weights).flatten()
+    pulled = outcome.runtime.personal("ditto-1", everybody, outcome.weights).flatten()
     torch.testing.assert_close(pulled, (torch.tensor(VALUES) + 0.5) / 2, rtol=0, atol=1e-5)
 
 
@@ -67,7 +67,7 @@ def test_rounds_are_those_of_the_algorithm_on_paper(adaptive):
     kept = rows(outcome, method.label)
     torch.testing.assert_close(kept, torch.tensor([v, alphas]).T, rtol=1e-5, atol=1e-6)
     assert (kept[:, 1] != 0.3).any() == adaptive
-    personal = outcome.site.personal(method.label, torch.arange(3), outcome.weights).flatten()
+    personal = outcome.runtime.personal(method.label, torch.arange(3), outcome.weights).flatten()
     expected = [a * own + (1 - a) * w for a, own in zip(alphas, v, strict=True)]
     torch.testing.assert_close(personal, torch.tensor(expected), rtol=1e-5, atol=1e-6)
 

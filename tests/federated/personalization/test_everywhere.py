@@ -7,19 +7,19 @@ import torch
 from torch import nn
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper, personalization_named
-from holdfast.federated.personalization.adapting import Adapting
-from holdfast.federated.personalization.validation_losses import own_losses
+from holdfast.federated.personalization.early_stopping import EarlyStoppedFineTuning
+from holdfast.federated.personalization.validation_losses import validation_losses
 from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
 
 EXTRA = {"ditto-1": Ditto(1.0), "ditto-parallel": Ditto("parallel"), "apfl-adaptive": Apfl(adaptive=True)}
 #: Inputs are no images here, and nobody marks counterexamples: uw is tested with data that does.
 FIXED = {"transferability": {"adversarial": 1.0, "weights": 0.1, "search": False}, "near": {"lambda_": 0.1}}
 METHODS = EXTRA | {
-    name: method(**({"pixels": False} if issubclass(method, Adapting) else {}), **FIXED.get(name, {}))
+    name: method(**({"pixels": False} if issubclass(method, EarlyStoppedFineTuning) else {}), **FIXED.get(name, {}))
     for name, method in PERSONALIZATION.items()
     if name != "uw"
 }
@@ -44,10 +44,10 @@ def test_executors_agree(name, local_epochs):
     everybody = torch.arange(8)
     for outcome in outcomes.values():
         torch.testing.assert_close(outcome.weights, reference.weights, rtol=1e-4, atol=1e-5)
-        for label in reference.site.stores:
+        for label in reference.runtime.stores:
             kept = [rows(each, label) for each in (outcome, reference)]
             torch.testing.assert_close(*kept, rtol=1e-4, atol=1e-5, equal_nan=True)
-            ours, theirs = (each.site.personal(label, everybody, each.weights) for each in (outcome, reference))
+            ours, theirs = (each.runtime.personal(label, everybody, each.weights) for each in (outcome, reference))
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
             assert ours.shape == (8, reference.network.size)
 
@@ -55,8 +55,8 @@ def test_executors_agree(name, local_epochs):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_moves_personal_models_away_from_the_shared_one(name):
     outcome = run(short(METHODS[name]))
-    for label in outcome.site.stores:
-        personal = outcome.site.personal(label, torch.arange(8), outcome.weights)
+    for label in outcome.runtime.stores:
+        personal = outcome.runtime.personal(label, torch.arange(8), outcome.weights)
         assert ((personal - outcome.weights).norm(dim=1) > 1e-4)[outcome.joined > 0].all()
 
 
@@ -78,20 +78,20 @@ def test_models_with_batch_statistics_are_compared_on_each_client_s_own_batch():
     """Padding would change the statistics, so clients with different numbers of examples are not stacked."""
     net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5, track_running_stats=False), nn.Linear(5, 3))
     data = replace(clients(), validation=part((4, 6, 5, 5, 8, 9, 7, 4), 1))
-    site = Site(data, Network(net), SETTINGS)
+    runtime = ClientRuntime(data, Network(net), SETTINGS)
     ids = torch.tensor([0, 1, 5])
-    models = site.network.initial + 0.1 * torch.randn(
-        2, 3, site.network.size, generator=torch.Generator().manual_seed(0)
+    models = runtime.network.initial + 0.1 * torch.randn(
+        2, 3, runtime.network.size, generator=torch.Generator().manual_seed(0)
     )
     expected = torch.stack(
         [
             torch.cat(
                 [
-                    score_models(site.network, row[None], data.validation, k[None]).loss
+                    score_models(runtime.network, row[None], data.validation, k[None]).loss
                     for row, k in zip(each, ids, strict=True)
                 ]
             )
             for each in models
         ]
     )
-    torch.testing.assert_close(own_losses(site, data.validation, ids, models), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(validation_losses(runtime, data.validation, ids, models), expected, rtol=1e-5, atol=1e-6)

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import InProcess
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
 from holdfast.federated.federation import federate
 from holdfast.federated.personalization import Mapper
 from holdfast.federated.settings import Rounds
@@ -44,39 +44,39 @@ def test_rounds_are_those_of_the_algorithm_on_paper(monkeypatch):
 
 
 def test_every_selected_client_moves_the_shared_model_whatever_their_order():
-    site = Site(clients(), Network(model()), SETTINGS, [Mapper()])
+    runtime = ClientRuntime(clients(), Network(model()), SETTINGS, [Mapper()])
     chosen, drawn = torch.tensor([5, 1, 7, 3]), torch.zeros(8, dtype=torch.int64)
-    one, _ = InProcess(site, 1).round(0, chosen, drawn, site.network.initial)
-    again = Site(clients(), Network(model()), SETTINGS, [Mapper()])
+    one, _ = InProcess(runtime, 1).round(0, chosen, drawn, runtime.network.initial)
+    again = ClientRuntime(clients(), Network(model()), SETTINGS, [Mapper()])
     two, _ = InProcess(again, 1).round(0, chosen.flip(0), drawn, again.network.initial)
     assert torch.equal(one, two)
     assert (one.abs().sum(1) > 0).all()
     recording = Recording()
     outcome = run(Mapper(epochs=1), settings=replace(SETTINGS, rounds=1), aggregator=recording)
-    updates, _ = InProcess(Site(clients(), Network(model()), SETTINGS, [Mapper()]), 1).round(
+    updates, _ = InProcess(ClientRuntime(clients(), Network(model()), SETTINGS, [Mapper()]), 1).round(
         0, outcome.joined.nonzero().flatten(), drawn, outcome.network.initial
     )
     torch.testing.assert_close(recording.steps[0], updates.mean(0), rtol=1e-5, atol=1e-8)
 
 
 def test_each_client_keeps_the_share_with_the_lowest_training_loss():
-    site = Site(clients(), Network(model()), SETTINGS, [Mapper()])
+    runtime = ClientRuntime(clients(), Network(model()), SETTINGS, [Mapper()])
     everybody, drawn = torch.arange(8), torch.zeros(8, dtype=torch.int64)
-    InProcess(site, 8).round(0, everybody, drawn, site.network.initial)
+    InProcess(runtime, 8).round(0, everybody, drawn, runtime.network.initial)
     losses = {}
     for alpha in ALPHAS:
-        one = Site(clients(), Network(model()), SETTINGS, [Mapper((alpha,))])
+        one = ClientRuntime(clients(), Network(model()), SETTINGS, [Mapper((alpha,))])
         InProcess(one, 8).round(0, everybody, drawn, one.network.initial)
         losses[alpha] = one.score(everybody, "train", one.network.initial, "mapper").loss
     best = torch.stack(list(losses.values())).argmin(0)
-    shares = site.stores["mapper"].read(everybody)[:, -1]
+    shares = runtime.stores["mapper"].read(everybody)[:, -1]
     assert torch.equal(shares, torch.tensor(ALPHAS)[best])
 
 
 def test_the_interpolated_models_are_fine_tuned_in_the_end():
     outcome = run(Mapper(epochs=1))
-    site, everybody = outcome.site, torch.arange(8)
-    mixed = site.personal("mapper", everybody, outcome.weights)
+    runtime, everybody = outcome.runtime, torch.arange(8)
+    mixed = runtime.personal("mapper", everybody, outcome.weights)
     tuned = rows(outcome, "mapper-tuned")
     assert outcome.reports.keys() == {"global", "mapper", "mapper-tuned"}
     closer = (tuned - mixed).norm(dim=1) < (tuned - outcome.weights).norm(dim=1)

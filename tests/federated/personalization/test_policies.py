@@ -7,8 +7,8 @@ from holdfast.coresets import Crest
 from holdfast.data import load_federation
 from holdfast.errors import ConfigError
 from holdfast.federated import FineTuning, Rounds, WithPolicy, personalize
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
 from holdfast.federated.personalization.policies import client_splits
 from holdfast.models import build
 from holdfast.poisoning import Epic
@@ -27,7 +27,7 @@ def test_a_policy_trains_every_client_and_two_workers_give_the_same_bits():
     assert one.reports["uniform"].mean > one.reports["global"].mean + 0.1
     assert one.reports["uniform"].mean == pytest.approx(one.reports["finetuning"].mean, abs=0.1)
     everybody = torch.arange(8)
-    rows = [found.site.personal("uniform", everybody, found.weights) for found in (one, two)]
+    rows = [found.runtime.personal("uniform", everybody, found.weights) for found in (one, two)]
     assert torch.equal(*rows)
 
 
@@ -58,12 +58,12 @@ def test_epic_drops_what_stands_alone_on_a_client():
     found = personalize(toy_clients(), linear(), SETTINGS, [method, plain])
     assert found.reports["epic"].mean > found.reports["global"].mean + 0.1
     everybody = torch.arange(8)
-    rows = [found.site.personal(name, everybody, found.weights) for name in ("epic", "uniform")]
+    rows = [found.runtime.personal(name, everybody, found.weights) for name in ("epic", "uniform")]
     assert not torch.equal(*rows)
 
 
 def test_margins_are_refused():
     clients = toy_clients()
-    site = Site(clients, Network(torch.nn.Linear(6, 1), "margin"), SETTINGS, [WithPolicy(epochs=1)])
+    runtime = ClientRuntime(clients, Network(torch.nn.Linear(6, 1), "margin"), SETTINGS, [WithPolicy(epochs=1)])
     with pytest.raises(ConfigError, match="margins"):
-        site.tune(WithPolicy(epochs=1), torch.tensor([0]), site.network.initial)
+        runtime.personalize(WithPolicy(epochs=1), torch.tensor([0]), runtime.network.initial)

@@ -21,13 +21,13 @@ from holdfast.federated import (
     UpWeighted,
     personalize,
 )
-from holdfast.federated.engine.cohort import Cohort
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
-from holdfast.federated.personalization.adapting import RECORDED, Adapting, Client
+from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.adversarial import craft, search_budget, transfer
+from holdfast.federated.personalization.early_stopping import RECORDED, Client, EarlyStoppedFineTuning
 from holdfast.federated.personalization.transferability import consistency, distance
-from holdfast.federated.personalizing import Personalized
+from holdfast.federated.post_hoc import Personalized
 from holdfast.models import build
 from holdfast.primitives.pgd import Pgd
 from tests.federated.toy import convolutional, linear, toy_clients
@@ -56,12 +56,12 @@ def shared() -> nn.Module:
     return model
 
 
-def run(*methods: Adapting, **changes: object) -> Personalized:
+def run(*methods: EarlyStoppedFineTuning, **changes: object) -> Personalized:
     return personalize(clients(), shared(), replace(SETTINGS, **changes), methods)  # type: ignore[arg-type]
 
 
 def rows(result: Personalized, label: str) -> Tensor:
-    return result.site.personal(label, torch.arange(len(SIZES)), result.weights)
+    return result.runtime.personal(label, torch.arange(len(SIZES)), result.weights)
 
 
 def fixed(adversarial: float, weights: float, **options: object) -> Transferability:
@@ -123,12 +123,12 @@ def test_the_benign_variant_is_the_method_without_a_budget_and_ditto_is_the_dist
 
 def test_cached_targets_are_those_of_the_shared_model_and_stay_with_their_examples():
     data, network = clients(), Network(shared())
-    site = Site(data, network, SETTINGS)
+    runtime = ClientRuntime(data, network, SETTINGS)
     ids = torch.tensor([3, 1])
     steps = torch.tensor([6, 4])
-    cohort = Cohort(site, ids, network.initial, drawn=torch.zeros_like(ids), steps=steps)
-    crafted = Client(cohort, ATTACK).train
-    for batch in cohort.batches():
+    stack = StackedClients(runtime, ids, network.initial, drawn=torch.zeros_like(ids), steps=steps)
+    crafted = Client(stack, ATTACK).train
+    for batch in stack.batches():
         places = crafted.places(batch)
         assert torch.equal(crafted.clean[places], batch.inputs)
         assert torch.equal(crafted.labels[places], batch.labels)
@@ -175,9 +175,9 @@ def test_the_method_keeps_what_transfers_stays_near_and_needs_its_minus(digits):
     ]
     result = personalize(*digits, settings, methods)
     records = {
-        label: tuner.record(result.site)[:, -1].nanmean(0)
-        for label, tuner in result.site.tuners.items()
-        if isinstance(tuner, Adapting)
+        label: method.record(result.runtime)[:, -1].nanmean(0)
+        for label, method in result.runtime.post_hoc.items()
+        if isinstance(method, EarlyStoppedFineTuning)
     }
     seen = {label: dict(zip(RECORDED, record.tolist(), strict=True)) for label, record in records.items()}
     assert seen["transferability"]["transfer"] > seen["ft"]["transfer"] + 0.1
@@ -194,7 +194,7 @@ def test_stacked_clients_are_tuned_as_one_by_one(chunk):
     ]
     descent = {"optimizer": "sgd", "learning_rate": 0.05}  # Adam's first steps are signs, which rounding turns
     one, many = run(*methods, **descent), run(*methods, **descent, executor="batched", chunk=chunk)
-    for label in one.site.tuners:
+    for label in one.runtime.post_hoc:
         torch.testing.assert_close(rows(one, label), rows(many, label), rtol=1e-3, atol=1e-4)
 
 
@@ -205,12 +205,12 @@ def test_two_workers_give_the_same_bits():
 
 def test_what_is_recorded_is_what_the_model_does():
     result = run(replace(fixed(1.0, 0.1), keep="last"))
-    tuner = result.site.tuners["transferability"]
-    assert isinstance(tuner, Adapting)
-    last = tuner.record(result.site)[:, -1]
-    scores = result.site.score(torch.arange(4), "test", result.weights, "transferability")
+    method = result.runtime.post_hoc["transferability"]
+    assert isinstance(method, EarlyStoppedFineTuning)
+    last = method.record(result.runtime)[:, -1]
+    scores = result.runtime.score(torch.arange(4), "test", result.weights, "transferability")
     torch.testing.assert_close(last[:, RECORDED.index("accuracy")].double(), scores.accuracy, rtol=0, atol=1e-6)
-    other = result.site.score(torch.arange(4), "elsewhere", result.weights, "transferability")
+    other = result.runtime.score(torch.arange(4), "elsewhere", result.weights, "transferability")
     torch.testing.assert_close(
         last[:, RECORDED.index("accuracy_elsewhere")].double(), other.accuracy, rtol=0, atol=1e-6
     )
@@ -219,29 +219,29 @@ def test_what_is_recorded_is_what_the_model_does():
 
 def test_clients_with_little_validation_data_take_one_checkpoint_that_suits_them_all():
     result = run(FineTuned(**BUDGET, epochs=4, checkpoints=4))
-    tuner = result.site.tuners["ft"]
-    assert isinstance(tuner, FineTuned)
-    assert tuner.common is not None
-    record = tuner.record(result.site)
+    method = result.runtime.post_hoc["ft"]
+    assert isinstance(method, FineTuned)
+    assert method.common is not None
+    record = method.record(result.runtime)
     means = record[:, :, RECORDED.index("validation")].mean(0)
-    assert means[tuner.common] == means.max()
-    assert set(tuner.chosen(result.site).tolist()) == {tuner.common}
+    assert means[method.common] == means.max()
+    assert set(method.chosen(result.runtime).tolist()) == {method.common}
 
 
 def test_coefficients_are_the_largest_that_validation_allows(monkeypatch):
     seen: list[tuple[float, float]] = []
 
-    def accuracy(executor, shared, tuner):
-        seen.append((tuner.adversarial, tuner.weights))
-        return 0.9 if tuner.adversarial <= 1 and tuner.weights <= 0.1 else 0.5
+    def accuracy(executor, shared, method):
+        seen.append((method.adversarial, method.weights))
+        return 0.9 if method.adversarial <= 1 and method.weights <= 0.1 else 0.5
 
     where = "holdfast.federated.personalization.transferability."
     monkeypatch.setattr(where + "_validation_accuracy", accuracy)
     monkeypatch.setattr(where + "_mean_accuracy", lambda *_: 0.902)
     result = run(Transferability(**BUDGET, search=False, epochs=1, checkpoints=1))
-    tuner = result.site.tuners["transferability"]
-    assert isinstance(tuner, Transferability)
-    assert (tuner.adversarial, tuner.weights) == (1.0, 0.1)
+    method = result.runtime.post_hoc["transferability"]
+    assert isinstance(method, Transferability)
+    assert (method.adversarial, method.weights) == (1.0, 0.1)
     assert seen == [(10.0, 0.0), (1.0, 0.0), (1.0, 10.0), (1.0, 1.0), (1.0, 0.1)]
 
 
@@ -250,20 +250,20 @@ def test_where_no_coefficient_is_admissible_the_smallest_is_taken_and_said(monke
     monkeypatch.setattr(where + "_validation_accuracy", lambda *_: 0.1)
     monkeypatch.setattr(where + "_mean_accuracy", lambda *_: 0.9)
     result = run(Transferability(**BUDGET, search=False, epochs=1, checkpoints=1))
-    tuner = result.site.tuners["transferability"]
-    assert isinstance(tuner, Transferability)
-    assert (tuner.adversarial, tuner.weights) == (0.01, 0.01)
+    method = result.runtime.post_hoc["transferability"]
+    assert isinstance(method, Transferability)
+    assert (method.adversarial, method.weights) == (0.01, 0.01)
     assert "lowers validation accuracy" in caplog.text
 
 
 def test_the_budget_ends_where_some_but_not_most_are_fooled(caplog):
     network = Network(shared())
-    site = Site(clients(), network, SETTINGS)
-    found = search_budget(site, network.initial, Pgd(3.0, bounds=None))
+    runtime = ClientRuntime(clients(), network, SETTINGS)
+    found = search_budget(runtime, network.initial, Pgd(3.0, bounds=None))
     assert 0.3 <= found.path[-1][1] <= 0.5
     assert found.path[0][0] == 3.0 and not found.weak
     assert all(later[0] < 3.0 for later in found.path[1:])
-    weak = search_budget(site, network.initial, Pgd(1e-6, bounds=None))
+    weak = search_budget(runtime, network.initial, Pgd(1e-6, bounds=None))
     assert weak.weak and weak.epsilon == 1e-6
     run(replace(fixed(1.0, 0.0), search=True, epsilon=1e-6, epochs=1, checkpoints=1))
     assert "the attack is weak" in caplog.text
@@ -273,15 +273,24 @@ def test_counterexamples_are_drawn_half_of_the_time():
     """2 percent, 50 times as often: 0.505 of the draws."""
     data = toy_clients(sizes=(1000,))
     groups = (torch.arange(1000) < 20).long()
-    site = Site(replace(data, train=replace(data.train, groups=groups)), Network(linear()), Rounds(batch_size=50))
+    runtime = ClientRuntime(
+        replace(data, train=replace(data.train, groups=groups)), Network(linear()), Rounds(batch_size=50)
+    )
     ids = torch.tensor([0])
-    cohort = Cohort(site, ids, site.network.initial, drawn=ids * 0, steps=torch.tensor([400]))
-    drawn = torch.cat([batch.rows.flatten() for batch in UpWeighted().batches(Client(cohort, ATTACK))])
+    stack = StackedClients(runtime, ids, runtime.network.initial, drawn=ids * 0, steps=torch.tensor([400]))
+    drawn = torch.cat([batch.rows.flatten() for batch in UpWeighted().batches(Client(stack, ATTACK))])
     assert float((drawn < 20).double().mean()) == pytest.approx(0.505, abs=0.02)
     with pytest.raises(DataError, match="counterexamples"):
         UpWeighted().marked(
             Client(
-                Cohort(Site(data, site.network, Rounds()), ids, site.network.initial, drawn=ids, steps=ids + 1), ATTACK
+                StackedClients(
+                    ClientRuntime(data, runtime.network, Rounds()),
+                    ids,
+                    runtime.network.initial,
+                    drawn=ids,
+                    steps=ids + 1,
+                ),
+                ATTACK,
             ),
             0,
         )
@@ -290,10 +299,10 @@ def test_counterexamples_are_drawn_half_of_the_time():
 def test_jtt_draws_the_mistakes_of_its_first_model_more_often(digits):
     clients, model = digits
     settings = Rounds(batch_size=16, learning_rate=1e-4, optimizer="adam", executor="serial")
-    site = Site(clients, Network(model), settings)
+    runtime = ClientRuntime(clients, Network(model), settings)
     ids = torch.tensor([2])
-    cohort = Cohort(site, ids, site.network.initial, drawn=ids * 0, steps=torch.tensor([300]))
-    client, method = Client(cohort, ATTACK), JustTrainTwice(first_epochs=1)
+    stack = StackedClients(runtime, ids, runtime.network.initial, drawn=ids * 0, steps=torch.tensor([300]))
+    client, method = Client(stack, ATTACK), JustTrainTwice(first_epochs=1)
     mistakes = method.marked(client, 0)
     assert 0 < mistakes.sum() < len(mistakes)
     drawn = torch.cat([batch.rows.flatten() for batch in method.batches(client)]) - clients.train.offsets[2]
@@ -305,10 +314,10 @@ def test_jtt_draws_the_mistakes_of_its_first_model_more_often(digits):
 
 def test_flipped_labels_are_added_to_the_training_data():
     data, network = clients(), Network(shared())
-    site = Site(data, network, SETTINGS)
+    runtime = ClientRuntime(data, network, SETTINGS)
     ids = torch.tensor([2])
-    cohort = Cohort(site, ids, network.initial, drawn=ids * 0, steps=torch.tensor([30]))
-    client = Client(cohort, ATTACK)
+    stack = StackedClients(runtime, ids, network.initial, drawn=ids * 0, steps=torch.tensor([30]))
+    client = Client(stack, ATTACK)
     batches = list(FlippedLabel(**BUDGET).batches(client))
     fooled = ~network.correct(client.train.logits, client.train.labels)
     added = client.train.inputs[fooled]

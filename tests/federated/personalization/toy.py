@@ -13,8 +13,8 @@ from holdfast.data.clients.clients import ClientPart, Clients, Task
 from holdfast.federated.aggregation import Mean
 from holdfast.federated.engine.network import Network
 from holdfast.federated.federation import federate
-from holdfast.federated.outcome import Outcome
 from holdfast.federated.personalization import Personalizer
+from holdfast.federated.result import FederationResult
 from holdfast.federated.settings import Rounds
 
 FEATURES, CLASSES = 4, 3
@@ -57,14 +57,14 @@ def run(
     data: Clients | None = None,
     net: nn.Module | None = None,
     **given: Any,
-) -> Outcome:
+) -> FederationResult:
     """A federation of the toy clients."""
     return federate(data or clients(), net or model(), settings, personalize=methods, **given)
 
 
-def rows(outcome: Outcome, label: str) -> Tensor:
+def rows(outcome: FederationResult, label: str) -> Tensor:
     """What every client keeps, shape (clients, width)."""
-    store = outcome.site.stores[label]
+    store = outcome.runtime.stores[label]
     return store.read(torch.arange(len(store)))
 
 

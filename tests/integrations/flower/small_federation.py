@@ -10,7 +10,7 @@ import torch
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.federated import federate
-from holdfast.federated.outcome import Outcome
+from holdfast.federated.result import FederationResult
 from holdfast.integrations.flower.nodes.client_state import ClientStates
 from holdfast.integrations.flower.rehearsal.deployment import Deployment
 from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
@@ -28,14 +28,14 @@ def options_of(*words: str) -> FederateOptions:
     return parse([*SMALL, *words])
 
 
-def on_flower(deployment: Deployment, options: FederateOptions, run: Run, files=None, listeners=()) -> Outcome:
+def on_flower(deployment: Deployment, options: FederateOptions, run: Run, files=None, listeners=()) -> FederationResult:
     assert options.flower is not None
     app = app_files(options.config()) if files is None else files
     with grid_of_new_run(deployment.address, app, deployment.bell) as grid:
         return federate_on_flower(grid, blueprint_of(options), options.flower, run=run, listeners=listeners)
 
 
-def in_simulator(options: FederateOptions) -> Outcome:
+def in_simulator(options: FederateOptions) -> FederationResult:
     plan = blueprint_of(options)
     clients = plan.load()
     return federate(

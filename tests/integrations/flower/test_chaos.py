@@ -121,7 +121,7 @@ def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path, m
         assert int(outcome.joined.sum()) + sum(len(fault["clients"]) for fault in missed) >= ROUNDS * CLIENTS
         returned = [fault for fault in outcome.faults if fault["kind"] == "returned"]
         assert len(returned) >= ROUNDS // 2
-        finish(outcome, outcome.site.clients, options, run, Console(file=io.StringIO()))
+        finish(outcome, outcome.runtime.clients, options, run, Console(file=io.StringIO()))
         assert run.results["faults"] == outcome.faults
         assert (run.path / "report.html").read_text().count("has been started again") == len(returned)
         name = (run.path / "federation").read_text()

@@ -32,7 +32,7 @@ def test_models_after_five_rounds_on_eight_nodes_are_those_of_the_simulator(word
     assert ours.faults == []
     for label, report in theirs.reports.items():
         assert ours.reports[label].summary() == pytest.approx(report.summary(), abs=1e-6)
-    for label, store in theirs.site.stores.items():
+    for label, store in theirs.runtime.stores.items():
         rows = personal_rows(eight_nodes, run, label, 16)
         assert sorted(rows) == store.written.nonzero().flatten().tolist()
         for client, row in rows.items():

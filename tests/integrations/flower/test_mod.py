@@ -141,7 +141,7 @@ def test_a_federation_by_flower_gives_the_simulators_personal_models(tmp_path):
     found = run(grid, 3)
     flat = torch.cat([value.flatten() for value in found.arrays.to_torch_state_dict().values()])
     torch.testing.assert_close(flat, outcome.weights, rtol=0, atol=1e-6)
-    rows = outcome.site.personal("ditto-0.7", torch.arange(CLIENTS), outcome.weights)
+    rows = outcome.runtime.personal("ditto-0.7", torch.arange(CLIENTS), outcome.weights)
     for client in range(CLIENTS):
         flat = torch.cat([value.flatten() for value in personal(tmp_path, client).values()])
         torch.testing.assert_close(flat, rows[client], rtol=0, atol=1e-6)

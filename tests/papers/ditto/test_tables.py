@@ -120,8 +120,8 @@ def test_every_cell_names_methods_and_options_that_exist_and_rows_that_they_give
                 settled = method.facing(strong)
                 settled.check(parts["settings"])
                 labels.add(settled.label)
-                tuner = getattr(settled, "tuner", lambda: None)()
-                labels |= {tuner.label} if tuner is not None else set()
+                after = getattr(settled, "follow_up", lambda: None)()
+                labels |= {after.label} if after is not None else set()
             assert {label for of in settings["rows"].values() for label in of} <= labels
 
 
@@ -342,14 +342,14 @@ def results_as_printed(experiment, scale):
 
 #: What the document says of all its data sets, and its own table contradicts; or rounds away.
 NOT_AS_PRINTED = {
-    ("ditto/table7", "Table 2: Ditto's accuracy differs less over devices than global, local and fair models' in most "
+    ("ditto/table7", "Table 2: Ditto's accuracy differs less over clients than global, local and fair models' in most "
      "columns"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("experiment", (*ditto.EXPERIMENTS, *ditto_more.EXPERIMENTS[:2]), ids=lambda each: each.name)
 def test_the_claims_hold_for_the_printed_numbers(experiment):
-    """A table doesn't make a claim that the paper's own exceptions contradict. Skewed FEMNIST prints no λ by device."""
+    """A table doesn't make a claim that the paper's own exceptions contradict. Skewed FEMNIST prints no λ by client."""
     judged = results_as_printed(experiment, "paper")
     failing = {(experiment.name, claim.name) for claim in judged.claims if claim.verdict != "holds"}
     assert failing == {known for known in NOT_AS_PRINTED if known[0] == experiment.name}

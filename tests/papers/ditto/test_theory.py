@@ -53,7 +53,7 @@ def judged(experiment, **changed):
 
 
 #: What the document says and its own formulas, taken exactly, contradict.
-REFUTED = "under attack the same λ has the smallest deviation over devices"
+REFUTED = "under attack the same λ has the smallest deviation over clients"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
@@ -74,19 +74,19 @@ def test_exact_numbers_satisfy_every_claim_but_the_one_that_takes_devices_for_in
             FIGURE_1,
             "attacked/1.78",
             {"device_spread": 14.5},
-            "a device's error varies least at the best λ (Theorems 6 and 8)",
+            "a client's error varies least at the best λ (Theorems 6 and 8)",
         ),
         (
             FIGURE_1,
             "clean/10",
             {"spread": 10.0},
-            "without adversaries the same λ has the smallest deviation over devices",
+            "without adversaries the same λ has the smallest deviation over clients",
         ),
         (
             FIGURE_1,
             "attacked/1.78",
             {"spread": 13.9},
-            "under attack the deviation over devices is smallest at a larger λ than Theorem 8 says",
+            "under attack the deviation over clients is smallest at a larger λ than Theorem 8 says",
         ),
         (FIGURE_1, "clean/inf", {"spread_off": -2.2}, "simulation and closed forms agree"),
         (FIGURE_2, "clean/8", {"local": 51.0}, "local models don't profit from relatedness"),
@@ -111,13 +111,13 @@ def test_a_minimum_that_seeds_place_differently_is_not_judged():
 
 
 def test_code_that_takes_theorem_8_for_the_spread_is_found_out():
-    """With devices taken as independent, the spread would be least where a device's own variance is."""
+    """With clients taken as independent, the spread would be least where a client's own variance is."""
     independent = {
         cell.name: {"spread": exact_1(cell.settings)["device_spread"] * math.sqrt(7 / 8)}
         for cell in FIGURE_1.cells_at("cpu")
     }
     verdicts = judged(FIGURE_1, **independent)
-    assert verdicts["under attack the deviation over devices is smallest at a larger λ than Theorem 8 says"] == "fails"
+    assert verdicts["under attack the deviation over clients is smallest at a larger λ than Theorem 8 says"] == "fails"
     assert verdicts[REFUTED] == "holds"
 
 

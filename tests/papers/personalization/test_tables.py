@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from holdfast.federated import FineTuned, Transferability
-from holdfast.federated.personalization.adapting import RECORDED
+from holdfast.federated.personalization.early_stopping import RECORDED
 from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.experiment import Scale, Verdict
 from holdfast.papers.engine.kinds import function_of, key_of

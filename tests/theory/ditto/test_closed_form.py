@@ -161,7 +161,7 @@ def test_identical_devices_are_best_served_by_one_model():
 def brute_force(setting, own, others):
     """Posterior of w_1 given its estimate and the mean of the others', by conditioning the joint Gaussian.
 
-    The last K_a devices are malicious; the flat prior on θ is a very wide one.
+    The last K_a clients are malicious; the flat prior on θ is a very wide one.
     """
     wide, K = 1e8, setting.K
     taus = np.full(K, setting.tau**2)
@@ -200,7 +200,7 @@ def test_the_clean_posterior_variance_has_a_short_form():
         (replace(CLEAN, tau=1e-8), math.inf),
         (replace(ATTACKED, tau_a=1e6), 0.0),
     ],
-    ids=["many samples", "unlike devices", "like devices", "wild adversaries"],
+    ids=["many samples", "unlike clients", "like clients", "wild adversaries"],
 )
 def test_the_best_lambda_has_the_right_limits(setting, limit):
     best = best_lambda(setting)

@@ -26,7 +26,7 @@ def rng():
 
 @pytest.fixture
 def data(rng):
-    """Random designs and targets of related devices."""
+    """Random designs and targets of related clients."""
     designs = rng.standard_normal((K, N, D)) * rng.uniform(0.5, 2, (K, 1, 1))
     truth = TAU * rng.standard_normal((K, D))
     return designs, np.einsum("knd,kd->kn", designs, truth) + SIGMA * rng.standard_normal((K, N))

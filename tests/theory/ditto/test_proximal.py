@@ -7,7 +7,7 @@ from holdfast.theory.ditto import proximal_minimum
 
 @pytest.fixture
 def loss():
-    """Logistic regression of a device, with a little ridge, so that it is strongly convex."""
+    """Logistic regression of a client, with a little ridge, so that it is strongly convex."""
     generator = torch.Generator().manual_seed(0)
     inputs = torch.randn(40, 4, generator=generator, dtype=torch.float64)
     signs = torch.randn(40, generator=generator, dtype=torch.float64).sign()

@@ -73,7 +73,7 @@ def _serve(grid: Grid, context: Context) -> None:
     if run.status == "finished":
         raise ConfigError(f"the run at {run.path} is finished; choose another folder")
     outcome = on_grid(grid, options, run)
-    finish(outcome, outcome.site.clients, options, run, Console())
+    finish(outcome, outcome.runtime.clients, options, run, Console())
 
 
 def _options(context: Context) -> FederateOptions:

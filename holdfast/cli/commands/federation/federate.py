@@ -26,9 +26,9 @@ from holdfast.cli.common.progress import RoundsProgress
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.federation import Federation, federate
-from holdfast.federated.metrics.device_report import DeviceReport
-from holdfast.federated.outcome import Outcome
-from holdfast.federated.run_files import FREE, Asked, is_federation, save_outcome
+from holdfast.federated.metrics.client_report import ClientReport
+from holdfast.federated.result import FederationResult
+from holdfast.federated.run_files import FREE, FederationSpec, is_federation, save_outcome
 from holdfast.integrations.flower.rehearsal.project import RUN, app_files, write_app
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.integrations.trackers.tracker import trackers
@@ -74,7 +74,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
+def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
     """Run a federation in this process as `options` say and show what came out.
 
     Args:
@@ -93,7 +93,7 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
     return finish(outcome, clients, options, run, console)
 
 
-def rehearse(options: FederateOptions, console: Console, run: Run | None = None) -> Outcome:
+def rehearse(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
     """The same on Flower: a SuperLink and SuperNodes are started on this machine, and stopped whatever happens.
 
     Nodes keep personal models below ``flower/nodes`` of the run directory.
@@ -120,7 +120,7 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
     return finish(outcome, clients, options, run, console)
 
 
-def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> Outcome:
+def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> FederationResult:
     """Run a federation on the nodes of a Flower run that there is already."""
     from holdfast.integrations.flower.server.federation import federate_on_flower
 
@@ -128,10 +128,14 @@ def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[L
     return federate_on_flower(grid, blueprint_of(options), settings, run=run, listeners=listeners)
 
 
-def finish(outcome: Outcome, clients: Clients, options: FederateOptions, run: Run, console: Console) -> Outcome:
+def finish(
+    outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console
+) -> FederationResult:
     """Write the record and the page of a federation that is over, and show what came out."""
     choices = options.choices
-    asked = Asked(choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat)
+    asked = FederationSpec(
+        choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
+    )
     save_outcome(run, outcome, clients, asked)
     page = write_report(run)
     console.print(results_table(outcome.reports, options.title))
@@ -185,7 +189,7 @@ def _write_app(options: FederateOptions, console: Console) -> int:
     return 0
 
 
-def results_table(reports: dict[str, DeviceReport], title: str) -> Table:
+def results_table(reports: dict[str, ClientReport], title: str) -> Table:
     """A row per model: how benign clients fare on their test data."""
     counted_clients = int(next(iter(reports.values())).counted.sum())
     table = Table(title=f"{title}\ntest accuracy of {counted_clients} benign clients", title_justify="left")
@@ -210,7 +214,7 @@ def environments_table(environments: Mapping[str, Mapping[str, float]]) -> Table
     return table
 
 
-def facts(outcome: Outcome, clients: Clients) -> str:
+def facts(outcome: FederationResult, clients: Clients) -> str:
     """One line: what was dropped, who never took part, how it was run, what was sent."""
     never = int((outcome.joined == 0).sum())
     said = [
@@ -224,7 +228,7 @@ def facts(outcome: Outcome, clients: Clients) -> str:
     return "; ".join(said) + "."
 
 
-def _how(outcome: Outcome) -> str:
+def _how(outcome: FederationResult) -> str:
     name, chunk = outcome.choice.name, outcome.choice.chunk
     if name == "flower":
         return f"{counted(chunk, 'Flower node')}, {counted(len(outcome.faults), 'fault')}"

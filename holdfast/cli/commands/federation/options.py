@@ -24,7 +24,7 @@ from holdfast.federated import (
     PERSONALIZATION,
     Aggregator,
     Attack,
-    Objective,
+    FederatedObjective,
     Personalizer,
     Rounds,
     Threat,
@@ -131,7 +131,7 @@ class FederateOptions:
     choices: Choices
     settings: Rounds
     data: FederatedData
-    objective: Objective
+    objective: FederatedObjective
     aggregator: Aggregator
     attack: Attack | None
     methods: tuple[Personalizer, ...]

@@ -1,7 +1,7 @@
-"""Fashion-MNIST over 500 devices of five classes each: the partition of Ditto's Table 8, drawn as its program draws it.
+"""Fashion-MNIST over 500 clients of five classes each: the partition of Ditto's Table 8, drawn as its program draws it.
 
-Sizes are LogNormal(3, 1) + 10 scaled to 60,000; device u owns the classes u to u+4 modulo 10 with proportions from
-LogNormal(1, 1). Both come from NumPy's legacy generator under seed 233, so every device has the published counts
+Sizes are LogNormal(3, 1) + 10 scaled to 60,000; client u owns the classes u to u+4 modulo 10 with proportions from
+LogNormal(1, 1). Both come from NumPy's legacy generator under seed 233, so every client has the published counts
 whatever the seed of the run, which only decides what is held out for validation.
 """
 
@@ -25,7 +25,7 @@ _LEGACY_SEED = 233
 
 
 def published_counts(clients: int = 500, classes: int = 5, total: int = 60_000) -> tuple[Rows, Rows]:
-    """How many training and test images each device has of each of its classes, two arrays (clients, classes)."""
+    """How many training and test images each client has of each of its classes, two arrays (clients, classes)."""
     legacy = np.random.RandomState(_LEGACY_SEED)
     raw = legacy.lognormal(3, 1, clients) + 10
     sizes = total * raw / sum(raw)
@@ -46,14 +46,14 @@ def standardise_pixels(images: NDArray[np.uint8], n_train: int) -> NDArray[np.fl
 @register_federation
 @dataclass(frozen=True)
 class FederatedFashion(FederatedData):
-    """Clothes over 500 devices, as in Ditto's Table 8.
+    """Clothes over 500 clients, as in Ditto's Table 8.
 
-    The official test images stay the devices' test data; the last tenth of a device's shuffled training images is its
+    The official test images stay the clients' test data; the last tenth of a client's shuffled training images is its
     validation data. (The paper says 72/8/20, which its program doesn't do.)
     """
 
     name = "fashion-mnist"
-    summary = "Fashion-MNIST over 500 devices of 5 classes each, 31 to 1,378 training images (Ditto, Table 8)"
+    summary = "Fashion-MNIST over 500 clients of 5 classes each, 31 to 1,378 training images (Ditto, Table 8)"
     files = FASHION_MNIST_FILES
     recipe: ClassVar = Recipe("cnn-fashion", 0.05, 16, rounds=5000, cohort=10)
 

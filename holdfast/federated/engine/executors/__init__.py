@@ -10,13 +10,13 @@ from typing import Literal
 
 import torch
 
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors.base import Executor, default_chunk
 from holdfast.federated.engine.executors.inprocess import InProcess
-from holdfast.federated.engine.executors.pool import Pool
-from holdfast.federated.engine.site import Site
+from holdfast.federated.engine.executors.pool import WorkerPool
 from holdfast.federated.settings import ExecutorName
 
-__all__ = ["Choice", "Executor", "InProcess", "Pool", "choose", "default_chunk", "make_executor"]
+__all__ = ["Executor", "ExecutorChoice", "InProcess", "WorkerPool", "choose", "default_chunk", "make_executor"]
 
 #: Trial rounds of `choose`: clients (more where more are stacked), steps, and when it has seen enough.
 _TRIAL_CLIENTS, _TRIAL_STEPS, _TRIAL_ROUNDS, _TRIAL_SECONDS = 8, 2, 6, 0.2
@@ -25,7 +25,7 @@ _LONG_ROUND = 0.05
 
 
 @dataclass(frozen=True)
-class Choice:
+class ExecutorChoice:
     """An executor, so that a resumed run uses the same.
 
     Attributes:
@@ -37,33 +37,38 @@ class Choice:
     chunk: int
 
 
-def make_executor(site: Site, choice: Choice) -> Executor:
+def make_executor(runtime: ClientRuntime, choice: ExecutorChoice) -> Executor:
     """The executor that `choice` names."""
     if choice.name == "pool":
-        return Pool(site, choice.chunk, site.settings.workers)
-    return InProcess(site, choice.chunk)
+        return WorkerPool(runtime, choice.chunk, runtime.settings.workers)
+    return InProcess(runtime, choice.chunk)
 
 
-def choose(name: ExecutorName, trial: Site) -> Choice:
+def choose(name: ExecutorName, trial: ClientRuntime) -> ExecutorChoice:
     """What to run clients with: as named, or for ``auto`` what is fastest on a trial round.
 
     Args:
         name: what was asked for.
-        trial: a site like the real one, whose personal models may be spoilt.
+        trial: a runtime like the real one, whose personal models may be spoilt.
 
     Returns:
         The choice. With ``auto`` it depends on the machine, and so do results, by rounding.
     """
     stacked = trial.settings.chunk or default_chunk(trial)
     if name == "serial":
-        return Choice("serial", 1)
+        return ExecutorChoice("serial", 1)
     if name == "batched":
-        return Choice("batched", stacked)
+        return ExecutorChoice("batched", stacked)
     if name == "pool":
-        return Choice("pool", trial.settings.chunk or 1)
+        return ExecutorChoice("pool", trial.settings.chunk or 1)
     trial.settings = replace(trial.settings, local_steps=_TRIAL_STEPS, local_epochs=None)
-    candidates = [Choice("pool", stacked), Choice("pool", 1), Choice("batched", stacked), Choice("serial", 1)]
-    times: dict[Choice, float] = {}
+    candidates = [
+        ExecutorChoice("pool", stacked),
+        ExecutorChoice("pool", 1),
+        ExecutorChoice("batched", stacked),
+        ExecutorChoice("serial", 1),
+    ]
+    times: dict[ExecutorChoice, float] = {}
     several = (trial.settings.workers or os.cpu_count() or 1) > 1
     for candidate in candidates:
         best = min(times.values(), default=math.inf)
@@ -73,7 +78,7 @@ def choose(name: ExecutorName, trial: Site) -> Choice:
     return min(times, key=lambda candidate: times[candidate])
 
 
-def _seconds(trial: Site, choice: Choice, best: float) -> float:
+def _seconds(trial: ClientRuntime, choice: ExecutorChoice, best: float) -> float:
     """Per client, of the best of some short trial rounds; only the first where it gives no hope to beat `best`."""
     executor = make_executor(trial, choice)
     everybody = torch.arange(len(trial.clients))

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from holdfast.federated.engine.site import Order, PartName, Site
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
 from holdfast.federated.metrics.scoring import ClientScores, gather
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.base import PostHocPersonalizer
 
 #: Memory that one stacked computation should take.
 _CHUNK_BYTES = 32 * 2**20
@@ -24,23 +24,23 @@ _LARGEST_CHUNK = 64
 
 
 class Executor(ABC):
-    """Runs client functions of a site.
+    """Runs client functions of a runtime.
 
     Args:
-        site: the clients, the network and the personal models.
+        runtime: the clients, the network and the personal models.
         chunk: clients that are stacked into one computation.
     """
 
-    def __init__(self, site: Site, chunk: int) -> None:
-        self.site, self.chunk = site, chunk
+    def __init__(self, runtime: ClientRuntime, chunk: int) -> None:
+        self.runtime, self.chunk = runtime, chunk
 
     @abstractmethod
-    def train(self, orders: Sequence[Order], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
         """Run orders, and put what clients send into rows of `updates` and `losses`, order after order."""
 
     @abstractmethod
-    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
-        """Run a tuner on chunks of clients."""
+    def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
+        """Run a method on chunks of clients."""
 
     @abstractmethod
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
@@ -63,7 +63,7 @@ class Executor(ABC):
         Returns:
             What clients send, shape (clients, P), and their losses, both ascending by client.
         """
-        orders = [Order(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
+        orders = [Assignment(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
         updates, losses = self._buffers(len(clients))
         self.train(orders, received, updates, losses)
         order = torch.cat([order.clients for order in orders])
@@ -76,53 +76,53 @@ class Executor(ABC):
         """Those of the last round's clients whose rows there are, ascending: all of them, unless they are elsewhere."""
         return clients
 
-    def tune_all(self, tuner: Tuner, received: Tensor) -> None:
-        """Run a tuner on every client; those with similar work share a chunk."""
-        everybody = torch.arange(len(self.site.clients))
-        steps = self.site.tuning_steps(tuner, everybody)
-        alike = self._batch_sizes(everybody) if self.site.network.batch_dependent else steps
-        self.tune(tuner, self._alike(everybody, alike), received)
+    def personalize_all(self, method: PostHocPersonalizer, received: Tensor) -> None:
+        """Run a method on every client; those with similar work share a chunk."""
+        everybody = torch.arange(len(self.runtime.clients))
+        steps = self.runtime.post_hoc_steps(method, everybody)
+        alike = self._batch_sizes(everybody) if self.runtime.network.batch_dependent else steps
+        self.personalize(method, self._alike(everybody, alike), received)
 
     def score_all(self, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
         """Scores of every client."""
-        everybody = torch.arange(len(self.site.clients))
+        everybody = torch.arange(len(self.runtime.clients))
         if label is None:
             chunks = list(torch.split(everybody, max(len(everybody) // 8, 1)))
         else:
-            chunks = self._alike(everybody, self.site.clients.parts[part].counts)
+            chunks = self._alike(everybody, self.runtime.clients.parts[part].counts)
         return gather(self.score(chunks, part, shared, label))
 
     def chunks(self, clients: Tensor) -> list[Tensor]:
         """The clients, ascending, cut into chunks; only batches of the same size where a batch's examples interact."""
         ordered = torch.sort(clients).values
-        if not self.site.network.batch_dependent:
+        if not self.runtime.network.batch_dependent:
             return list(torch.split(ordered, self.chunk))
         return self._alike(ordered, self._batch_sizes(ordered))
 
     def _batch_sizes(self, clients: Tensor) -> Tensor:
-        return self.site.clients.train.counts[clients].clamp(max=self.site.settings.batch_size)
+        return self.runtime.clients.train.counts[clients].clamp(max=self.runtime.settings.batch_size)
 
     def _alike(self, clients: Tensor, size: Tensor) -> list[Tensor]:
         ordered = clients[torch.argsort(size, stable=True)]
-        if not self.site.network.batch_dependent:
+        if not self.runtime.network.batch_dependent:
             return list(torch.split(ordered, self.chunk))
         sizes = torch.sort(size, stable=True).values
         borders = torch.unique_consecutive(sizes, return_counts=True)[1].tolist()
         return [chunk for same in torch.split(ordered, borders) for chunk in torch.split(same, self.chunk)]
 
     def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
-        updates = torch.empty(clients, self.site.network.size, dtype=self.site.network.initial.dtype)
+        updates = torch.empty(clients, self.runtime.network.size, dtype=self.runtime.network.initial.dtype)
         return updates, torch.empty(clients, dtype=torch.float64)
 
 
-def default_chunk(site: Site) -> int:
+def default_chunk(runtime: ClientRuntime) -> int:
     """Clients that fit together into a CPU's caches, by an estimate of what their parameters and activations take.
 
     The chunks of a round are an even number of about the same size, so that two or four workers share them evenly.
     """
-    example = site.clients.train.inputs[0].numel()
-    activations = (40 if site.network.convolves else 4) * site.settings.batch_size * example
-    per_client = 4 * (6 * site.network.size + activations)
+    example = runtime.clients.train.inputs[0].numel()
+    activations = (40 if runtime.network.convolves else 4) * runtime.settings.batch_size * example
+    per_client = 4 * (6 * runtime.network.size + activations)
     most = min(max(_CHUNK_BYTES // per_client, 1), _LARGEST_CHUNK)
-    cohort = min(site.settings.cohort, len(site.clients))
+    cohort = min(runtime.settings.cohort, len(runtime.clients))
     return math.ceil(cohort / (2 * math.ceil(cohort / (2 * most))))

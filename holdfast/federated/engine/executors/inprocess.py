@@ -11,18 +11,18 @@ from contextlib import ExitStack
 
 from torch import Tensor
 
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
 from holdfast.federated.engine.executors.base import Executor
-from holdfast.federated.engine.site import Order, PartName, Site
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.primitives.threads import torch_threads
 
 
 class InProcess(Executor):
     """Runs chunks one after another; chunks of one client are the serial reference."""
 
-    def __init__(self, site: Site, chunk: int) -> None:
-        super().__init__(site, chunk)
+    def __init__(self, runtime: ClientRuntime, chunk: int) -> None:
+        super().__init__(runtime, chunk)
         self._alone = ExitStack()
         self._alone.enter_context(torch_threads(1))
 
@@ -30,19 +30,19 @@ class InProcess(Executor):
         """Give torch its threads back."""
         self._alone.close()
 
-    def train(self, orders: Sequence[Order], received: Tensor, updates: Tensor, losses: Tensor) -> None:
-        """Order after order."""
+    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+        """Assignment after order."""
         first = 0
         for order in orders:
             rows = slice(first, first + len(order.clients))
-            self.site.train(order, received, updates[rows], losses[rows])
+            self.runtime.train(order, received, updates[rows], losses[rows])
             first = rows.stop
 
-    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
+    def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Chunk after chunk."""
         for chunk in chunks:
-            self.site.tune(tuner, chunk, received)
+            self.runtime.personalize(method, chunk, received)
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Chunk after chunk."""
-        return [self.site.score(chunk, part, shared, label) for chunk in chunks]
+        return [self.runtime.score(chunk, part, shared, label) for chunk in chunks]

@@ -20,34 +20,36 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FederationError, HoldfastError
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
 from holdfast.federated.engine.executors.base import Executor
 from holdfast.federated.engine.shared_memory import keep_freed_memory, shared_zeros
-from holdfast.federated.engine.site import Order, PartName, Site
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.primitives.threads import torch_threads
 
 #: An action, its arguments, and for messages the clients and what they are asked in.
 Job = tuple[str, tuple[Any, ...], Tensor, str]
 
 
-class Pool(Executor):
+class WorkerPool(Executor):
     """Runs chunks on forked workers.
 
     Args:
-        site: the clients, the network and the personal models; must not change afterwards.
+        runtime: the clients, the network and the personal models; must not change afterwards.
         chunk: clients that a worker stacks.
         workers: number of processes; one per core by default.
         capacity: largest number of clients in a round.
     """
 
-    def __init__(self, site: Site, chunk: int, workers: int | None = None, capacity: int | None = None) -> None:
-        super().__init__(site, chunk)
+    def __init__(
+        self, runtime: ClientRuntime, chunk: int, workers: int | None = None, capacity: int | None = None
+    ) -> None:
+        super().__init__(runtime, chunk)
         self.workers = workers or os.cpu_count() or 1
-        rows = capacity or min(site.settings.cohort, len(site.clients))
-        kind = site.network.initial.dtype
-        self._received = shared_zeros(site.network.size, dtype=kind)
-        self._updates = shared_zeros(rows, site.network.size, dtype=kind)
+        rows = capacity or min(runtime.settings.cohort, len(runtime.clients))
+        kind = runtime.network.initial.dtype
+        self._received = shared_zeros(runtime.network.size, dtype=kind)
+        self._updates = shared_zeros(rows, runtime.network.size, dtype=kind)
         self._losses = shared_zeros(rows, dtype=torch.float64)
         self._alone = ExitStack()
         self._alone.enter_context(torch_threads(1))
@@ -62,7 +64,7 @@ class Pool(Executor):
             self._pipes.append(ours)
             self._processes.append(process)
 
-    def train(self, orders: Sequence[Order], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
         """Hand out orders; results arrive in shared memory."""
         self._received.copy_(received)
         jobs, first = [], 0
@@ -72,10 +74,10 @@ class Pool(Executor):
             first += len(order.clients)
         self._run(jobs)
 
-    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
+    def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Hand out chunks; models go to the store."""
         self._received.copy_(received)
-        self._run([("tune", (tuner, chunk.tolist()), chunk, tuner.label) for chunk in chunks])
+        self._run([("tune", (method, chunk.tolist()), chunk, method.label) for chunk in chunks])
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
@@ -163,14 +165,14 @@ class Pool(Executor):
 
     def _train(self, number: int, clients: list[int], drawn: list[int], first: int) -> None:
         rows = slice(first, first + len(clients))
-        order = Order(number, torch.tensor(clients), torch.tensor(drawn))
-        self.site.train(order, self._received, self._updates[rows], self._losses[rows])
+        order = Assignment(number, torch.tensor(clients), torch.tensor(drawn))
+        self.runtime.train(order, self._received, self._updates[rows], self._losses[rows])
 
-    def _tune(self, tuner: Tuner, clients: list[int]) -> None:
-        self.site.tune(tuner, torch.tensor(clients), self._received)
+    def _tune(self, method: PostHocPersonalizer, clients: list[int]) -> None:
+        self.runtime.personalize(method, torch.tensor(clients), self._received)
 
     def _score(self, clients: list[int], part: PartName, label: str | None) -> list[list[float]]:
-        scores = self.site.score(torch.tensor(clients), part, self._received, label)
+        scores = self.runtime.score(torch.tensor(clients), part, self._received, label)
         return [scores.clients.tolist(), scores.loss.tolist(), scores.correct.tolist(), scores.count.tolist()]
 
 

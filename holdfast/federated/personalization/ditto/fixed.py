@@ -13,21 +13,22 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch
-from holdfast.federated.personalization.base import ROLE, Rider
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.base import ROLE, AlongsidePersonalizer
 from holdfast.federated.personalization.ditto.adaptive import CANDIDATES, SMALL_LAMBDA, DynamicDitto, ParallelDitto
 from holdfast.federated.personalization.ditto.proximal import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 
 @dataclass(frozen=True)
-class Ditto(Rider):
+class Ditto(AlongsidePersonalizer):
     """Ditto with one lambda for all clients, or with a lambda that each client chooses.
 
     Attributes:
-        lambda_: strength of the pull towards the shared model. `auto` lets each client choose among `candidates` at
-            every step by its validation loss, `parallel` trains a model per candidate and chooses in the end.
+        lambda_: strength of the proximal term towards the shared model. `auto` lets each client choose among
+            `candidates` at every step by its validation loss, `parallel` trains a model per candidate and chooses in
+            the end.
         candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 under a strong
             attack.
         anchor: pull towards the model `received` in this round, or, as an earlier version of the method did, towards
@@ -44,7 +45,7 @@ class Ditto(Rider):
         if not isinstance(self.lambda_, str):
             refuse_negative(self.lambda_)
 
-    def facing(self, strong: bool) -> Rider:
+    def facing(self, strong: bool) -> AlongsidePersonalizer:
         """With `auto` and `parallel` the method that chooses, with the candidates for such an attack."""
         if not isinstance(self.lambda_, str):
             return self
@@ -63,7 +64,7 @@ class Ditto(Rider):
         return self.lambda_
 
     def check(self, settings: Rounds) -> None:
-        """Refuse a pull that overshoots."""
+        """Refuse a proximal term that overshoots."""
         refuse_overshoot(self.strength, settings.personal_rate)
 
     @property
@@ -71,31 +72,31 @@ class Ditto(Rider):
         """The name with lambda, so that several can be compared in one run."""
         return f"{self.name}-{self.strength:g}"
 
-    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """``v <- v - eta (g + lambda (v - w))``."""
-        pull = (self.strength, self._anchor(local, cohort))
-        cohort.descend(rows, batch, cohort.personal_rate, pull, role=ROLE)
+        proximal = (self.strength, self._anchor(local, stack))
+        stack.sgd_step(rows, batch, stack.personal_rate, proximal, role=ROLE)
 
-    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """The same from a gradient."""
-        direction = cohort.site.network.pulled(gradient, rows, (self.strength, self._anchor(local, cohort)))
-        rows.sub_(direction, alpha=cohort.personal_rate)
+        direction = stack.runtime.network.with_proximal(gradient, rows, (self.strength, self._anchor(local, stack)))
+        rows.sub_(direction, alpha=stack.personal_rate)
 
-    def _anchor(self, local: Tensor, cohort: Cohort) -> Tensor:
-        return cohort.received if self.anchor == "received" else local
+    def _anchor(self, local: Tensor, stack: StackedClients) -> Tensor:
+        return stack.received if self.anchor == "received" else local
 
 
 @dataclass(frozen=True)
-class Local(Rider):
+class Local(AlongsidePersonalizer):
     """Training alone: Ditto with lambda 0, with the same participation and the same steps."""
 
     name: ClassVar[str] = "local"
     moves_by_gradient: ClassVar[bool] = True
 
-    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """``v <- v - eta g``."""
-        cohort.descend(rows, batch, cohort.personal_rate, role=ROLE)
+        stack.sgd_step(rows, batch, stack.personal_rate, role=ROLE)
 
-    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
+    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """The same from a gradient."""
-        rows.sub_(gradient, alpha=cohort.personal_rate)
+        rows.sub_(gradient, alpha=stack.personal_rate)

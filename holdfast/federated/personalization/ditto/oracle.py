@@ -1,4 +1,4 @@
-"""The best single lambda in hindsight: what choosing on devices is compared with (Ditto, Tables 4 and 10)."""
+"""The best single lambda in hindsight: what choosing on clients is compared with (Ditto, Tables 4 and 10)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.federated.metrics.device_report import benign_of
+from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.personalization.ditto.fixed import Ditto
 
 if TYPE_CHECKING:
-    from holdfast.federated.outcome import Outcome
+    from holdfast.federated.result import FederationResult
 
 _BLOCK = 64
 
 
-def best_lambda(outcome: Outcome) -> Ditto:
+def best_lambda(outcome: FederationResult) -> Ditto:
     """The fixed lambda of a federation with the best mean accuracy on the validation data of benign clients.
 
     An oracle: who is benign is not known in practice. Test data is not looked at. Clients without validation data don't
@@ -31,15 +31,17 @@ def best_lambda(outcome: Outcome) -> Ditto:
     Raises:
         ConfigError: if the federation had no Ditto with a fixed lambda, or no benign client has validation data.
     """
-    riders = [rider for rider in outcome.site.riders if isinstance(rider, Ditto)]
-    if not riders:
+    alongside = [method for method in outcome.runtime.alongside if isinstance(method, Ditto)]
+    if not alongside:
         raise ConfigError(
             "there is no Ditto with a fixed lambda to choose from; run some, such as Ditto(0.1), Ditto(1)"
         )
-    return max(sorted(riders, key=lambda rider: rider.strength), key=lambda rider: validation_accuracy(outcome, rider))
+    return max(
+        sorted(alongside, key=lambda method: method.strength), key=lambda method: validation_accuracy(outcome, method)
+    )
 
 
-def validation_accuracy(outcome: Outcome, method: Ditto) -> float:
+def validation_accuracy(outcome: FederationResult, method: Ditto) -> float:
     """Mean accuracy of personal models over benign clients, on their validation data.
 
     Args:
@@ -49,11 +51,11 @@ def validation_accuracy(outcome: Outcome, method: Ditto) -> float:
     Raises:
         ConfigError: if no benign client has validation data.
     """
-    site = outcome.site
-    counts = site.clients.validation.counts
-    counted = (benign_of(outcome.malicious, len(site.clients)) & (counts > 0)).nonzero().flatten()
+    runtime = outcome.runtime
+    counts = runtime.clients.validation.counts
+    counted = (benign_of(outcome.malicious, len(runtime.clients)) & (counts > 0)).nonzero().flatten()
     if not len(counted):
         raise ConfigError("no benign client has validation data to choose lambda by; hold some out")
-    blocks = torch.split(counted, 1 if site.network.scores_depend_on_batch else _BLOCK)
-    accuracies = [site.score(block, "validation", outcome.weights, method.label).accuracy for block in blocks]
+    blocks = torch.split(counted, 1 if runtime.network.scores_depend_on_batch else _BLOCK)
+    accuracies = [runtime.score(block, "validation", outcome.weights, method.label).accuracy for block in blocks]
     return float(torch.cat(accuracies).mean())

@@ -6,8 +6,8 @@ from typing import Literal
 
 from holdfast.errors import ConfigError
 
-#: Pull towards the model `received` in this round, or, as an earlier version of Ditto did, towards the client's `local`
-#: copy of it, which moves during the round.
+#: What the proximal term pulls towards: the model `received` in this round, or, as in an earlier version of Ditto, the
+#: client's `local` copy of it, which moves during the round.
 Anchor = Literal["received", "local"]
 
 
@@ -22,7 +22,7 @@ def refuse_negative(lambda_: float) -> None:
 
 
 def refuse_overshoot(lambda_: float, rate: float) -> None:
-    """Refuse a pull that overshoots: each step multiplies the distance to the anchor by 1 - eta lambda.
+    """Refuse a proximal term that overshoots: each step multiplies the distance to the anchor by 1 - eta lambda.
 
     Raises:
         ConfigError: if eta times lambda is 2 or more.

@@ -26,7 +26,7 @@ _FEDERATION_LENGTH = 32
 
 
 @dataclass(frozen=True)
-class Order:
+class Request:
     """What the server asks of a node.
 
     Attributes:
@@ -64,7 +64,7 @@ class Order:
         return packed(head, {} if self.weights is None else {"weights": self.weights})
 
     @classmethod
-    def of(cls, content: RecordDict) -> Order:
+    def of(cls, content: RecordDict) -> Request:
         """The order in `content`, for a node: its weights are checked later, against the node's own model.
 
         Raises:

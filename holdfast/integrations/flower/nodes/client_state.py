@@ -24,7 +24,7 @@ _NAME = re.compile(r"after-(\d{8})\.safetensors")
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
+class ClientMemory:
     """What a client remembers after a round.
 
     Attributes:
@@ -55,7 +55,7 @@ class ClientStates:
         found = (_NAME.fullmatch(path.name) for path in self._of(client).glob("after-*"))
         return sorted(int(match[1]) for match in found if match)
 
-    def before(self, client: int, number: int) -> Remembered | None:
+    def before(self, client: int, number: int) -> ClientMemory | None:
         """What a client remembered before round `number`; None if that is its first.
 
         Raises:
@@ -67,12 +67,12 @@ class ClientStates:
         earlier = [each for each in rounds if each < number]
         return self._load(client, earlier[-1]) if earlier else None
 
-    def last(self, client: int) -> Remembered | None:
+    def last(self, client: int) -> ClientMemory | None:
         """What a client remembers now; None if it never took part."""
         rounds = self.rounds(client)
         return self._load(client, rounds[-1]) if rounds else None
 
-    def keep(self, client: int, number: int, state: Remembered) -> None:
+    def keep(self, client: int, number: int, state: ClientMemory) -> None:
         """Remember the state after round `number`, and the one before it."""
         folder = self._of(client)
         folder.mkdir(exist_ok=True)
@@ -82,9 +82,9 @@ class ClientStates:
         for part in folder.glob(".*.part"):
             part.unlink(missing_ok=True)
 
-    def _load(self, client: int, number: int) -> Remembered:
+    def _load(self, client: int, number: int) -> ClientMemory:
         saved = load_state(self._file(client, number))
-        return Remembered(saved["rows"], saved["drawn"])
+        return ClientMemory(saved["rows"], saved["drawn"])
 
     def _of(self, client: int) -> Path:
         return self.folder / f"client-{client:07d}"

@@ -1,7 +1,7 @@
 """A node of a real federation: runs client functions for the clients it has, and keeps what they remember.
 
-It has a `Site` like the simulator, with its own clients' data only. Every order is answered from the disk, so it does
-not matter which process answers it, or what became of the last one.
+It has a `ClientRuntime` like the simulator, with its own clients' data only. Every request is answered from the disk,
+so it does not matter which process answers it, or what became of the last one.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.checks import settings_for, with_tuners
-from holdfast.federated.engine.executors import Choice, Executor, default_chunk, make_executor
+from holdfast.federated.checks import settings_for, with_follow_ups
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.engine.executors import Executor, ExecutorChoice, default_chunk, make_executor
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Order as Work
-from holdfast.federated.engine.site import PartName, Site
 from holdfast.federated.personalization.ditto.adaptive import strong_attack
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import Order, array, packed
-from holdfast.integrations.flower.nodes.client_state import ClientStates, Remembered
+from holdfast.integrations.flower.messages.wire import Request, array, packed
+from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
 from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, picked, placed, share_of
 from holdfast.training.state import load_state, save_state
 
@@ -58,7 +57,7 @@ class Node:
 
     # ---------------------------------------------------------------------------------------------- answers
 
-    def answer(self, order: Order, content: RecordDict) -> RecordDict:
+    def answer(self, order: Request, content: RecordDict) -> RecordDict:
         """Do what is asked.
 
         Args:
@@ -71,9 +70,9 @@ class Node:
         with self.states.held():
             if order.action == "census":
                 return self._census()
-            site = self.site(order.total)
-            weights = array(content, "weights", (site.network.size,), site.network.initial.dtype)
-            executor = make_executor(site, self._choice(site))
+            runtime = self.runtime(order.total)
+            weights = array(content, "weights", (runtime.network.size,), runtime.network.initial.dtype)
+            executor = make_executor(runtime, self._choice(runtime))
             try:
                 actions = {"train": self._train, "tune": self._tune, "score": self._score}
                 return actions[order.action](order, executor, weights)
@@ -88,53 +87,53 @@ class Node:
         write_atomically(self.folder / "node.json", json.dumps(dict(self.config)).encode())
         return packed({"identity": self._identity(), "clients": ids, **facts, **about}, {})
 
-    def _train(self, order: Order, executor: Executor, weights: Tensor) -> RecordDict:
-        site, refused, before = executor.site, {}, {}
+    def _train(self, order: Request, executor: Executor, weights: Tensor) -> RecordDict:
+        runtime, refused, before = executor.runtime, {}, {}
         for client in order.clients:
             try:
                 self._own(client)
-                before[client] = self.states.before(client, order.number) or Remembered({})
+                before[client] = self.states.before(client, order.number) or ClientMemory({})
             except FederationError as error:
                 refused[client] = str(error)
         ids = torch.tensor(sorted(before), dtype=torch.int64)
-        _recall(site, before)
+        _recall(runtime, before)
         drawn = torch.zeros(order.total, dtype=torch.int64)
         for client, state in before.items():
             drawn[client] = state.drawn
-        updates = torch.empty(len(ids), site.network.size, dtype=site.network.initial.dtype)
+        updates = torch.empty(len(ids), runtime.network.size, dtype=runtime.network.initial.dtype)
         losses = torch.empty(len(ids), dtype=torch.float64)
         for chunk in executor.chunks(ids) if len(ids) else []:
             rows = torch.searchsorted(ids, chunk)
             some, of_some = torch.empty(len(chunk), updates.shape[1], dtype=updates.dtype), losses[rows]
-            executor.train([Work(order.number, chunk, drawn[chunk])], weights, some, of_some)
+            executor.train([Assignment(order.number, chunk, drawn[chunk])], weights, some, of_some)
             updates[rows], losses[rows] = some, of_some
-        draws = dict(zip(ids.tolist(), site.draws(ids).tolist(), strict=True))
+        draws = dict(zip(ids.tolist(), runtime.draws(ids).tolist(), strict=True))
         for client, state in before.items():
-            self.states.keep(client, order.number, self._after(site, client, state, state.drawn + draws[client]))
+            self.states.keep(client, order.number, self._after(runtime, client, state, state.drawn + draws[client]))
         head = {
             "number": order.number,
             "clients": ids.tolist(),
-            "examples": site.clients.train.counts[ids].tolist(),
+            "examples": runtime.clients.train.counts[ids].tolist(),
             "refused": list(refused),
             "reasons": list(refused.values()),
         }
         return packed(head, {"updates": updates, "losses": losses})
 
-    def _tune(self, order: Order, executor: Executor, weights: Tensor) -> RecordDict:
-        site, (label,) = executor.site, order.labels
-        if label not in site.tuners:
+    def _tune(self, order: Request, executor: Executor, weights: Tensor) -> RecordDict:
+        runtime, (label,) = executor.runtime, order.labels
+        if label not in runtime.post_hoc:
             raise RejectedError(f"the order is to tune {label!r}, which the configuration does not name")
-        known = {client: self.states.last(client) or Remembered({}) for client in self._mine(order)}
+        known = {client: self.states.last(client) or ClientMemory({}) for client in self._mine(order)}
         todo = {client: state for client, state in known.items() if label not in state.rows}
         if todo:
-            executor.tune(site.tuners[label], executor.chunks(torch.tensor(sorted(todo))), weights)
+            executor.personalize(runtime.post_hoc[label], executor.chunks(torch.tensor(sorted(todo))), weights)
         for client, state in todo.items():
-            self.states.keep(client, order.number, self._after(site, client, state, state.drawn, label))
+            self.states.keep(client, order.number, self._after(runtime, client, state, state.drawn, label))
         return packed({"number": order.number, "clients": sorted(known)}, {})
 
-    def _score(self, order: Order, executor: Executor, weights: Tensor) -> RecordDict:
+    def _score(self, order: Request, executor: Executor, weights: Tensor) -> RecordDict:
         ids = torch.tensor(self._mine(order), dtype=torch.int64)
-        _recall(executor.site, {client: self.states.last(client) for client in ids.tolist()})
+        _recall(executor.runtime, {client: self.states.last(client) for client in ids.tolist()})
         save_state({"weights": weights, "total": order.total}, self.folder / "shared.safetensors")
         part: PartName = "test" if order.part == "test" else "validation"
         found = [executor.score_all(part, weights, label or None) for label in order.labels]
@@ -173,7 +172,7 @@ class Node:
             return parse_ids(ids)
         raise ConfigError('the node does not say whom it has; add clients="0-3" or share="0/8" to --node-config')
 
-    def site(self, total: int) -> Site:
+    def runtime(self, total: int) -> ClientRuntime:
         """Where client functions run: as the simulator's, with other nodes' clients empty."""
         plan = self.blueprint
         own, ids = self.holdings
@@ -184,11 +183,11 @@ class Node:
             malicious = plan.threat.malicious(total, plan.settings.seed)
             clients = plan.threat.poison(clients, malicious, plan.settings.seed)
         strong = strong_attack(plan.threat)
-        return Site(
+        return ClientRuntime(
             clients,
             Network(plan.model(clients), clients.task),
             settings_for(plan.objective, plan.settings, clients),
-            with_tuners([method.facing(strong) for method in plan.personalize]),
+            with_follow_ups([method.facing(strong) for method in plan.personalize]),
             proximal=plan.objective.proximal,
             needs_losses=plan.objective.needs_losses or plan.aggregator.needs_losses,
         )
@@ -205,13 +204,13 @@ class Node:
         if remembered is None or not shared.exists():
             raise FederationError(f"client {client} has no personal model yet; it has taken part in no finished run")
         known = load_state(shared)
-        site = self.site(known["total"])
+        runtime = self.runtime(known["total"])
         if label not in remembered.rows:
             there = ", ".join(remembered.rows) or "none"
             raise FederationError(f"client {client} has no personal model {label!r}; it has {there}")
-        _recall(site, {client: remembered})
-        rows = site.personal(label, torch.tensor([client]), known["weights"])
-        return dict(site.network.load(rows[0]).state_dict())
+        _recall(runtime, {client: remembered})
+        rows = runtime.personal(label, torch.tensor([client]), known["weights"])
+        return dict(runtime.network.load(rows[0]).state_dict())
 
     def _identity(self) -> str:
         """A secret by which the server knows this node again, whatever Flower calls it after a restart."""
@@ -224,22 +223,24 @@ class Node:
         if client not in self.holdings[1]:
             raise FederationError(f"this node does not have client {client}")
 
-    def _mine(self, order: Order) -> list[int]:
+    def _mine(self, order: Request) -> list[int]:
         return [client for client in order.clients if client in self.holdings[1]]
 
-    def _choice(self, site: Site) -> Choice:
-        if site.settings.executor == "serial":
-            return Choice("serial", 1)
-        return Choice("batched", site.settings.chunk or default_chunk(site))
+    def _choice(self, runtime: ClientRuntime) -> ExecutorChoice:
+        if runtime.settings.executor == "serial":
+            return ExecutorChoice("serial", 1)
+        return ExecutorChoice("batched", runtime.settings.chunk or default_chunk(runtime))
 
-    def _after(self, site: Site, client: int, before: Remembered, drawn: int, tuned: str | None = None) -> Remembered:
-        moved = [method.label for method in (*site.riders, *site.drivers)] if tuned is None else [tuned]
+    def _after(
+        self, runtime: ClientRuntime, client: int, before: ClientMemory, drawn: int, tuned: str | None = None
+    ) -> ClientMemory:
+        moved = [method.label for method in (*runtime.alongside, *runtime.joint)] if tuned is None else [tuned]
         one = torch.tensor([client])
-        return Remembered({**before.rows, **{label: site.stores[label].read(one)[0] for label in moved}}, drawn)
+        return ClientMemory({**before.rows, **{label: runtime.stores[label].read(one)[0] for label in moved}}, drawn)
 
 
-def _recall(site: Site, states: Mapping[int, Remembered | None]) -> None:
-    """Give the site what its clients remember."""
+def _recall(runtime: ClientRuntime, states: Mapping[int, ClientMemory | None]) -> None:
+    """Give the runtime what its clients remember."""
     for client, state in states.items():
         for label, row in (state.rows if state is not None else {}).items():
-            site.stores[label].write(torch.tensor([client]), row[None])
+            runtime.stores[label].write(torch.tensor([client]), row[None])

@@ -51,7 +51,7 @@ def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None 
     from flwr.supercore.task_identity import TaskIdentity  # noqa: PLC0415
     from flwr.superlink.grid import HttpGrid  # noqa: PLC0415
 
-    class Ringing(HttpGrid):
+    class NotifyingGrid(HttpGrid):
         """A Grid that tells the nodes of this machine when there are messages for them."""
 
         def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -60,7 +60,9 @@ def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None 
                 bell.touch()
             return sent
 
-    grid = Ringing(runtime_api_address=address, insecure=True, token=_task_of(address, _start_run(address, files)))
+    grid = NotifyingGrid(
+        runtime_api_address=address, insecure=True, token=_task_of(address, _start_run(address, files))
+    )
     grid._retry_invoker = _retrying()
     got = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = got.task_id, got.run.run_id, got.context.node_id

@@ -18,7 +18,7 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import Order, head_of, whole, wholes, word
+from holdfast.integrations.flower.messages.wire import Request, head_of, whole, wholes, word
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 
 _log = logging.getLogger("holdfast.federated.flower")
@@ -38,7 +38,7 @@ Reader = Callable[[Sequence[int], RecordDict], tuple[dict[int, Any], dict[int, s
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClientFacts:
     """What a client says of itself.
 
     Attributes:
@@ -104,7 +104,7 @@ class Exchange:
     grid: Any
     settings: FlowerSettings
     federation: str
-    facts: dict[int, Facts] = field(default_factory=dict)
+    facts: dict[int, ClientFacts] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     _holder: dict[int, int] = field(default_factory=dict)
     _last: dict[int, int] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class Exchange:
         due = {node: census for node, census in self._censuses.items() if not census.said and census.due <= now}
         for census in due.values():
             census.put_off(now)
-        self._send({node: Order("census", self.federation) for node in due})
+        self._send({node: Request("census", self.federation) for node in due})
         self._sent = {name: sent for name, sent in self._sent.items() if sent.node in here}
         self._holder = {client: node for client, node in self._holder.items() if node in here}
 
@@ -198,7 +198,7 @@ class Exchange:
         if back:
             self._fault(tuple(back), "returned", "their node was lost and has been started again")
         for client, train, validation, test in zip(ids, *counts, strict=True):
-            told = Facts(train, validation, test, classes, task, shape)
+            told = ClientFacts(train, validation, test, classes, task, shape)
             if self._owner.setdefault(client, secret) != secret:
                 self._fault((client,), "refused", f"node {node} claims client {client}, who belongs to another node")
             elif self.facts.setdefault(client, told) != told:
@@ -209,7 +209,7 @@ class Exchange:
     # ---------------------------------------------------------------------------------------------- asking
 
     def ask(
-        self, number: int, clients: Sequence[int], order: Callable[[Sequence[int]], Order], read: Reader
+        self, number: int, clients: Sequence[int], order: Callable[[Sequence[int]], Request], read: Reader
     ) -> dict[int, Any]:
         """Ask clients, and wait for them as the settings say.
 
@@ -263,7 +263,7 @@ class Exchange:
         for name in [name for name, sent in self._sent.items() if sent.clients]:
             del self._sent[name]
 
-    def _dispatch(self, waiting: set[int], order: Callable[[Sequence[int]], Order]) -> None:
+    def _dispatch(self, waiting: set[int], order: Callable[[Sequence[int]], Request]) -> None:
         """Send orders to the nodes of clients that wait for one."""
         under_way = {(client, sent.node) for sent in self._sent.values() for client in sent.clients}
         by_node: dict[int, list[int]] = {}
@@ -273,7 +273,7 @@ class Exchange:
                 by_node.setdefault(node, []).append(client)
         self._send({node: order(theirs) for node, theirs in sorted(by_node.items())})
 
-    def _send(self, orders: Mapping[int, Order]) -> None:
+    def _send(self, orders: Mapping[int, Request]) -> None:
         ttl = self.settings.timeout + _MARGIN
         messages = [
             Message(order.pack(), dst_node_id=node, message_type="train", ttl=ttl, group_id=str(order.number + 1))

@@ -14,13 +14,12 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
 from holdfast.federated.engine.executors import Executor
-from holdfast.federated.engine.site import Order as Work
-from holdfast.federated.engine.site import PartName, Site
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.personalization.base import Tuner
+from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import Order, array, head_of, whole, wholes, words
+from holdfast.integrations.flower.messages.wire import Request, array, head_of, whole, wholes, words
 from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.primitives.threads import torch_threads
 
@@ -29,12 +28,12 @@ class FlowerExecutor(Executor):
     """Runs client functions on the nodes of a Flower run.
 
     Args:
-        site: what the server knows of the clients; it has no data.
+        runtime: what the server knows of the clients; it has no data.
         exchange: talks to the nodes.
     """
 
-    def __init__(self, site: Site, exchange: Exchange) -> None:
-        super().__init__(site, max(len(site.clients), 1))
+    def __init__(self, runtime: ClientRuntime, exchange: Exchange) -> None:
+        super().__init__(runtime, max(len(runtime.clients), 1))
         self.exchange = exchange
         self._alone = ExitStack()
         self._alone.enter_context(torch_threads(1))
@@ -62,7 +61,7 @@ class FlowerExecutor(Executor):
         """Those of the last round's clients that answered, ascending."""
         return torch.sort(clients).values[self._here]
 
-    def train(self, orders: Sequence[Work], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
         """Ask the clients of a round, and put what they send into rows; those of clients that are missing are NaN."""
         (order,) = orders
         self._scored = None
@@ -76,7 +75,7 @@ class FlowerExecutor(Executor):
     def _read_round(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
         head = head_of(content)
         ids = _ids(content, asked, self._number)
-        size, kind = self.site.network.size, self.site.network.initial.dtype
+        size, kind = self.runtime.network.size, self.runtime.network.initial.dtype
         updates = array(content, "updates", (len(ids), size), kind)
         losses = array(content, "losses", (len(ids),), torch.float64)
         bad = dict(zip(wholes(head, "refused"), words(head, "reasons"), strict=False))
@@ -92,13 +91,13 @@ class FlowerExecutor(Executor):
 
     # ---------------------------------------------------------------------------------------------- afterwards
 
-    def tune(self, tuner: Tuner, chunks: Sequence[Tensor], received: Tensor) -> None:
+    def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Ask clients to tune; models stay where they are."""
         self._scored = None
-        number = self.site.settings.rounds + list(self.site.tuners).index(tuner.label)
+        number = self.runtime.settings.rounds + list(self.runtime.post_hoc).index(method.label)
         everybody = torch.cat(list(chunks)).sort().values
-        self._ask(number, everybody, "tune", received, self._read_names, labels=(tuner.label,))
-        self._tuned.append(tuner.label)
+        self._ask(number, everybody, "tune", received, self._read_names, labels=(method.label,))
+        self._tuned.append(method.label)
 
     def _read_names(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
         return dict.fromkeys(_ids(content, asked, self._number), True), {}
@@ -113,9 +112,9 @@ class FlowerExecutor(Executor):
         return [ClientScores(chunk, *(values[chunk] for values in fields)) for chunk in chunks]
 
     def _score_models(self, part: PartName, shared: Tensor) -> None:
-        riding = [method.label for method in (*self.site.riders, *self.site.drivers)]
-        labels: list[str | None] = [None, *riding, *self._tuned]
-        self._part, total = part, len(self.site.clients)
+        trained = [method.label for method in (*self.runtime.alongside, *self.runtime.joint)]
+        labels: list[str | None] = [None, *trained, *self._tuned]
+        self._part, total = part, len(self.runtime.clients)
         words_ = tuple(label or "" for label in labels)
         got = self._ask(self._number, torch.arange(total), "score", shared, self._read_scores, labels=words_, part=part)
         for place, label in enumerate(labels):
@@ -126,7 +125,7 @@ class FlowerExecutor(Executor):
             self._scores[label] = ClientScores(torch.arange(total), loss, correct, count)
 
     def _read_scores(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
-        ids, models = _ids(content, asked, self._number), 1 + len(self.site.riders) + len(self.site.drivers)
+        ids, models = _ids(content, asked, self._number), 1 + len(self.runtime.alongside) + len(self.runtime.joint)
         models += len(self._tuned)
         loss = array(content, "loss", (models, len(ids)), torch.float64)
         correct = array(content, "correct", (models, len(ids)), torch.int64)
@@ -151,10 +150,10 @@ class FlowerExecutor(Executor):
         self, number: int, clients: Tensor, action: Any, weights: Tensor, read: Any, **further: Any
     ) -> dict[int, Any]:
         self._number = number
-        total, name = len(self.site.clients), self.exchange.federation
+        total, name = len(self.runtime.clients), self.exchange.federation
 
-        def order(some: Sequence[int]) -> Order:
-            return Order(action, name, number, total, tuple(some), weights=weights, **further)
+        def order(some: Sequence[int]) -> Request:
+            return Request(action, name, number, total, tuple(some), weights=weights, **further)
 
         return self.exchange.ask(number, clients.tolist(), order, read)
 

@@ -19,13 +19,13 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.engine.executors import Choice, Executor
-from holdfast.federated.engine.site import Site
+from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.executors import Executor, ExecutorChoice
 from holdfast.federated.federation import Federation
-from holdfast.federated.outcome import Outcome
+from holdfast.federated.result import FederationResult
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.blueprint import Blueprint
-from holdfast.integrations.flower.server.exchange import Exchange, Facts
+from holdfast.integrations.flower.server.exchange import ClientFacts, Exchange
 from holdfast.integrations.flower.server.executor import FlowerExecutor
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 from holdfast.training.events import Listener
@@ -39,7 +39,7 @@ def federate_on_flower(
     *,
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
-) -> Outcome:
+) -> FederationResult:
     """Run a federation on the nodes of a Flower run.
 
     Args:
@@ -90,14 +90,14 @@ class FlowerFederation(Federation):
             personalize=blueprint.personalize,
             run=run,
         )
-        self.choice = Choice("flower", exchange.settings.nodes)
+        self.choice = ExecutorChoice("flower", exchange.settings.nodes)
 
-    def _site(self, clients: Clients, run: Run | None) -> Site:
+    def _runtime(self, clients: Clients, run: Run | None) -> ClientRuntime:
         """The server's: without personal models, so nothing of them is kept in the run directory."""
-        return super()._site(clients, None)
+        return super()._runtime(clients, None)
 
     def _executor(self) -> Executor:
-        return FlowerExecutor(self.site, self.exchange)
+        return FlowerExecutor(self.runtime, self.exchange)
 
     def _round(self, executor: Executor) -> None:
         super()._round(executor)
@@ -113,7 +113,7 @@ class FlowerFederation(Federation):
             return
         super()._combine(chosen, updates, losses)
 
-    def _outcome(self, reports: Any) -> Outcome:
+    def _outcome(self, reports: Any) -> FederationResult:
         self._take_faults()
         return super()._outcome(reports)
 
@@ -126,7 +126,7 @@ class FlowerFederation(Federation):
 
 
 @dataclass(frozen=True, eq=False)
-class ToldPart(ClientPart):
+class ReportedPart(ClientPart):
     """A part of clients' data of which only the numbers are known; two stand-ins per client are in it.
 
     Attributes:
@@ -163,7 +163,7 @@ def roll(exchange: Exchange) -> Clients:
     for client in sorted(client for client in exchange.facts if client > total):
         exchange.expel(client, f"ids go from 0 on without a gap, and there is no client {total}")
     facts = [exchange.facts[client] for client in range(total)]
-    usual: Facts = Counter(replace(each, train=1, validation=0, test=0) for each in facts).most_common(1)[0][0]
+    usual: ClientFacts = Counter(replace(each, train=1, validation=0, test=0) for each in facts).most_common(1)[0][0]
     for client, each in enumerate(facts):
         if (each.classes, each.task, each.shape) != (usual.classes, usual.task, usual.shape):
             exchange.expel(client, f"its data is {each.shape} with {each.classes} classes, others' is not")
@@ -172,11 +172,11 @@ def roll(exchange: Exchange) -> Clients:
     return Clients(**parts, classes=usual.classes, task=task)  # type: ignore[arg-type]
 
 
-def _told(facts: Sequence[Facts], name: str, shape: tuple[int, ...]) -> ToldPart:
+def _told(facts: Sequence[ClientFacts], name: str, shape: tuple[int, ...]) -> ReportedPart:
     number = len(facts)
     inputs = torch.zeros((1,) * (len(shape) + 1)).expand(2 * number, *shape)
     told = torch.tensor([getattr(each, name) for each in facts], dtype=torch.int64)
-    return ToldPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), told=told)
+    return ReportedPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), told=told)
 
 
 def _name_of(run: Run | None) -> str:

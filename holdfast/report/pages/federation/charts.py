@@ -1,4 +1,4 @@
-"""The figures of a federation's page: device accuracy by model, curves over rounds, robustness against fairness."""
+"""The figures of a federation's page: client accuracy by model, curves over rounds, robustness against fairness."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Point:
 
     Attributes:
         name: of the model.
-        mean: mean accuracy of benign devices: robustness.
+        mean: mean accuracy of benign clients: robustness.
         std: its spread over them: fairness, the lower the better.
         group: what it belongs to, for instance its run; points of one group look the same.
     """
@@ -37,27 +37,27 @@ class Point:
 
 
 def distribution(clients: ClientRows) -> Html:
-    """A histogram of device accuracy per model, all on one scale; the worst tenth of devices has the accent."""
+    """A histogram of client accuracy per model, all on one scale; the worst tenth of clients has the accent."""
     binned = {label: _bins(clients.accuracies(label)) for label in clients.models}
     highest = max(max(map(sum, zip(*both, strict=True))) for both in binned.values())
     rows = [_distribution_row(label, clients.accuracies(label), binned[label], highest) for label in clients.models]
-    ends = tag("div", tag("span", "0%"), tag("span", "accuracy of a device"), tag("span", "100%"), class_="ends")
+    ends = tag("div", tag("span", "0%"), tag("span", "accuracy of a client"), tag("span", "100%"), class_="ends")
     caption = (
-        f"Test accuracy of {counted(len(clients.counted), 'benign device')}; each bar counts devices. "
+        f"Test accuracy of {counted(len(clients.counted), 'benign client')}; each bar counts clients. "
         "The accent is the worst tenth, the line is the mean."
     )
     return tag(
         "figure",
-        tag("h3", "Device accuracy by model"),
+        tag("h3", "Client accuracy by model"),
         *rows,
         ends,
         tag("figcaption", caption),
-        class_="devices",
+        class_="clients",
     )
 
 
 def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
-    """Mean accuracy of benign devices and its spread over the rounds, a line per model."""
+    """Mean accuracy of benign clients and its spread over the rounds, a line per model."""
     means = _lines(history, "mean")
     stds = _lines(history, "std")
     x = _round_axis(rounds)
@@ -66,22 +66,22 @@ def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
         "div",
         chart(
             "Mean accuracy",
-            "Mean test accuracy of benign devices over the rounds; " + _ends_said(means),
+            "Mean test accuracy of benign clients over the rounds; " + _ends_said(means),
             means,
             x=x,
             y=_share_axis((y for line in means for _, y in line.points), 1.0),
             marks=[],
-            caption=join(["Robustness: the mean over benign devices, after so many rounds."]),
+            caption=join(["Robustness: the mean over benign clients, after so many rounds."]),
             along="rounds completed",
         ),
         chart(
             "Spread",
-            "Standard deviation of accuracy over benign devices; " + _ends_said(stds),
+            "Standard deviation of accuracy over benign clients; " + _ends_said(stds),
             stds,
             x=x,
             y=_share_axis([0.0], max(highest, 0.02)),
             marks=[],
-            caption=join(["Fairness: standard deviation over benign devices. Lower is fairer."]),
+            caption=join(["Fairness: standard deviation over benign clients. Lower is fairer."]),
             along="rounds completed",
         ),
         class_="figures equal",
@@ -119,7 +119,7 @@ def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1
         viewBox=f"0 0 {_SIZE} {_SIZE}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"Mean accuracy against its spread over devices. {said}",
+        aria_label=f"Mean accuracy against its spread over clients. {said}",
     )
     left = 1.0 + 0.45 * max(len(text) for _, text in mean.ticks)
     room = f"--left:{left:.2f}rem;--right:1rem"
@@ -135,7 +135,7 @@ def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1
         "figure",
         tag("h3", title) if title else None,
         tag("div", plot, class_="chart", style=room),
-        tag("p", "standard deviation over devices; left is fairer", class_="axis", style=room),
+        tag("p", "standard deviation over clients; left is fairer", class_="axis", style=room),
         tag("figcaption", caption),
     )
 
@@ -174,7 +174,7 @@ def _dots(points: Sequence[Point], spread: Axis, mean: Axis, letter: float) -> l
 
 
 def lambda_bars(chosen: Mapping[str, int]) -> Html:
-    """How many devices chose each lambda."""
+    """How many clients chose each lambda."""
     most = max(chosen.values())
     rows = [
         tag(
@@ -185,12 +185,12 @@ def lambda_bars(chosen: Mapping[str, int]) -> Html:
         )
         for value, count in chosen.items()
     ]
-    heads = [tag("th", name, scope="col") for name in ("Lambda", "Devices", "")]
+    heads = [tag("th", name, scope="col") for name in ("Lambda", "Clients", "")]
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="lambdas")
 
 
 def _bins(accuracies: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Devices per bin: the worst tenth (one at least), and the others."""
+    """Clients per bin: the worst tenth (one at least), and the others."""
     ordered = sorted(accuracies)
     worst = max(len(ordered) // 10, 1)
     counts: tuple[list[int], list[int]] = ([0] * _BINS, [0] * _BINS)

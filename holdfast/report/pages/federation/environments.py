@@ -44,7 +44,7 @@ def environments(record: FederationRecord) -> Html | None:
         class_="groups",
     )
     lead = note(
-        "Every device trains in one of two environments and is tested in both, means over devices. Disparity is what "
+        "Every client trains in one of two environments and is tested in both, means over clients. Disparity is what "
         "it loses by leaving home: a shortcut that holds at home only."
     )
     return section("At home and elsewhere", lead, table, id_="environments")
@@ -88,7 +88,7 @@ def _curves(
         x=_axis(0.0, last, 4, number),
         y=_axis(math.floor(10 * lowest) / 10, 1.0, 4, lambda value: percent(value, 0)),
         marks=[],
-        caption=join(["Mean over devices at each checkpoint; step 0 is the shared model."]),
+        caption=join(["Mean over clients at each checkpoint; step 0 is the shared model."]),
         along="fine-tuning steps",
     )
 
@@ -129,7 +129,7 @@ def _ratios(found: Mapping[str, Mapping[str, Any]]) -> Html:
     ends = tag("div", tag("span", "1/400"), tag("span", "gradient length, personal over shared"), tag("span", "400"),
                class_="ends")  # fmt: skip
     caption = "Every test example counts once. The line in the middle is no change."
-    return tag("figure", tag("h3", "How gradients change"), *rows, ends, tag("figcaption", caption), class_="devices")
+    return tag("figure", tag("h3", "How gradients change"), *rows, ends, tag("figcaption", caption), class_="clients")
 
 
 def _ratio_row(label: str, found: Mapping[str, Any], highest: int) -> Html:
@@ -169,6 +169,6 @@ def _picture(record: FederationRecord, epsilon: float) -> Html | None:
     image = tag("img", src=f"data:image/png;base64,{data}", alt="Test images above their adversarial versions",
                 class_="pixels")  # fmt: skip
     caption = (
-        f"Test images of the first device, and below them what fools the shared model, within {epsilon:.4f} per pixel."
+        f"Test images of the first client, and below them what fools the shared model, within {epsilon:.4f} per pixel."
     )
     return tag("figure", tag("h3", "Adversarial examples"), image, tag("figcaption", caption))

@@ -1,7 +1,7 @@
-"""The page of a federation: how every device fares, with the shared model and with its own.
+"""The page of a federation: how every client fares, with the shared model and with its own.
 
-It begins with the worst tenth of devices, whose colour is the accent, and ends with how to repeat the run. Malicious
-devices are in the table and in no number.
+It begins with the worst tenth of clients, whose colour is the accent, and ends with how to repeat the run. Malicious
+clients are in the table and in no number.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.report.pages.federation.environments import adaptation, environmen
 from holdfast.report.pages.federation.record import SHARED, ClientRows, FederationRecord
 from holdfast.training.run import Run
 
-#: Devices in the table, and faults in theirs; the files have all of them.
+#: Clients in the table, and faults in theirs; the files have all of them.
 _ROWS, _FAULTS_SHOWN = 400, 200
 
 _COLUMNS = {
@@ -64,7 +64,7 @@ def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
         for place, record in enumerate(shown)
         for label, summary in record.models.items()
     ]
-    lead = note("Benign devices only. A run that is not finished is shown as of its last evaluation.")
+    lead = note("Benign clients only. A run that is not finished is shown as of its last evaluation.")
     head = tag("header", tag("h1", f"{counted(len(records), 'federation')} side by side"), lead)
     content = [head]
     if points:
@@ -89,7 +89,7 @@ def _headline(record: FederationRecord, data: str) -> Html:
     by += [" with ", tag("b", str(record.config["model"])), ", seed ", tag("b", str(record.config["seed"]))]
     attack = record.config.get("attack")
     if attack:
-        by += [", attack ", tag("b", str(attack)), f" by {percent(float(record.config['malicious']), 0)} of devices"]
+        by += [", attack ", tag("b", str(attack)), f" by {percent(float(record.config['malicious']), 0)} of clients"]
     return headline(
         record.path,
         record.status,
@@ -116,7 +116,7 @@ def _worst(record: FederationRecord) -> Html:
     others = [f"{other} {percent(found['worst_tenth'])}" for other, found in record.models.items() if other != label]
     return tag(
         "div",
-        tag("p", "Test accuracy of the worst tenth of devices", class_="what"),
+        tag("p", "Test accuracy of the worst tenth of clients", class_="what"),
         tag("p", percent(summary["worst_tenth"])[:-1], tag("small", "%"), class_="number"),
         tag("p", tag("b", label), ", against " + ", ".join(others) if others else None, class_="who"),
     )
@@ -132,11 +132,11 @@ def _numbers(record: FederationRecord) -> Html:
 
     return tag(
         "dl",
-        card("Mean", "mean", "every benign device alike: robustness"),
-        card("Spread", "std", "standard deviation over benign devices: fairness"),
-        card("Worst device", "worst", "the lowest accuracy of all"),
+        card("Mean", "mean", "every benign client alike: robustness"),
+        card("Spread", "std", "standard deviation over benign clients: fairness"),
+        card("Worst client", "worst", "the lowest accuracy of all"),
         card("Pooled", "pooled", "every test example alike"),
-        card("Loss", "loss", "mean test loss of benign devices"),
+        card("Loss", "loss", "mean test loss of benign clients"),
         class_="numbers",
     )
 
@@ -148,7 +148,7 @@ def _score(key: str, summary: Mapping[str, float]) -> str:
 def _models(record: FederationRecord) -> Html | None:
     if len(record.models) < 2:
         return None
-    lead = note("On the test data of benign devices. Click a header to sort by it.")
+    lead = note("On the test data of benign clients. Click a header to sort by it.")
     return section("Models side by side", lead, _summary_table(list(record.models.items())), id_="models")
 
 
@@ -169,14 +169,14 @@ def _devices(record: FederationRecord) -> Html | None:
     if record.clients is None:
         return None
     points = [Point(label, summary["mean"], summary["std"]) for label, summary in record.models.items()]
-    caption = "Up is more accurate, left is fairer: a method that helps some devices at the cost of others moves right."
+    caption = "Up is more accurate, left is fairer: a method that helps some clients at the cost of others moves right."
     figures = tag(
         "div",
         distribution(record.clients),
         scatter(points, "Robustness against fairness", caption),
         class_="figures equal",
     )
-    return section("How devices fare", figures, id_="devices")
+    return section("How clients fare", figures, id_="clients")
 
 
 def _over_rounds(record: FederationRecord) -> Html | None:
@@ -190,13 +190,13 @@ def _attack(record: FederationRecord) -> Html | None:
     if not results:
         return None
     said = []
-    attackers, devices = len(results["malicious"]), results["clients"]
+    attackers, clients = len(results["malicious"]), results["clients"]
     if results["attack"] is None:
         said.append("Nobody attacked.")
     else:
         told = f"told to expect {results['f']} per round" if results["f"] else "told of none"
         said.append(
-            f"{number(attackers)} of {counted(devices, 'device')} attacked by {results['attack']['name']}. "
+            f"{number(attackers)} of {counted(clients, 'client')} attacked by {results['attack']['name']}. "
             f"The server combined updates by {results['aggregator']['name']} and was {told}."
         )
     said.append(
@@ -210,9 +210,9 @@ def _attack(record: FederationRecord) -> Html | None:
         )
     never = results["never_joined"]
     said.append(
-        f"{number(never)} of {counted(devices, 'device')} never took part; their personal model is the shared one."
+        f"{number(never)} of {counted(clients, 'client')} never took part; their personal model is the shared one."
         if never
-        else "Every device took part at least once."
+        else "Every client took part at least once."
     )
     said += results["warnings"]
     listed = tag("ul", *(tag("li", sentence) for sentence in said), class_="findings")
@@ -224,16 +224,16 @@ def _or_refused(results: Mapping[str, Any]) -> str:
 
 
 def _faults(record: FederationRecord) -> Html | None:
-    """What kept devices of a real federation out of rounds."""
+    """What kept clients of a real federation out of rounds."""
     faults = record.results.get("faults", [])
     if not faults:
         return None
-    names = ("round", "what", "devices", "why")
+    names = ("round", "what", "clients", "why")
     head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names)))
     rows = []
     for fault in faults[:_FAULTS_SHOWN]:
-        devices = ", ".join(map(str, fault["clients"])) or "none"
-        cells = (str(fault["round"]), fault["kind"], devices, fault["reason"])
+        clients = ", ".join(map(str, fault["clients"])) or "none"
+        cells = (str(fault["round"]), fault["kind"], clients, fault["reason"])
         rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
     lead = f"{counted(len(faults), 'fault')} in all. Those that were out of a round are in no update of it."
     if len(faults) > _FAULTS_SHOWN:
@@ -244,7 +244,7 @@ def _faults(record: FederationRecord) -> Html | None:
 def _ran_by(name: str, chunk: int) -> str:
     if name == "flower":
         return f"{name}, {counted(chunk, 'node')}"
-    return name + (f", {chunk} devices stacked" if chunk > 1 else "")
+    return name + (f", {chunk} clients stacked" if chunk > 1 else "")
 
 
 def _lambdas(record: FederationRecord) -> Html | None:
@@ -255,7 +255,7 @@ def _lambdas(record: FederationRecord) -> Html | None:
     }
     if not chosen:
         return None
-    lead = "The pull towards the shared model that each benign device chose by its validation data, most often if anew "
+    lead = "The pull towards the shared model that each benign client chose by its validation data, most often if anew "
     tables = [tag("div", tag("h3", label), lambda_bars(counts)) for label, counts in chosen.items()]
     return section("Lambdas chosen", tag("p", lead + "at every step.", class_="lead"), *tables, id_="lambdas")
 
@@ -268,18 +268,18 @@ def _table(record: FederationRecord) -> Html | None:
     order = sorted(range(len(clients.names)), key=lambda place: (not clients.benign[place], headline.accuracy[place]))
     shown = order[:_ROWS]
     has_lambda = any(value is not None for value in headline.lambdas)
-    columns = ["Device", "Rounds", "Test examples", *clients.models, "Loss"] + ["Lambda"] * has_lambda
+    columns = ["Client", "Rounds", "Test examples", *clients.models, "Loss"] + ["Lambda"] * has_lambda
     rows = [_device_row(clients, record.headline, place, has_lambda=has_lambda) for place in shown]
     rest = f" The {number(_ROWS)} worst of {number(len(order))} are shown." if len(order) > _ROWS else ""
     lead = note(
-        f"Worst first by {record.headline}, whose loss is shown too; malicious devices last.{rest} clients.parquet in "
+        f"Worst first by {record.headline}, whose loss is shown too; malicious clients last.{rest} clients.parquet in "
         "the run's directory has all, by model."
     )
     table = sortable(
-        "Devices", "Accuracy by device and model; the headers sort.", columns, rows, rising=None,
-        class_="groups devices",
+        "Clients", "Accuracy by client and model; the headers sort.", columns, rows, rising=None,
+        class_="groups clients",
     )  # fmt: skip
-    return section("Every device", lead, tag("div", table, class_="long"), id_="table")
+    return section("Every client", lead, tag("div", table, class_="long"), id_="table")
 
 
 def _device_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool) -> Html:
@@ -315,8 +315,8 @@ def _facts(run: Run, record: FederationRecord) -> Html:
                     "parameters": number(results["parameters"]),
                     "rounds": number(record.rounds),
                     "executor": _ran_by(**results["executor"]),
-                    "sent by devices": f"{number(results['bytes_up'] / 1e6, 1)} MB",
-                    "sent to devices": f"{number(results['bytes_down'] / 1e6, 1)} MB",
+                    "sent by clients": f"{number(results['bytes_up'] / 1e6, 1)} MB",
+                    "sent to clients": f"{number(results['bytes_down'] / 1e6, 1)} MB",
                     "time": duration(results["seconds"]),
                     "data": results["fingerprint"],
                 }

@@ -10,7 +10,7 @@ import pytest
 from holdfast.data import load_federation
 from holdfast.data.sets.federated.stackoverflow import TAGS, WORDS, encode, read_tags, read_words
 from holdfast.errors import DataError, MissingDependencyError
-from holdfast.models.networks.device_linear import VOCABULARY
+from holdfast.models.networks.federated_linear import VOCABULARY
 
 POSTS = [
     ("u2", "w1 w0 zzz", "w3", "t9|t4"),

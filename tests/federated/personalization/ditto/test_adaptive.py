@@ -9,9 +9,9 @@ from torch import nn
 from holdfast.errors import ConfigError
 from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomUpdates
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import InProcess
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization import (
     Ditto,
@@ -22,7 +22,7 @@ from holdfast.federated.personalization import (
     strong_attack,
 )
 from holdfast.federated.personalization.ditto import adaptive as choosing
-from holdfast.federated.personalization.ditto.adaptive import ChoosingDitto
+from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
 from holdfast.federated.personalization.ditto.oracle import validation_accuracy
 from tests.federated.personalization.toy import SETTINGS, clients, model, part, rows, run
 
@@ -44,14 +44,14 @@ class Untouchable:
 def tried(monkeypatch):
     """Every call that compares candidates: clients and losses (candidates, clients)."""
     calls = []
-    original = choosing.own_losses
+    original = choosing.validation_losses
 
-    def spy(site, part, ids, models):
-        losses = original(site, part, ids, models)
+    def spy(runtime, part, ids, models):
+        losses = original(runtime, part, ids, models)
         calls.append((ids.clone(), losses))
         return losses
 
-    monkeypatch.setattr(choosing, "own_losses", spy)
+    monkeypatch.setattr(choosing, "validation_losses", spy)
     return calls
 
 
@@ -94,8 +94,8 @@ def test_where_every_device_is_small_nothing_is_tried_and_dynamic_is_a_fixed_lam
     size = outcome.network.size
     assert torch.equal(rows(outcome, "ditto-auto")[:, :size], rows(outcome, f"ditto-{lambda_:g}"))
     assert torch.equal(outcome.reports["ditto-auto"].accuracies, outcome.reports[f"ditto-{lambda_:g}"].accuracies)
-    (method,) = [rider for rider in outcome.site.riders if isinstance(rider, DynamicDitto)]
-    counts = method.chosen(outcome.site)
+    (method,) = [method for method in outcome.runtime.alongside if isinstance(method, DynamicDitto)]
+    counts = method.chosen(outcome.runtime)
     assert torch.equal(counts[:, method.lambdas.index(lambda_)], outcome.joined * SETTINGS.local_steps)
     assert counts.sum() == outcome.joined.sum() * SETTINGS.local_steps
 
@@ -104,7 +104,7 @@ def test_in_a_mixed_federation_small_devices_try_nothing_and_keep_the_fixed_lamb
     for executor, chunk in [("serial", None), ("batched", 4)]:
         tried.clear()
         outcome = run(Ditto("auto"), Ditto(1.0), settings=replace(SETTINGS, executor=executor, chunk=chunk))
-        small = outcome.site.clients.validation.counts < 4
+        small = outcome.runtime.clients.validation.counts < 4
         assert small.any()
         assert tried
         assert not small[torch.cat([ids for ids, _ in tried])].any()
@@ -120,17 +120,17 @@ def test_a_device_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatc
     original = DynamicDitto.step
     checked = []
 
-    def step(self, rows, batch, local, cohort):
+    def step(self, rows, batch, local, stack):
         tried.clear()
         before = rows.clone()
-        original(self, rows, batch, local, cohort)
-        network, data = cohort.site.network, cohort.site.clients.validation
+        original(self, rows, batch, local, stack)
+        network, data = stack.runtime.network, stack.runtime.clients.validation
         after = score_models(network, rows[:, : network.size], data, batch.clients).loss
-        gradient = cohort.gradient(before[:, : network.size], batch)
+        gradient = stack.gradient(before[:, : network.size], batch)
         v = before[:, : network.size]
         losses = torch.stack(
             [
-                score_models(network, v - 0.1 * (gradient + lam * (v - cohort.received)), data, batch.clients).loss
+                score_models(network, v - 0.1 * (gradient + lam * (v - stack.received)), data, batch.clients).loss
                 for lam in self.candidates
             ]
         )
@@ -146,15 +146,15 @@ def test_a_strong_attack_changes_what_is_tried():
     usual, strong = (
         run(Ditto("auto"), data=LARGE, threat=threat) for threat in (None, Threat(ModelReplacement(), 0.2))
     )
-    assert usual.site.riders[0].lambdas == (0.1, 1.0, 2.0)
-    assert strong.site.riders[0].lambdas == (0.05, 0.1, 0.2)
+    assert usual.runtime.alongside[0].lambdas == (0.1, 1.0, 2.0)
+    assert strong.runtime.alongside[0].lambdas == (0.05, 0.1, 0.2)
 
 
 def test_own_candidates_replace_the_usual_ones():
     outcome = run(Ditto("auto", candidates=(0.05, 0.3)), data=LARGE)
-    method = outcome.site.riders[0]
+    method = outcome.runtime.alongside[0]
     assert method.lambdas == (0.05, 0.3, 1.0)
-    counts = method.chosen(outcome.site)
+    counts = method.chosen(outcome.runtime)
     assert counts[:, :2].sum() == outcome.joined.sum() * SETTINGS.local_steps
     assert counts[:, 2].sum() == 0
 
@@ -166,9 +166,9 @@ def test_a_candidate_that_diverges_is_not_chosen():
         def forward(self, inputs):
             return super().forward(inputs) + torch.where(self.weight.abs().max() > 0.5, torch.nan, 0.0)
 
-    site = Site(LARGE, Network(Explosive(4, 3)), SETTINGS)
-    far, near = torch.ones(2, site.network.size), torch.zeros(2, site.network.size)
-    choice = ChoosingDitto._choose(DynamicDitto((0.1, 2.0)), site, torch.tensor([1, 5]), torch.stack([far, near]))
+    runtime = ClientRuntime(LARGE, Network(Explosive(4, 3)), SETTINGS)
+    far, near = torch.ones(2, runtime.network.size), torch.zeros(2, runtime.network.size)
+    choice = AdaptiveDitto._choose(DynamicDitto((0.1, 2.0)), runtime, torch.tensor([1, 5]), torch.stack([far, near]))
     assert choice.tolist() == [2, 2]
 
 
@@ -180,18 +180,21 @@ def test_parallel_models_are_those_of_fixed_lambdas_and_the_best_on_validation_d
     kept = rows(outcome, "ditto-parallel").view(8, 3, -1)
     fixed = torch.stack([rows(outcome, f"ditto-{lam}") for lam in ("0.1", "1", "2")], dim=1)
     assert torch.equal(kept, fixed)
-    (method,) = [rider for rider in outcome.site.riders if isinstance(rider, ParallelDitto)]
-    chosen = method.chosen(outcome.site)
+    (method,) = [method for method in outcome.runtime.alongside if isinstance(method, ParallelDitto)]
+    chosen = method.chosen(outcome.runtime)
     everybody = torch.arange(8)
-    personal = outcome.site.personal("ditto-parallel", everybody, outcome.weights)
+    personal = outcome.runtime.personal("ditto-parallel", everybody, outcome.weights)
     losses = torch.stack(
-        [outcome.site.score(everybody, "validation", outcome.weights, f"ditto-{lam}").loss for lam in ("0.1", "1", "2")]
+        [
+            outcome.runtime.score(everybody, "validation", outcome.weights, f"ditto-{lam}").loss
+            for lam in ("0.1", "1", "2")
+        ]
     )
     for client in everybody.tolist():
         if outcome.joined[client] == 0:
             assert chosen[client].sum() == 0
             continue
-        small = outcome.site.clients.validation.counts[client] < 4
+        small = outcome.runtime.clients.validation.counts[client] < 4
         expected = 1 if small else int(losses[:, client].argmin())
         assert chosen[client].tolist() == [int(place == expected) for place in range(3)]
         assert torch.equal(personal[client], fixed[client, expected])
@@ -199,7 +202,7 @@ def test_parallel_models_are_those_of_fixed_lambdas_and_the_best_on_validation_d
 
 def test_what_every_device_chose_is_recorded():
     outcome = run(Ditto("auto"), Ditto("parallel"), Ditto(1.0))
-    record = json.loads(json.dumps(lambda_record(outcome.site)))
+    record = json.loads(json.dumps(lambda_record(outcome.runtime)))
     assert record.keys() == {"ditto-auto", "ditto-parallel"}
     steps, ends = (torch.tensor(record[label]["chosen"]) for label in ("ditto-auto", "ditto-parallel"))
     assert record["ditto-auto"]["lambdas"] == [0.1, 1.0, 2.0]
@@ -213,12 +216,12 @@ def test_what_every_device_chose_is_recorded():
 @pytest.mark.parametrize("method", [DynamicDitto(), ParallelDitto()], ids=lambda method: method.label)
 def test_test_data_is_never_read_while_lambda_is_chosen(method):
     guarded = replace(clients(), test=Untouchable())
-    site = Site(guarded, Network(model()), SETTINGS, [method])
-    executor, everybody = InProcess(site, 4), torch.arange(8)
-    received = site.network.initial + 0.1
+    runtime = ClientRuntime(guarded, Network(model()), SETTINGS, [method])
+    executor, everybody = InProcess(runtime, 4), torch.arange(8)
+    received = runtime.network.initial + 0.1
     executor.round(0, everybody, torch.zeros(8, dtype=torch.int64), received)
-    assert method.chosen(site).sum() > 0
-    assert site.personal(method.label, everybody, received).isfinite().all()
+    assert method.chosen(runtime).sum() > 0
+    assert runtime.personal(method.label, everybody, received).isfinite().all()
     with pytest.raises(AssertionError, match="was read"):
         executor.score_all("test", received)
 
@@ -228,32 +231,32 @@ def test_test_data_is_never_read_while_lambda_is_chosen(method):
 
 def test_the_best_lambda_has_the_best_mean_validation_accuracy_over_benign_clients_and_reads_no_test_data():
     outcome = run(Ditto(2.0), Ditto(0.0), Ditto(0.5), threat=Threat(LabelPoisoning(), 0.4))
-    outcome.site.clients = replace(outcome.site.clients, test=Untouchable())
+    outcome.runtime.clients = replace(outcome.runtime.clients, test=Untouchable())
     benign = [k for k in range(8) if k not in outcome.malicious.tolist() and clients().validation.counts[k] > 0]
     means = {}
-    for rider in outcome.site.riders:
-        scores = outcome.site.score(torch.tensor(benign), "validation", outcome.weights, rider.label)
-        means[rider.label] = sum(scores.accuracy.tolist()) / len(benign)
-        assert validation_accuracy(outcome, rider) == pytest.approx(means[rider.label], abs=1e-12)
+    for method in outcome.runtime.alongside:
+        scores = outcome.runtime.score(torch.tensor(benign), "validation", outcome.weights, method.label)
+        means[method.label] = sum(scores.accuracy.tolist()) / len(benign)
+        assert validation_accuracy(outcome, method) == pytest.approx(means[method.label], abs=1e-12)
     found = best_lambda(outcome)
     assert means[found.label] == max(means.values())
     assert found.strength == min(
-        rider.strength for rider in outcome.site.riders if means[rider.label] == max(means.values())
+        method.strength for method in outcome.runtime.alongside if means[method.label] == max(means.values())
     )
 
 
 def test_malicious_clients_have_no_say_in_the_best_lambda():
     outcome = run(Ditto(2.0), Ditto(0.0), threat=Threat(LabelPoisoning(), 0.4))
-    before = [validation_accuracy(outcome, rider) for rider in outcome.site.riders]
-    labels = outcome.site.clients.validation.labels.clone()
-    owners = outcome.site.clients.validation.owners()
+    before = [validation_accuracy(outcome, method) for method in outcome.runtime.alongside]
+    labels = outcome.runtime.clients.validation.labels.clone()
+    owners = outcome.runtime.clients.validation.owners()
     labels[torch.isin(owners, outcome.malicious)] = 0
-    outcome.site.clients = replace(
-        outcome.site.clients, validation=replace(outcome.site.clients.validation, labels=labels)
+    outcome.runtime.clients = replace(
+        outcome.runtime.clients, validation=replace(outcome.runtime.clients.validation, labels=labels)
     )
-    assert [validation_accuracy(outcome, rider) for rider in outcome.site.riders] == before
+    assert [validation_accuracy(outcome, method) for method in outcome.runtime.alongside] == before
     labels[torch.isin(owners, outcome.malicious, invert=True)] = 0
-    assert [validation_accuracy(outcome, rider) for rider in outcome.site.riders] != before
+    assert [validation_accuracy(outcome, method) for method in outcome.runtime.alongside] != before
 
 
 def test_the_oracle_needs_fixed_lambdas_and_validation_data():
@@ -282,7 +285,7 @@ def test_the_command_line_takes_a_number_or_a_word_for_lambda(words, expected):
 
 def test_a_federation_must_settle_how_lambda_is_chosen_first():
     with pytest.raises(ConfigError, match="lambda is 'auto'"):
-        Site(clients(), Network(model()), SETTINGS, [Ditto("auto")])
+        ClientRuntime(clients(), Network(model()), SETTINGS, [Ditto("auto")])
 
 
 def test_candidates_are_checked():

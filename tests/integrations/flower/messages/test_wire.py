@@ -9,7 +9,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import FORMAT, Order, array, head_of, packed, whole, wholes, words
+from holdfast.integrations.flower.messages.wire import FORMAT, Request, array, head_of, packed, whole, wholes, words
 
 NAME = "0123456789abcdef" * 2
 
@@ -84,8 +84,8 @@ def test_numbers_and_texts_are_what_they_must_be():
 
 
 def test_an_order_arrives_as_it_was_sent():
-    order = Order("train", NAME, 4, 10, (1, 5), ("ditto",), "test", torch.ones(3))
-    found = Order.of(order.pack())
+    order = Request("train", NAME, 4, 10, (1, 5), ("ditto",), "test", torch.ones(3))
+    found = Request.of(order.pack())
     assert (found.action, found.federation, found.number, found.total) == ("train", NAME, 4, 10)
     assert (found.clients, found.labels, found.part) == ((1, 5), ("ditto",), "test")
 
@@ -93,14 +93,14 @@ def test_an_order_arrives_as_it_was_sent():
 @pytest.mark.parametrize(
     ("order", "says"),
     [
-        (Order("erase", NAME), "action 'erase'"),
-        (Order("train", "../../etc"), "names no federation"),
-        (Order("train", NAME, -1), "round -1"),
-        (Order("train", NAME, 0, 10, (5, 1)), "not ascending"),
-        (Order("train", NAME, 0, 10, (10,)), "client 10 of 10"),
-        (Order("train", NAME, 0, 10**9), "at most"),
+        (Request("erase", NAME), "action 'erase'"),
+        (Request("train", "../../etc"), "names no federation"),
+        (Request("train", NAME, -1), "round -1"),
+        (Request("train", NAME, 0, 10, (5, 1)), "not ascending"),
+        (Request("train", NAME, 0, 10, (10,)), "client 10 of 10"),
+        (Request("train", NAME, 0, 10**9), "at most"),
     ],
 )
 def test_a_node_rejects_orders_that_make_no_sense(order, says):
     with pytest.raises(RejectedError, match=says):
-        Order.of(order.pack())
+        Request.of(order.pack())

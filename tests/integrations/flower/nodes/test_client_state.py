@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from holdfast.errors import CheckpointError, FederationError
-from holdfast.integrations.flower.nodes.client_state import ClientStates, Remembered
+from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
 
 
-def state(value: float, drawn: int = 0) -> Remembered:
-    return Remembered({"ditto": torch.full((3,), value)}, drawn)
+def state(value: float, drawn: int = 0) -> ClientMemory:
+    return ClientMemory({"ditto": torch.full((3,), value)}, drawn)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from holdfast.cli.commands.federation.apps import export_personal
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.errors import ConfigError, DataError
-from holdfast.integrations.flower.messages.wire import Order, array, head_of, wholes, words
+from holdfast.integrations.flower.messages.wire import Request, array, head_of, wholes, words
 from holdfast.integrations.flower.nodes.holdings import parse_ids, picked, placed, share_of
 from holdfast.integrations.flower.nodes.node import Node
 from tests.federated.toy import toy_clients
@@ -27,7 +27,7 @@ def ask(options, tmp_path):
 
     def ask(action, number=0, clients=(4, 5), labels=(), part=""):
         node = Node(blueprint_of(options), {"state": str(tmp_path), "clients": "4-7"}, NAME)
-        order = Order(action, NAME, number, TOTAL, clients, labels, part, torch.zeros(SIZE))
+        order = Request(action, NAME, number, TOTAL, clients, labels, part, torch.zeros(SIZE))
         return node.answer(order, order.pack())
 
     return ask

@@ -12,7 +12,7 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.task_identity import TaskIdentity
 
 from holdfast.errors import FederationError
-from holdfast.integrations.flower.messages.wire import Order, head_of, packed, wholes
+from holdfast.integrations.flower.messages.wire import Request, head_of, packed, wholes
 from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.integrations.flower.server.federation import roll
 from holdfast.integrations.flower.settings import FlowerSettings
@@ -31,7 +31,7 @@ class Peer:
         self.trained: list[int] = []
 
     def answer(self, message: Message) -> RecordDict | Error | None:
-        order = Order.of(message.content)
+        order = Request.of(message.content)
         if order.action == "census":
             self.censuses += 1
             if self.lost:
@@ -94,7 +94,7 @@ def gathered(grid: Grid, nodes: int | None = None, **settings) -> Exchange:
 
 def ask(exchange: Exchange, clients, number: int = 0):
     def order(some):
-        return Order("train", NAME, number, 10, tuple(some), weights=torch.zeros(2))
+        return Request("train", NAME, number, 10, tuple(some), weights=torch.zeros(2))
 
     def read(asked, content):
         return dict.fromkeys(wholes(head_of(content), "clients"), "fine"), {}

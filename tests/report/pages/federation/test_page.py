@@ -12,9 +12,9 @@ import torch
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated import Ditto, FineTuning, LabelPoisoning, Mean, Rounds, Threat, federate
-from holdfast.federated.engine.executors import Choice
+from holdfast.federated.engine.executors import ExecutorChoice
 from holdfast.federated.objectives import FedAvg
-from holdfast.federated.run_files import Asked, save_outcome
+from holdfast.federated.run_files import FederationSpec, save_outcome
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.report.pages.federation.charts import Point, distribution, scatter
@@ -53,7 +53,7 @@ def finished(tmp_path_factory):
         personalize=[Ditto(), FineTuning(epochs=1)],
         run=run,
     )
-    save_outcome(run, outcome, clients, Asked("toy", "softmax", SETTINGS, FedAvg(), Mean(), threat))
+    save_outcome(run, outcome, clients, FederationSpec("toy", "softmax", SETTINGS, FedAvg(), Mean(), threat))
     return run, outcome
 
 
@@ -66,7 +66,7 @@ def test_the_page_has_every_model_and_every_device(finished):
         assert f"{report.mean:.1%}" in text and f"{report.std:.1%}" in text
     assert text.count(">malicious</span>") == 2
     assert "&lt;writer 3&gt;" in text and "<writer" not in text
-    assert "2 of 10 devices attacked by a1" in text
+    assert "2 of 10 clients attacked by a1" in text
     assert "holdfast federate --config" in text
     assert page is not None
 
@@ -74,9 +74,9 @@ def test_the_page_has_every_model_and_every_device(finished):
 def test_faults_of_a_real_federation_are_listed_and_strangers_words_are_escaped(finished, tmp_path):
     run, outcome = finished
     faults = [{"round": 3, "clients": [4, 7], "kind": "refused", "reason": "it claims <script> examples"}]
-    there = replace(outcome, faults=faults, dropped=2, choice=Choice("flower", 2))
+    there = replace(outcome, faults=faults, dropped=2, choice=ExecutorChoice("flower", 2))
     copy = Run.create(tmp_path / "real", CONFIG)
-    save_outcome(copy, there, toy_clients(), Asked("toy", "softmax", SETTINGS, FedAvg(), Mean(), None))
+    save_outcome(copy, there, toy_clients(), FederationSpec("toy", "softmax", SETTINGS, FedAvg(), Mean(), None))
     text = write_report(copy).read_text()
     assert "flower, 2 nodes" in text and "1 fault in all" in text
     assert "<td>4, 7</td>" in text and "it claims &lt;script&gt; examples" in text

@@ -9,24 +9,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.federated.engine.executors import Choice
+from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.executors import ExecutorChoice
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
-from holdfast.federated.metrics.device_report import DeviceReport
+from holdfast.federated.metrics.client_report import ClientReport
 
 #: Name of the shared model in reports.
 SHARED = "global"
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class FederationResult:
     """What a federation leaves.
 
     Attributes:
         reports: how every client fares, under ``global`` with the shared model and by method with personal ones.
         weights: the shared model, shape (P,).
         network: turns parameters into modules: ``network.load(weights)``.
-        site: has the personal models, see `personal`.
+        runtime: has the personal models, see `personal`.
         malicious: ids of malicious clients.
         history: summaries along the rounds.
         joined: rounds that each client took part in.
@@ -39,10 +39,10 @@ class Outcome:
         faults: what kept clients of a real federation out of rounds: round, clients, kind and reason.
     """
 
-    reports: dict[str, DeviceReport]
+    reports: dict[str, ClientReport]
     weights: Tensor
     network: Network
-    site: Site
+    runtime: ClientRuntime
     malicious: Tensor
     history: list[dict[str, Any]]
     joined: Tensor
@@ -51,7 +51,7 @@ class Outcome:
     bytes_up: int
     bytes_down: int
     seconds: float
-    choice: Choice
+    choice: ExecutorChoice
     faults: Sequence[dict[str, Any]] = ()
 
     def model(self) -> nn.Module:
@@ -60,4 +60,4 @@ class Outcome:
 
     def personal(self, label: str, client: int) -> nn.Module:
         """The personal model of a client."""
-        return self.network.load(self.site.personal(label, torch.tensor([client]), self.weights)[0])
+        return self.network.load(self.runtime.personal(label, torch.tensor([client]), self.weights)[0])

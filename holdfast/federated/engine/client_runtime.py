@@ -1,6 +1,6 @@
 """Where client functions run: the data, the network, the personal models, and nothing of the server's.
 
-A site trains, tunes and scores some of its clients when told to. A simulation in one process has one site; worker
+A runtime trains, tunes and scores some of its clients when told to. A simulation in one process has one runtime; worker
 processes are forks of it; a node of a real federation has one with its own clients.
 """
 
@@ -19,22 +19,28 @@ from holdfast.data.clients.clients import Clients
 from holdfast.errors import DataError
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import BatchStream
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.metrics.scoring import ClientScores, score_models, score_shared
-from holdfast.federated.personalization.base import ROLE, Driver, Personalizer, Rider, Tuner
+from holdfast.federated.personalization.base import (
+    ROLE,
+    AlongsidePersonalizer,
+    JointPersonalizer,
+    Personalizer,
+    PostHocPersonalizer,
+)
 from holdfast.federated.settings import Rounds
 
 #: Which examples of a client.
 PartName = Literal["train", "validation", "test", "elsewhere"]
 
-#: Models that riders stack into one computation: more would not fit into a CPU's caches.
+#: Personal models that are stacked into one computation: more would not fit into a CPU's caches.
 _ROWS = 32
 
 
 @dataclass(frozen=True)
-class Order:
+class Assignment:
     """What the server asks of some clients in a round.
 
     Attributes:
@@ -48,15 +54,15 @@ class Order:
     drawn: Tensor
 
 
-class Site:
+class ClientRuntime:
     """Runs client functions.
 
     Args:
         clients: the data of all clients; training labels of malicious ones are poisoned already.
         network: the model.
         settings: local work and learning rates.
-        personalizers: riders and tuners in any number, or one driver with riders.
-        proximal: strength of the pull towards the received model in the shared training (FedProx).
+        personalizers: methods trained alongside and post-hoc ones in any number, and at most one joint method.
+        proximal: strength of the proximal term towards the received model in the shared training (FedProx).
         needs_losses: whether clients report their loss at the received model.
         folder: where personal models are kept; in temporary files by default.
     """
@@ -74,9 +80,9 @@ class Site:
     ) -> None:
         self.clients, self.network, self.settings = clients, network, settings
         self.stream = BatchStream(settings.seed, settings.batch_size, settings.shuffle)
-        self.riders = [method for method in personalizers if isinstance(method, Rider)]
-        self.drivers = [method for method in personalizers if isinstance(method, Driver)]
-        self.tuners = {method.label: method for method in personalizers if isinstance(method, Tuner)}
+        self.alongside = [method for method in personalizers if isinstance(method, AlongsidePersonalizer)]
+        self.joint = [method for method in personalizers if isinstance(method, JointPersonalizer)]
+        self.post_hoc = {method.label: method for method in personalizers if isinstance(method, PostHocPersonalizer)}
         self.proximal, self.needs_losses = proximal, needs_losses
         self.stores = {
             method.label: RowStore(
@@ -93,7 +99,7 @@ class Site:
 
     # ---------------------------------------------------------------------------------------------- client functions
 
-    def train(self, order: Order, received: Tensor, sent: Tensor, losses: Tensor) -> None:
+    def train(self, order: Assignment, received: Tensor, sent: Tensor, losses: Tensor) -> None:
         """One round of some clients.
 
         Args:
@@ -102,60 +108,62 @@ class Site:
             sent: where to put what each client sends, shape (clients, P).
             losses: where to put its training loss at the received model, where the server wants it, shape (clients,).
         """
-        cohort = self.cohort(order, received)
+        stack = self.stack(order, received)
         rows = {
-            method.label: self.stores[method.label].read(cohort.clients) for method in (*self.riders, *self.drivers)
+            method.label: self.stores[method.label].read(stack.clients) for method in (*self.alongside, *self.joint)
         }
-        ascending = torch.argsort(cohort.clients)
-        if self.drivers:
-            sent.copy_(self.drivers[0].train(cohort, rows[self.drivers[0].label])[ascending])
+        ascending = torch.argsort(stack.clients)
+        if self.joint:
+            sent.copy_(self.joint[0].train(stack, rows[self.joint[0].label])[ascending])
         else:
-            local = self._descend(cohort, rows)
+            local = self._local_steps(stack, rows)
             in_order = bool((ascending.diff() > 0).all())
             torch.sub(local if in_order else local[ascending], received, out=sent)
         for label, kept in rows.items():
-            self.stores[label].write(cohort.clients, kept)
+            self.stores[label].write(stack.clients, kept)
         losses.zero_()
         if self.needs_losses:
             losses.copy_(self.score(order.clients, "train", received).loss)
 
-    def _descend(self, cohort: Cohort, rows: dict[str, Tensor]) -> Tensor:
-        """Local steps of the shared model (FedAvg, FedProx); the riders see the same batches (Ditto, Algorithm 2)."""
-        local = cohort.copies()
+    def _local_steps(self, stack: StackedClients, rows: dict[str, Tensor]) -> Tensor:
+        """Local steps of the shared model, and of personal ones alongside, on the same batches (Ditto, Algorithm 2)."""
+        local = stack.copies()
         adam = Adam(local) if self.settings.optimizer == "adam" else None
-        for batch in cohort.batches():
+        for batch in stack.batches():
             now = local[: len(batch)]
-            cohort.descend(now, batch, cohort.learning_rate, (self.proximal, cohort.received), adam=adam)
-            self._ride(rows, batch, now, cohort)
+            stack.sgd_step(now, batch, stack.learning_rate, (self.proximal, stack.received), adam=adam)
+            self._step_alongside(rows, batch, now, stack)
         return local
 
-    def _ride(self, rows: dict[str, Tensor], batch: ClientBatch, local: Tensor, cohort: Cohort) -> None:
-        """A step of every rider; gradients of several that run stacked are one computation."""
+    def _step_alongside(
+        self, rows: dict[str, Tensor], batch: ClientBatch, local: Tensor, stack: StackedClients
+    ) -> None:
+        """A step of every method; gradients of several that run stacked are one computation."""
         here = {label: row[: len(batch)] for label, row in rows.items()}
-        stacked = [rider for rider in self.riders if rider.moves_by_gradient]
+        stacked = [method for method in self.alongside if method.moves_by_gradient]
         if len(stacked) == 1 or len(batch) == 1 or self.network.tracks_statistics:
             stacked = []
         at_once = max(_ROWS // len(batch), 1)
         for group in (stacked[first : first + at_once] for first in range(0, len(stacked), at_once)):
-            models = torch.cat([here[rider.label][:, : self.network.size] for rider in group])
-            gradients = cohort.gradient(models, batch.repeat(len(group)), ROLE)
-            for rider, gradient in zip(group, torch.split(gradients, len(batch)), strict=True):
-                rider.move(here[rider.label], gradient, batch, local, cohort)
-        for rider in self.riders:
-            if rider not in stacked:
-                rider.step(here[rider.label], batch, local, cohort)
+            models = torch.cat([here[method.label][:, : self.network.size] for method in group])
+            gradients = stack.gradient(models, batch.repeat(len(group)), ROLE)
+            for method, gradient in zip(group, torch.split(gradients, len(batch)), strict=True):
+                method.move(here[method.label], gradient, batch, local, stack)
+        for method in self.alongside:
+            if method not in stacked:
+                method.step(here[method.label], batch, local, stack)
 
-    def tune(self, tuner: Tuner, clients: Tensor, received: Tensor) -> None:
-        """Train the personal models of a tuner from the final shared model, and keep them."""
-        cohort = Cohort(
+    def personalize(self, method: PostHocPersonalizer, clients: Tensor, received: Tensor) -> None:
+        """Train the personal models of a method from the final shared model, and keep them."""
+        stack = StackedClients(
             self,
             clients,
             received,
             drawn=torch.zeros_like(clients),
-            steps=self.tuning_steps(tuner, clients),
+            steps=self.post_hoc_steps(method, clients),
             decay=self.settings.decay(self.settings.rounds - 1),
         )
-        self.stores[tuner.label].write(cohort.clients, tuner.tune(cohort))
+        self.stores[method.label].write(stack.clients, method.personalize(stack))
 
     def score(self, clients: Tensor, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
         """Loss and accuracy of the shared model, or of the personal models called `label`, on some clients' data."""
@@ -175,10 +183,12 @@ class Site:
 
     # ---------------------------------------------------------------------------------------------- bookkeeping
 
-    def cohort(self, order: Order, received: Tensor) -> Cohort:
+    def stack(self, order: Assignment, received: Tensor) -> StackedClients:
         """The clients of an order, ready to train."""
         decay = self.settings.decay(order.number)
-        return Cohort(self, order.clients, received, drawn=order.drawn, steps=self.steps(order.clients), decay=decay)
+        return StackedClients(
+            self, order.clients, received, drawn=order.drawn, steps=self.steps(order.clients), decay=decay
+        )
 
     def steps(self, clients: Tensor) -> Tensor:
         """Local steps of each client in a round."""
@@ -190,9 +200,9 @@ class Site:
     def draws(self, clients: Tensor) -> Tensor:
         """Batches that each client draws in a round."""
         steps = self.steps(clients)
-        return self.drivers[0].draws(steps) if self.drivers else steps
+        return self.joint[0].draws(steps) if self.joint else steps
 
-    def tuning_steps(self, tuner: Tuner, clients: Tensor) -> Tensor:
+    def post_hoc_steps(self, method: PostHocPersonalizer, clients: Tensor) -> Tensor:
         """max(floor(E n / B), E) steps for E epochs (Ditto, Section 2.3 of its program)."""
         sizes = self.clients.train.counts[clients]
-        return (tuner.epochs * sizes // self.settings.batch_size).clamp(min=tuner.epochs)
+        return (method.epochs * sizes // self.settings.batch_size).clamp(min=method.epochs)

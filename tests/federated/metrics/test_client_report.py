@@ -3,15 +3,15 @@ import math
 import pytest
 import torch
 
-from holdfast.federated.metrics.device_report import DeviceReport, benign_of
+from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.metrics.scoring import ClientScores
 
 
-def report(correct, count, malicious=(), loss=None) -> DeviceReport:
+def report(correct, count, malicious=(), loss=None) -> ClientReport:
     n = len(correct)
     losses = torch.tensor(loss or [0.5] * n, dtype=torch.float64)
     scores = ClientScores(torch.arange(n), losses, torch.tensor(correct), torch.tensor(count))
-    return DeviceReport(scores, benign_of(torch.tensor(malicious, dtype=torch.int64), n))
+    return ClientReport(scores, benign_of(torch.tensor(malicious, dtype=torch.int64), n))
 
 
 def test_the_spread_is_unweighted_over_benign_clients_without_bessels_correction():

@@ -4,7 +4,7 @@ from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from holdfast.errors import ConfigError
-from holdfast.models import CelebACNN, DeviceCNN, build
+from holdfast.models import CelebACNN, FederatedCNN, build
 from holdfast.models.registry import MODELS
 
 SMALL = {
@@ -81,4 +81,4 @@ def test_celeba_takes_bytes_and_uses_the_statistics_of_the_batch_at_evaluation_t
 def test_images_too_small_for_the_filters_are_refused() -> None:
     with pytest.raises(ConfigError, match="images of 8x8 pixels are too small"):
         build("cnn-small", (1, 8, 8), 10)
-    assert DeviceCNN((1, 16, 16), 2, (1, 1), 1, padded=False).dense.in_features == 1
+    assert FederatedCNN((1, 16, 16), 2, (1, 1), 1, padded=False).dense.in_features == 1

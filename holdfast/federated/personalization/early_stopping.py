@@ -18,16 +18,16 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.adam import Adam
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization.adversarial import Crafted, craft, transfer
-from holdfast.federated.personalization.base import ROLE, Tuner
+from holdfast.federated.personalization.base import ROLE, PostHocPersonalizer
 from holdfast.primitives.pgd import Norm, Pgd
 
 if TYPE_CHECKING:
+    from holdfast.federated.engine.client_runtime import ClientRuntime
     from holdfast.federated.engine.executors import Executor
-    from holdfast.federated.engine.site import Site
 
 #: What is written down at a checkpoint: the step, accuracy and transferability on validation data, accuracy and loss in
 #: and out of the client's environment, transferability and its loss on test data, distance from the shared model.
@@ -53,17 +53,17 @@ class Client:
     """What a client function of this loop works with.
 
     Attributes:
-        cohort: the clients.
+        stack: the clients.
         attack: makes adversarial examples from the shared model.
     """
 
-    cohort: Cohort
+    stack: StackedClients
     attack: Pgd
 
     @property
     def network(self) -> Network:
         """The network."""
-        return self.cohort.site.network
+        return self.stack.runtime.network
 
     @cached_property
     def train(self) -> Crafted:
@@ -81,12 +81,12 @@ class Client:
         return self._craft("test")
 
     def _craft(self, part: str) -> Crafted:
-        data = self.cohort.site.clients.parts[part]
-        return craft(self.network, self.cohort.received, data, self.cohort.clients, self.attack)
+        data = self.stack.runtime.clients.parts[part]
+        return craft(self.network, self.stack.received, data, self.stack.clients, self.attack)
 
 
 @dataclass(frozen=True)
-class Adapting(Tuner):
+class EarlyStoppedFineTuning(PostHocPersonalizer):
     """Fine-tuning with checkpoints; methods add a regulariser, or choose other examples.
 
     A client's row is the chosen model and, behind it, which checkpoint it is and what was `RECORDED` at each.
@@ -135,7 +135,7 @@ class Adapting(Tuner):
 
     def batches(self, client: Client) -> Iterator[ClientBatch]:
         """The examples of each step; mini-batches of shuffled training data by default."""
-        return client.cohort.batches()
+        return client.stack.batches()
 
     def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
         """What is added to the loss, summed over clients.
@@ -154,30 +154,30 @@ class Adapting(Tuner):
 
     # ---------------------------------------------------------------------------------------------- the loop
 
-    def tune(self, cohort: Cohort) -> Tensor:
+    def personalize(self, stack: StackedClients) -> Tensor:
         """Train, look, keep."""
-        client = Client(cohort, self.attack)
-        models = cohort.copies()
-        kept = self.initial(client.network).repeat(len(cohort), 1)
-        best = torch.full((len(cohort),), -torch.inf, dtype=torch.float64)
-        ends = [self._ends(int(steps)) for steps in cohort.steps]
-        for step, active in enumerate(self.descend(models, self.batches(client), client), start=1):
+        client = Client(stack, self.attack)
+        models = stack.copies()
+        kept = self.initial(client.network).repeat(len(stack), 1)
+        best = torch.full((len(stack),), -torch.inf, dtype=torch.float64)
+        ends = [self._ends(int(steps)) for steps in stack.steps]
+        for step, active in enumerate(self.sgd_step(models, self.batches(client), client), start=1):
             for place in range(active):
                 for number in (each for each, end in enumerate(ends[place]) if end == step):
                     self._look(kept[place], models[place], client, (place, number), best)
         return kept
 
-    def descend(self, models: Tensor, batches: Iterable[ClientBatch], client: Client) -> Iterator[int]:
+    def sgd_step(self, models: Tensor, batches: Iterable[ClientBatch], client: Client) -> Iterator[int]:
         """Train models in place, step by step; yields how many clients took the step."""
-        cohort = client.cohort
-        adam = Adam(models) if cohort.site.settings.optimizer == "adam" else None
+        stack = client.stack
+        adam = Adam(models) if stack.runtime.settings.optimizer == "adam" else None
         for batch in batches:
             now = models[: len(batch)]
             gradient = self._gradient(now, batch, client)
             if adam is None:
-                now.sub_(gradient, alpha=cohort.personal_rate)
+                now.sub_(gradient, alpha=stack.personal_rate)
             else:
-                adam.step(now, gradient, cohort.personal_rate)
+                adam.step(now, gradient, stack.personal_rate)
             yield len(batch)
 
     def _ends(self, steps: int) -> list[int]:
@@ -187,7 +187,7 @@ class Adapting(Tuner):
     def _gradient(self, now: Tensor, batch: ClientBatch, client: Client) -> Tensor:
         network = client.network
         at = now.clone().requires_grad_()
-        outputs = client.cohort.outputs(at, batch, batch.inputs, statistics=now, role=ROLE)
+        outputs = client.stack.outputs(at, batch, batch.inputs, statistics=now, role=ROLE)
         loss = (network.losses(outputs, batch.labels) * batch.weights).sum() + network.penalty(at).sum()
         more = self.regularizer(at, now, batch, client)
         (gradient,) = torch.autograd.grad(loss if more is None else loss + more, at)
@@ -198,10 +198,10 @@ class Adapting(Tuner):
         place, number = where
         size = client.network.size
         table = row[size + 1 :].view(self.checkpoints, len(RECORDED))
-        step = self._ends(int(client.cohort.steps[place]))[number]
+        step = self._ends(int(client.stack.steps[place]))[number]
         table[number] = torch.tensor([float(step), *self._measured(model, client, place)])
         accuracy, transferred = float(table[number, 1]), float(table[number, 2])
-        count = int(client.cohort.site.clients.validation.counts[client.cohort.clients[place]])
+        count = int(client.stack.runtime.clients.validation.counts[client.stack.clients[place]])
         if self.keep == "last":
             score = float(number)
         elif count >= ENOUGH:
@@ -213,20 +213,20 @@ class Adapting(Tuner):
             row[:size], row[size] = model, number
 
     def _measured(self, model: Tensor, client: Client, place: int) -> list[float]:
-        site, one = client.cohort.site, client.cohort.clients[place : place + 1]
-        parts = site.clients.parts
+        runtime, one = client.stack.runtime, client.stack.clients[place : place + 1]
+        parts = runtime.clients.parts
 
         def scored(part: str) -> tuple[float, float]:
             if part not in parts or not int(parts[part].counts[one]):
                 return float("nan"), float("nan")
-            scores = score_models(site.network, model[None], parts[part], one)
+            scores = score_models(runtime.network, model[None], parts[part], one)
             return float(scores.accuracy), float(scores.loss)
 
         accuracy, loss = scored("test")
         elsewhere, loss_elsewhere = scored("elsewhere")
-        held_out = transfer(site.network, model, client.validation, place)
-        tested = transfer(site.network, model, client.test, place)
-        distance = (model - client.cohort.received)[: site.network.trainable].double().norm()
+        held_out = transfer(runtime.network, model, client.validation, place)
+        tested = transfer(runtime.network, model, client.test, place)
+        distance = (model - client.stack.received)[: runtime.network.trainable].double().norm()
         return [
             scored("validation")[0],
             held_out.rate,
@@ -247,28 +247,28 @@ class Adapting(Tuner):
         behind = network.initial.new_full((1 + self.checkpoints * len(RECORDED),), torch.nan)
         return torch.cat([network.initial, behind])
 
-    def models(self, rows: Tensor, shared: Tensor, site: Site, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
         """The rows without what is recorded."""
         return rows[:, : len(shared)]
 
-    def record(self, site: Site) -> Tensor:
+    def record(self, runtime: ClientRuntime) -> Tensor:
         """What was recorded, shape (clients, checkpoints, quantities of `RECORDED`)."""
-        return self._behind(site)[:, 1:].view(len(site.clients), self.checkpoints, len(RECORDED))
+        return self._behind(runtime)[:, 1:].view(len(runtime.clients), self.checkpoints, len(RECORDED))
 
-    def chosen(self, site: Site) -> Tensor:
+    def chosen(self, runtime: ClientRuntime) -> Tensor:
         """The checkpoint that each client keeps, int64 of shape (clients,)."""
-        return self._behind(site)[:, 0].long()
+        return self._behind(runtime)[:, 0].long()
 
-    def _behind(self, site: Site) -> Tensor:
-        return site.stores[self.label].read(torch.arange(len(site.clients)), first=site.network.size)
+    def _behind(self, runtime: ClientRuntime) -> Tensor:
+        return runtime.stores[self.label].read(torch.arange(len(runtime.clients)), first=runtime.network.size)
 
-    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
+    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
         """Find the checkpoint of clients that can't choose alone: the best on average over them."""
-        few = executor.site.clients.validation.counts < ENOUGH
+        few = executor.runtime.clients.validation.counts < ENOUGH
         if self.keep == "last" or self.common is not None or not few.any():
             return self
-        executor.tune_all(self, shared)
-        record = self.record(executor.site)[few]
+        executor.personalize_all(self, shared)
+        record = self.record(executor.runtime)[few]
         scores = torch.tensor(
             [[self.score(float(seen[1]), float(seen[2])) for seen in client] for client in record], dtype=torch.float64
         )

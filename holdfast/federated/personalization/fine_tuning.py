@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.federated.engine.adam import Adam
-from holdfast.federated.engine.cohort import Cohort
 from holdfast.federated.engine.network import ClientBatch, Network
-from holdfast.federated.personalization.base import ROLE, Tuner
+from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.personalization.base import ROLE, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
@@ -28,11 +28,11 @@ _FISHER_BATCHES = 4
 
 
 @dataclass(frozen=True)
-class PulledTuner(Tuner):
+class RegularizedFineTuning(PostHocPersonalizer):
     """The loop; with the optimizer of the shared model, see `Rounds.optimizer`.
 
     Attributes:
-        lambda_: strength of the pull towards the shared model.
+        lambda_: strength of the proximal term towards the shared model.
     """
 
     lambda_: float = 0.0
@@ -46,25 +46,25 @@ class PulledTuner(Tuner):
         """The name, with lambda where there is one."""
         return f"{self.name}-{self.lambda_:g}" if self.lambda_ else self.name
 
-    def start(self, cohort: Cohort) -> Tensor:
+    def start(self, stack: StackedClients) -> Tensor:
         """Where personal models begin, shape (clients, P): at the shared model."""
-        return cohort.copies()
+        return stack.copies()
 
-    def away(self, cohort: Cohort) -> Away | None:
+    def away(self, stack: StackedClients) -> Away | None:
         """The direction away from the shared model, where it is not the straight one."""
         return None
 
-    def tune(self, cohort: Cohort) -> Tensor:
+    def personalize(self, stack: StackedClients) -> Tensor:
         """``v <- v - eta (g + lambda d)``."""
-        models, rate = self.start(cohort), cohort.personal_rate
-        away = self.away(cohort) if self.lambda_ else None
-        adam = Adam(models) if cohort.site.settings.optimizer == "adam" else None
-        for batch in cohort.batches():
+        models, rate = self.start(stack), stack.personal_rate
+        away = self.away(stack) if self.lambda_ else None
+        adam = Adam(models) if stack.runtime.settings.optimizer == "adam" else None
+        for batch in stack.batches():
             now = models[: len(batch)]
             if away is None:
-                cohort.descend(now, batch, rate, (self.lambda_, cohort.received), role=ROLE, adam=adam)
+                stack.sgd_step(now, batch, rate, (self.lambda_, stack.received), role=ROLE, adam=adam)
                 continue
-            direction = cohort.gradient(now, batch, ROLE).add_(away(now, batch), alpha=self.lambda_)
+            direction = stack.gradient(now, batch, ROLE).add_(away(now, batch), alpha=self.lambda_)
             if adam is None:
                 now.sub_(direction, alpha=rate)
             else:
@@ -73,39 +73,39 @@ class PulledTuner(Tuner):
 
 
 @dataclass(frozen=True)
-class FineTuning(PulledTuner):
+class FineTuning(RegularizedFineTuning):
     """Plain fine-tuning; with a lambda it is Ditto's second solver, ``d = v - w*``."""
 
     name: ClassVar[str] = "finetuning"
 
     def check(self, settings: Rounds) -> None:
-        """Refuse a pull that overshoots."""
+        """Refuse a proximal term that overshoots."""
         refuse_overshoot(self.lambda_, settings.personal_rate)
 
 
 @dataclass(frozen=True)
-class Ewc(PulledTuner):
+class Ewc(RegularizedFineTuning):
     """Elastic weight consolidation: parameters that matter for the shared model's predictions stay close to it."""
 
     name: ClassVar[str] = "ewc"
     lambda_: float = 1.0
 
-    def away(self, cohort: Cohort) -> Away:
+    def away(self, stack: StackedClients) -> Away:
         """``Fi (v - w*)`` with the Fisher information Fi of each parameter."""
-        fisher = fisher_diagonal(cohort)
-        return lambda now, batch: fisher[: len(now)] * (now - cohort.received)
+        fisher = fisher_diagonal(stack)
+        return lambda now, batch: fisher[: len(now)] * (now - stack.received)
 
 
 @dataclass(frozen=True)
-class Skl(PulledTuner):
+class Skl(RegularizedFineTuning):
     """Symmetrised KL: predictions on the client's training inputs stay close to those of the shared model."""
 
     name: ClassVar[str] = "skl"
     lambda_: float = 1.0
 
-    def away(self, cohort: Cohort) -> Away:
+    def away(self, stack: StackedClients) -> Away:
         """Gradient of half the symmetrised divergence from w*, on the batch."""
-        network, shared = cohort.site.network, cohort.copies()
+        network, shared = stack.runtime.network, stack.copies()
 
         def direction(now: Tensor, batch: ClientBatch) -> Tensor:
             with torch.no_grad():
@@ -120,16 +120,16 @@ class Skl(PulledTuner):
         return direction
 
 
-def fisher_diagonal(cohort: Cohort) -> Tensor:
+def fisher_diagonal(stack: StackedClients) -> Tensor:
     """The empirical Fisher diagonal of each client at the shared model: mean squared gradient over four batches.
 
     Returns:
         Shape (clients, P).
     """
-    models = cohort.copies()
+    models = stack.copies()
     squares = torch.zeros_like(models)
-    for batch in cohort.batches(torch.full_like(cohort.steps, _FISHER_BATCHES)):
-        squares += cohort.site.network.gradient(models, batch).square_()
+    for batch in stack.batches(torch.full_like(stack.steps, _FISHER_BATCHES)):
+        squares += stack.runtime.network.gradient(models, batch).square_()
     return squares.div_(_FISHER_BATCHES)
 
 

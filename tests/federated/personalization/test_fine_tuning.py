@@ -8,12 +8,13 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.batches import BatchStream
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import Executor
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
 from holdfast.federated.federation import federate
-from holdfast.federated.personalization import Ewc, FineTuning, Skl, Tuner, tuning
-from holdfast.federated.personalization.tuning import fisher_diagonal, symmetric_divergence
+from holdfast.federated.personalization import Ewc, FineTuning, PostHocPersonalizer, Skl
+from holdfast.federated.personalization import fine_tuning as tuning
+from holdfast.federated.personalization.fine_tuning import fisher_diagonal, symmetric_divergence
 from holdfast.federated.settings import Rounds
 from tests.federated.personalization.toy import SETTINGS, clients, model, rows, run
 from tests.federated.toy import linear, toy_clients
@@ -22,29 +23,29 @@ EVERYBODY = torch.arange(8)
 
 
 def tuned(method, chunk=8, settings=SETTINGS, data=None, net=None):
-    """Personal models of a tuner, from a shared model that is somewhere."""
-    site = Site(data or clients(), Network(net or model(), (data or clients()).task), settings, [method])
-    shared = site.network.initial + 0.1
+    """Personal models of a method, from a shared model that is somewhere."""
+    runtime = ClientRuntime(data or clients(), Network(net or model(), (data or clients()).task), settings, [method])
+    shared = runtime.network.initial + 0.1
     for group in torch.split(EVERYBODY, chunk):
-        site.tune(method, group, shared)
-    return site.stores[method.label].read(EVERYBODY), shared, site
+        runtime.personalize(method, group, shared)
+    return runtime.stores[method.label].read(EVERYBODY), shared, runtime
 
 
 def test_fine_tuning_takes_the_published_number_of_steps():
     """max(floor(E n / B), E) steps: at least one pass in name for clients smaller than a batch."""
-    site = Site(clients(), Network(model()), SETTINGS, [FineTuning(epochs=5)])
+    runtime = ClientRuntime(clients(), Network(model()), SETTINGS, [FineTuning(epochs=5)])
     sizes = clients().train.counts
     expected = [max(5 * n // 8, 5) for n in sizes.tolist()]
-    assert site.tuning_steps(site.tuners["finetuning"], EVERYBODY).tolist() == expected
+    assert runtime.post_hoc_steps(runtime.post_hoc["finetuning"], EVERYBODY).tolist() == expected
 
 
 def test_fine_tuning_is_a_plain_loop_from_the_shared_model():
-    found, shared, site = tuned(FineTuning(epochs=2, lambda_=0.5))
-    for client, n in enumerate(site.clients.train.counts.tolist()):
-        inputs, labels = site.clients.train.of(client)
+    found, shared, runtime = tuned(FineTuning(epochs=2, lambda_=0.5))
+    for client, n in enumerate(runtime.clients.train.counts.tolist()):
+        inputs, labels = runtime.clients.train.of(client)
         v = shared.clone()
         for chosen in BatchStream(SETTINGS.seed, 8).rows(client, n, 0, max(2 * n // 8, 2)):
-            net = site.network.load(v).train()
+            net = runtime.network.load(v).train()
             nn.functional.cross_entropy(net(inputs[chosen]), labels[chosen]).backward()
             gradient = torch.cat([parameter.grad.flatten() for parameter in net.parameters()])
             v = v - 0.1 * (gradient + 0.5 * (v - shared))
@@ -62,23 +63,23 @@ def test_learning_rates_that_were_halved_in_the_rounds_stay_so():
 
 
 def test_ewc_where_every_parameter_matters_the_same_is_ditto_by_fine_tuning(monkeypatch):
-    monkeypatch.setattr(tuning, "fisher_diagonal", lambda cohort: torch.ones(len(cohort), len(cohort.received)))
+    monkeypatch.setattr(tuning, "fisher_diagonal", lambda stack: torch.ones(len(stack), len(stack.received)))
     assert torch.equal(tuned(Ewc(epochs=3, lambda_=0.7))[0], tuned(FineTuning(epochs=3, lambda_=0.7))[0])
 
 
 def test_the_fisher_diagonal_is_the_mean_squared_gradient_of_four_batches():
-    site = Site(clients(), Network(model()), SETTINGS, [FineTuning(epochs=1)])
+    runtime = ClientRuntime(clients(), Network(model()), SETTINGS, [FineTuning(epochs=1)])
     seen = []
 
     class Watching(FineTuning):
-        def tune(self, cohort):
-            seen.append((cohort.clients, fisher_diagonal(cohort)))
-            return cohort.copies()
+        def personalize(self, stack):
+            seen.append((stack.clients, fisher_diagonal(stack)))
+            return stack.copies()
 
-    site.tune(Watching(epochs=1), EVERYBODY, site.network.initial)
+    runtime.personalize(Watching(epochs=1), EVERYBODY, runtime.network.initial)
     ids, found = seen[0]
     for client, row in zip(ids.tolist(), found, strict=True):
-        inputs, labels = site.clients.train.of(client)
+        inputs, labels = runtime.clients.train.of(client)
         squares = []
         for chosen in BatchStream(SETTINGS.seed, 8).rows(client, len(labels), 0, 4):
             net = model()
@@ -103,10 +104,10 @@ def skl_setting():
     data = clients()
     part = replace(data.train, inputs=data.train.inputs.double())
     double = Clients(part, replace(data.validation, inputs=data.validation.inputs.double()), data.test, data.classes)
-    site = Site(double, Network(model().double()), SETTINGS, [Skl()])
+    runtime = ClientRuntime(double, Network(model().double()), SETTINGS, [Skl()])
     generator = torch.Generator().manual_seed(1)
-    delta = torch.randn(site.network.size, generator=generator, dtype=torch.float64)
-    return site, delta / delta.norm()
+    delta = torch.randn(runtime.network.size, generator=generator, dtype=torch.float64)
+    return runtime, delta / delta.norm()
 
 
 def exact_fisher(network, w, inputs):
@@ -119,9 +120,9 @@ def exact_fisher(network, w, inputs):
 
 def test_half_the_divergence_is_the_fisher_form_up_to_third_order():
     """Halving the step divides the difference by about eight, and so the pull's gradient by about four."""
-    site, delta = skl_setting()
-    network, w = site.network, site.network.initial
-    inputs = site.clients.train.inputs[:12]
+    runtime, delta = skl_setting()
+    network, w = runtime.network, runtime.network.initial
+    inputs = runtime.clients.train.inputs[:12]
     fisher = exact_fisher(network, w, inputs)
     differences = []
     for scale in (0.1, 0.05, 0.025):
@@ -135,23 +136,23 @@ def test_half_the_divergence_is_the_fisher_form_up_to_third_order():
 
 
 def test_the_pull_of_skl_is_the_gradient_of_half_the_divergence_averaged_over_the_batch():
-    site, delta = skl_setting()
+    runtime, delta = skl_setting()
     found = []
 
     class Watching(Skl):
-        def tune(self, cohort):
-            batch = next(cohort.batches())
-            now = cohort.copies()[: len(batch)] + 0.1 * delta
-            found.append((batch, now, self.away(cohort)(now, batch)))
-            return cohort.copies()
+        def personalize(self, stack):
+            batch = next(stack.batches())
+            now = stack.copies()[: len(batch)] + 0.1 * delta
+            found.append((batch, now, self.away(stack)(now, batch)))
+            return stack.copies()
 
-    site.tune(Watching(), EVERYBODY, site.network.initial)
+    runtime.personalize(Watching(), EVERYBODY, runtime.network.initial)
     batch, now, pull = found[0]
     step = 1e-6
 
     def divergence(models):
-        shared = site.network.initial.repeat(len(batch), 1)
-        logits = [site.network.outputs(rows, batch.inputs) for rows in (models, shared)]
+        shared = runtime.network.initial.repeat(len(batch), 1)
+        logits = [runtime.network.outputs(rows, batch.inputs) for rows in (models, shared)]
         return (symmetric_divergence(*logits) * batch.weights).sum(1) / 2
 
     slope = (divergence(now + step * delta) - divergence(now - step * delta)) / (2 * step)
@@ -194,9 +195,9 @@ def test_a_larger_lambda_keeps_models_closer_to_the_shared_one(method):
 def test_tuners_start_from_the_final_shared_model_of_a_federation():
     outcome = run(FineTuning(epochs=1), Ewc(epochs=1))
     assert outcome.reports.keys() == {"global", "finetuning", "ewc-1"}
-    site, everyone = outcome.site, rows(outcome, "finetuning")
-    site.tune(site.tuners["finetuning"], EVERYBODY, outcome.weights)
-    torch.testing.assert_close(site.stores["finetuning"].read(EVERYBODY), everyone, rtol=1e-5, atol=1e-6)
+    runtime, everyone = outcome.runtime, rows(outcome, "finetuning")
+    runtime.personalize(runtime.post_hoc["finetuning"], EVERYBODY, outcome.weights)
+    torch.testing.assert_close(runtime.stores["finetuning"].read(EVERYBODY), everyone, rtol=1e-5, atol=1e-6)
 
 
 def test_tuners_refuse_what_cannot_work():
@@ -218,9 +219,9 @@ class Choosing(FineTuning):
     def label(self) -> str:
         return self.name
 
-    def settled(self, executor: Executor, shared: Tensor) -> Tuner:
-        def score(tuner: Tuner) -> int:
-            executor.tune_all(tuner, shared)
+    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
+        def score(method: PostHocPersonalizer) -> int:
+            executor.personalize_all(method, shared)
             return int(executor.score_all("validation", shared, self.name).correct.sum())
 
         return max((replace(self, lambda_=lambda_) for lambda_ in (0.0, 15.0)), key=score)
@@ -231,10 +232,10 @@ def test_a_tuner_may_choose_for_all_clients_once_the_shared_model_is_known(execu
     """The shared model is no good, so free fine-tuning is ahead of a strong pull to it."""
     settings = Rounds(rounds=1, cohort=2, learning_rate=0.1, batch_size=8, executor=executor, workers=2)
     outcome = federate(toy_clients(), linear(), settings, personalize=[Choosing(epochs=5), FineTuning(epochs=5)])
-    assert isinstance(outcome.site.tuners["choosing"], Choosing)
-    assert outcome.site.tuners["choosing"].lambda_ == 0
-    everybody = torch.arange(len(outcome.site.clients))
-    rows = [outcome.site.personal(label, everybody, outcome.weights) for label in ("choosing", "finetuning")]
+    assert isinstance(outcome.runtime.post_hoc["choosing"], Choosing)
+    assert outcome.runtime.post_hoc["choosing"].lambda_ == 0
+    everybody = torch.arange(len(outcome.runtime.clients))
+    rows = [outcome.runtime.personal(label, everybody, outcome.weights) for label in ("choosing", "finetuning")]
     assert torch.equal(*rows)
 
 

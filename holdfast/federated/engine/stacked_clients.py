@@ -1,7 +1,7 @@
 """Some clients that work through the same steps at the same time: what a method's client function is given.
 
-A method is written once, for a cohort: models of shape (clients, P), a batch per client and step. Run one client at a
-time, a cohort has one row; run stacked, it has many. Clients with fewer steps come last, so those that are still at
+A method is written once, for a stack: models of shape (clients, P), a batch per client and step. Run one client at a
+time, a stack has one row; run stacked, it has many. Clients with fewer steps come last, so those that are still at
 work are always the first rows.
 """
 
@@ -16,18 +16,18 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import pad
-from holdfast.federated.engine.network import ClientBatch, Masks, Pull
+from holdfast.federated.engine.network import ClientBatch, Masks, ProximalTerm
 from holdfast.primitives.streams import torch_stream
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.site import Site
+    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
-class Cohort:
+class StackedClients:
     """Clients of one round that run together.
 
     Args:
-        site: the data, the network and the settings.
+        runtime: the data, the network and the settings.
         clients: ids, int64 of shape (clients,).
         received: the model that the server sent, shape (P,).
         drawn: how many batches each of these clients has drawn so far, int64 of shape (clients,).
@@ -37,7 +37,7 @@ class Cohort:
 
     def __init__(
         self,
-        site: Site,
+        runtime: ClientRuntime,
         clients: Tensor,
         received: Tensor,
         *,
@@ -46,12 +46,12 @@ class Cohort:
         decay: float = 1.0,
     ) -> None:
         order = torch.argsort(steps, descending=True, stable=True)
-        self.site = site
+        self.runtime = runtime
         self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
         self.received = received
         self.decay = decay
-        self.learning_rate = decay * site.settings.learning_rate
-        self.personal_rate = decay * site.settings.personal_rate
+        self.learning_rate = decay * runtime.settings.learning_rate
+        self.personal_rate = decay * runtime.settings.personal_rate
 
     def __len__(self) -> int:
         return len(self.clients)
@@ -69,7 +69,7 @@ class Cohort:
         Yields:
             A batch of the first ``len(batch)`` clients.
         """
-        part, stream = self.site.clients.train, self.site.stream
+        part, stream = self.runtime.clients.train, self.runtime.stream
         sizes = part.counts[self.clients]
         counts = self.steps if counts is None else counts
         rows = [
@@ -96,7 +96,7 @@ class Cohort:
         Yields:
             A batch of the first ``len(batch)`` clients.
         """
-        part = part or self.site.clients.train
+        part = part or self.runtime.clients.train
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
         weights = weights.to(self.received.dtype)
@@ -123,43 +123,45 @@ class Cohort:
             statistics: rows whose running statistics move, in place; no view of `models`.
             role: stream of the dropout masks.
         """
-        return self.site.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
+        return self.runtime.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
 
     def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
         """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""
-        return self.site.network.gradient(models, batch, self._masks(batch, role))
+        return self.runtime.network.gradient(models, batch, self._masks(batch, role))
 
-    def descend(
+    def sgd_step(
         self,
         models: Tensor,
         batch: ClientBatch,
         rate: float,
-        pull: Pull | None = None,
+        proximal: ProximalTerm | None = None,
         *,
         role: str = "shared",
         adam: Adam | None = None,
     ) -> None:
-        """One step in place, with a pull where there is one: ``v <- v - rate (g + strength (v - anchor))``, or Adam's.
+        """One step in place, ``v <- v - rate (g + strength (v - anchor))`` with a proximal term, or Adam's.
 
-        A pull of strength 0 is not looked at, so its anchor may be infinite.
+        A proximal term of strength 0 is not looked at, so its anchor may be infinite.
         """
-        network = self.site.network
+        network = self.runtime.network
         if adam is None:
-            wanted = pull if pull is not None and pull[0] != 0 else None
-            network.descend(models, batch, rate, wanted, self._masks(batch, role))
+            wanted = proximal if proximal is not None and proximal[0] != 0 else None
+            network.sgd_step(models, batch, rate, wanted, self._masks(batch, role))
         else:
-            adam.step(models, network.pulled(self.gradient(models, batch, role), models, pull), rate)
+            adam.step(models, network.with_proximal(self.gradient(models, batch, role), models, proximal), rate)
 
     def _masks(self, batch: ClientBatch, role: str) -> Masks:
         """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""
-        if not self.site.network.drops_out:
+        if not self.runtime.network.drops_out:
             return ()
         size = batch.labels.shape[1]
         masks = []
-        for layer, (p, shape) in enumerate(self.site.mask_shapes):
+        for layer, (p, shape) in enumerate(self.runtime.mask_shapes):
             rows = [
                 torch.rand(
-                    size, *shape, generator=torch_stream(self.site.settings.seed, "dropout", role, layer, client, draw)
+                    size,
+                    *shape,
+                    generator=torch_stream(self.runtime.settings.seed, "dropout", role, layer, client, draw),
                 )
                 for client, draw in zip(batch.clients.tolist(), batch.draws.tolist(), strict=True)
             ]

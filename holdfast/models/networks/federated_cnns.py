@@ -13,7 +13,7 @@ from holdfast.errors import ConfigError
 from holdfast.models.shapes import expect_shape
 
 
-class DeviceCNN(nn.Module):
+class FederatedCNN(nn.Module):
     """Two convolutions and one hidden layer, the shape of nearly all federated image benchmarks.
 
     `holdfast.models.MODELS` has the published forms by name: FEMNIST's has 222,078 parameters, Fashion-MNIST's
@@ -33,7 +33,7 @@ class DeviceCNN(nn.Module):
 
     Example:
         >>> import torch
-        >>> model = DeviceCNN((1, 28, 28), 62, (16, 32), 128, dropout=(0.25, 0.5))
+        >>> model = FederatedCNN((1, 28, 28), 62, (16, 32), 128, dropout=(0.25, 0.5))
         >>> sum(parameter.numel() for parameter in model.parameters()), model(torch.zeros(3, 1, 28, 28)).shape
         (222078, torch.Size([3, 62]))
     """

@@ -1,4 +1,4 @@
-"""Personalize a shared model that is there already: tuners without a federation around them.
+"""Personalize a shared model that is there already: post-hoc methods without a federation around them.
 
 Methods that are compared start from the same shared model, and some of them need other data than it was trained on.
 """
@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.checks import check_statistics, with_tuners
+from holdfast.federated.checks import check_statistics, with_follow_ups
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import choose, make_executor
 from holdfast.federated.engine.network import Network
-from holdfast.federated.engine.site import Site
-from holdfast.federated.metrics.device_report import DeviceReport
-from holdfast.federated.outcome import SHARED
-from holdfast.federated.personalization import Personalizer, Tuner
+from holdfast.federated.metrics.client_report import ClientReport
+from holdfast.federated.personalization import Personalizer, PostHocPersonalizer
+from holdfast.federated.result import SHARED
 from holdfast.federated.settings import Rounds
 
 
@@ -28,20 +28,22 @@ class Personalized:
 
     Attributes:
         reports: how clients fare, by method; of the shared model under ``global``.
-        site: the data, and the personal models.
+        runtime: the data, and the personal models.
         weights: the shared model, shape (P,).
     """
 
-    reports: dict[str, DeviceReport]
-    site: Site
+    reports: dict[str, ClientReport]
+    runtime: ClientRuntime
     weights: Tensor
 
     def personal(self, label: str, client: int) -> nn.Module:
         """The personal model of a client."""
-        return self.site.network.load(self.site.personal(label, torch.tensor([client]), self.weights)[0])
+        return self.runtime.network.load(self.runtime.personal(label, torch.tensor([client]), self.weights)[0])
 
 
-def personalize(clients: Clients, model: nn.Module, settings: Rounds, methods: Sequence[Tuner]) -> Personalized:
+def personalize(
+    clients: Clients, model: nn.Module, settings: Rounds, methods: Sequence[PostHocPersonalizer]
+) -> Personalized:
     """Tune a shared model on every client.
 
     Args:
@@ -64,22 +66,22 @@ def personalize(clients: Clients, model: nn.Module, settings: Rounds, methods: S
         ['finetuning', 'global']
     """
     network = Network(model, clients.task)
-    tuners: list[Personalizer] = with_tuners(methods)
-    check_statistics(network, tuners)
-    for method in tuners:
+    post_hoc: list[Personalizer] = with_follow_ups(methods)
+    check_statistics(network, post_hoc)
+    for method in post_hoc:
         method.check(settings)
-    site = Site(clients, network, settings, tuners)
-    executor = make_executor(site, choose(settings.executor, Site(clients, network, settings, ())))
+    runtime = ClientRuntime(clients, network, settings, post_hoc)
+    executor = make_executor(runtime, choose(settings.executor, ClientRuntime(clients, network, settings, ())))
     benign = torch.ones(len(clients), dtype=torch.bool)
     try:
-        for label, method in list(site.tuners.items()):
-            site.tuners[label] = method.settled(executor, network.initial)
-            executor.tune_all(site.tuners[label], network.initial)
-        labels = {SHARED: None, **{label: label for label in site.tuners}}
+        for label, method in list(runtime.post_hoc.items()):
+            runtime.post_hoc[label] = method.choose_hyperparameters(executor, network.initial)
+            executor.personalize_all(runtime.post_hoc[label], network.initial)
+        labels = {SHARED: None, **{label: label for label in runtime.post_hoc}}
         reports = {
-            name: DeviceReport(executor.score_all("test", network.initial, label), benign)
+            name: ClientReport(executor.score_all("test", network.initial, label), benign)
             for name, label in labels.items()
         }
     finally:
         executor.close()
-    return Personalized(reports, site, network.initial)
+    return Personalized(reports, runtime, network.initial)

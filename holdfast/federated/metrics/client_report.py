@@ -15,7 +15,7 @@ from holdfast.federated.metrics.scoring import ClientScores
 
 
 @dataclass(frozen=True, eq=False)
-class DeviceReport:
+class ClientReport:
     """Scores of every client, and who of them counts.
 
     Attributes:
