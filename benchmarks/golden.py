@@ -95,7 +95,7 @@ MUTANTS = (
     Mutant(
         "training: examples are visited in another order",
         True,
-        (("holdfast/training/draws.py", '"draws", self._since, number', '"draws", self._since, number + 1'),),
+        (("holdfast/training/sampling_order.py", '"draws", self._since, number', '"draws", self._since, number + 1'),),
     ),
     Mutant(
         "training: SGD forgets its weight decay",

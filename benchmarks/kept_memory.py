@@ -1,4 +1,4 @@
-"""What keeping freed memory saves: forward passes of ResNet-20 on 512 images, as `Sweep` makes them.
+"""What keeping freed memory saves: forward passes of ResNet-20 on 512 images, as `ModelOutputs` makes them.
 
 Each way runs in processes of its own, in turns: with `keep_freed_memory`, which every command and every worker of
 ``holdfast reproduce`` calls first, and as glibc does it by itself. Processor time of one thread, the mean of five

@@ -21,7 +21,7 @@ import torch
 from transformers import CLIPConfig, CLIPModel, CLIPTextConfig, CLIPVisionConfig
 
 from holdfast.data import Examples, Splits
-from holdfast.multimodal import SmallTwoTower, SpuriousAware, TwoTower, Wording, WordTokenizer, fine_tune
+from holdfast.multimodal import SmallTwoTowerModel, SpuriousAware, TwoTowerModel, Wording, WordTokenizer, fine_tune
 from holdfast.multimodal.backends import TransformersClip
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, shape_task
@@ -40,7 +40,7 @@ class Letters:
         return {"input_ids": torch.tensor([row + [49407] * (max_length - len(row)) for row in rows])}
 
 
-def clip_bed(images: int) -> tuple[TwoTower, Splits, Wording, Training]:
+def clip_bed(images: int) -> tuple[TwoTowerModel, Splits, Wording, Training]:
     torch.manual_seed(0)
     text = CLIPTextConfig(
         hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, eos_token_id=49407
@@ -55,15 +55,15 @@ def clip_bed(images: int) -> tuple[TwoTower, Splits, Wording, Training]:
     return tower, Splits("noise", part, few, few), wording, Training(batch_size=32, learning_rate=1e-3)
 
 
-def small_bed() -> tuple[TwoTower, Splits, Wording, Training]:
+def small_bed() -> tuple[TwoTowerModel, Splits, Wording, Training]:
     torch.manual_seed(0)
-    tower = SmallTwoTower(WordTokenizer.of([*CAPTIONS, "disc square sand sea shape on"], 14))
+    tower = SmallTwoTowerModel(WordTokenizer.of([*CAPTIONS, "disc square sand sea shape on"], 14))
     splits = shape_task(tower.preprocessing).splits
     return tower, splits, SHAPE_WORDING, Training(batch_size=128, learning_rate=0.01)
 
 
 def measure(
-    name: str, bed: tuple[TwoTower, Splits, Wording, Training], epochs: int, repetitions: int, target: float
+    name: str, bed: tuple[TwoTowerModel, Splits, Wording, Training], epochs: int, repetitions: int, target: float
 ) -> list[Ratio]:
     tower, splits, wording, training = bed
     start = {key: value.clone() for key, value in tower.state_dict().items()}

@@ -37,7 +37,7 @@ from holdfast.finetuning.language_models.losses import MOST_TOKENS, trajectory_p
 from holdfast.finetuning.language_models.models import gpt_neox
 from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, write_benchmark
 from holdfast.primitives.lloyd import lloyd
-from holdfast.training.sweep import evaluating
+from holdfast.training.model_outputs import evaluating
 
 EXAMPLES, POINTS, SOURCES, BUDGET = 262_040, 30, 14, 50_000
 STATES = 512

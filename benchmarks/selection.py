@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.coresets.crest.mini_batches import Pool, mini_batch_coresets
+from holdfast.coresets.crest.mini_batches import SubsetCandidates, mini_batch_coresets
 from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
 from holdfast.primitives.facility_location import (
     facility_location,
@@ -145,7 +145,7 @@ def of_training_set(n: int, *, craig: bool) -> tuple[float, float]:
     residuals = (2 * torch.randn(n, 10, generator=stream)).softmax(1) - F.one_hot(labels, 10)
 
     def choose() -> None:
-        pool = Pool(torch.arange(n), labels, by_class=True)
+        pool = SubsetCandidates(torch.arange(n), labels, by_class=True)
         drawn = torch.cat([pool.draw(512, stream) for _ in range(5)])
         mini_batch_coresets(residuals[drawn], labels[drawn], 5, 128)
 

@@ -34,7 +34,7 @@ from threadpoolctl import threadpool_limits
 
 from holdfast.errors import HoldfastWarning
 from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
-from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.separation import sampling_probabilities, separate
 
 EXAMPLES = 200_000
@@ -62,7 +62,7 @@ def outputs(classes: int, n: int) -> tuple[torch.Tensor, torch.Tensor]:
     return logits.softmax(1), labels
 
 
-def first_stage(x: torch.Tensor, y: torch.Tensor) -> Partition:
+def first_stage(x: torch.Tensor, y: torch.Tensor) -> ClusterPartition:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HoldfastWarning)
         return separate(x, y, k_max=K_MAX)

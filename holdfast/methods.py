@@ -32,10 +32,10 @@ from holdfast.spurious import (
     George,
     GroupBalanced,
     GroupDRO,
+    GroupInference,
     GroupSubsampled,
     GroupWeighted,
     InferGroups,
-    Inferring,
     Jtt,
     Lff,
     Pde,
@@ -95,8 +95,8 @@ CLIP_METHODS: dict[str, type[Policy]] = {
 }
 
 #: The methods whose groups any other can use.
-GROUP_SOURCES: dict[str, type[Inferring]] = {
-    name: method for name, method in METHODS.items() if issubclass(method, Inferring)
+GROUP_SOURCES: dict[str, type[GroupInference]] = {
+    name: method for name, method in METHODS.items() if issubclass(method, GroupInference)
 }
 
 
@@ -111,7 +111,7 @@ def method_names(joined: str) -> list[str]:
     return names
 
 
-def group_source(name: str, methods: Sequence[str]) -> type[Inferring]:
+def group_source(name: str, methods: Sequence[str]) -> type[GroupInference]:
     """The method that infers groups for others, by name.
 
     Raises:
@@ -124,7 +124,7 @@ def group_source(name: str, methods: Sequence[str]) -> type[Inferring]:
     return GROUP_SOURCES[name]
 
 
-def chained(policies: Sequence[Policy], source: Inferring | None = None) -> Policy:
+def chained(policies: Sequence[Policy], source: GroupInference | None = None) -> Policy:
     """The policies one after the other, behind the one whose groups they use."""
     members = [*([InferGroups(source)] if source is not None else []), *policies]
     return members[0] if len(members) == 1 else Chain(members)

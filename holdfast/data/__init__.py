@@ -3,7 +3,7 @@
 from holdfast.data.catalog import DATASETS, DataSet, data_root, describe, find, get, load, register, status
 from holdfast.data.clients import partitioned
 from holdfast.data.clients.clients import ClientPart, Clients
-from holdfast.data.clients.federations import FEDERATIONS, FederatedData, Recipe, federation, load_federation
+from holdfast.data.clients.federations import FEDERATIONS, FederatedData, TrainingRecipe, federation, load_federation
 from holdfast.data.clients.partitioned import AtRandom, ByClasses, ByDirichlet, ByKey, partition
 from holdfast.data.download import RemoteFile, fetch
 from holdfast.data.examples import Examples, Splits
@@ -46,10 +46,10 @@ __all__ = [
     "FederatedData",
     "Inputs",
     "LazyInputs",
-    "Recipe",
     "RemoteFile",
     "Splits",
     "TensorInputs",
+    "TrainingRecipe",
     "arrays",
     "bar_clients",
     "celeba",

@@ -19,7 +19,7 @@ from holdfast.errors import ConfigError, DataError, nearest
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """What a data set of any kind has: a name, files, and fields that are its options.
 
     Class attributes:
@@ -57,7 +57,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class DataSet(Entry, ABC):
+class DataSet(CatalogEntry, ABC):
     """A data set by name. Subclasses are frozen dataclasses; their fields are the data set's options.
 
     Class attributes:
@@ -79,7 +79,7 @@ class DataSet(Entry, ABC):
 
 
 DataSetType = TypeVar("DataSetType", bound=type[DataSet])
-EntryType = TypeVar("EntryType", bound=Entry)
+EntryType = TypeVar("EntryType", bound=CatalogEntry)
 
 #: Every data set by name.
 DATASETS: dict[str, type[DataSet]] = {}
@@ -148,12 +148,12 @@ def data_root(explicit: Path | str | None = None) -> Path:
     return Path(chosen).expanduser()
 
 
-def status(cls: type[Entry], root: Path) -> dict[str, Path | None]:
+def status(cls: type[CatalogEntry], root: Path) -> dict[str, Path | None]:
     """Which files of a data set are present: for each wanted path, where it was found, or None."""
     return {file.unpacks_to or file.path: file.found(root) for file in cls.files}
 
 
-def get(cls: type[Entry], root: Path, progress: Progress | None = None) -> list[Path]:
+def get(cls: type[CatalogEntry], root: Path, progress: Progress | None = None) -> list[Path]:
     """Fetch the files of a data set that are missing.
 
     Args:

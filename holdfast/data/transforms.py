@@ -29,13 +29,13 @@ class Transform(Protocol):
 
 
 @dataclass(frozen=True)
-class Scale:
+class ScalePixels:
     """Pixels 0..255 to floats 0..1."""
 
     def __call__(self, batch: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Scale a uint8 batch."""
         if batch.dtype != torch.uint8:
-            raise DataError(f"Scale takes uint8 pixels and got {batch.dtype}; floats need no scaling")
+            raise DataError(f"ScalePixels takes uint8 pixels and got {batch.dtype}; floats need no scaling")
         return batch / 255
 
 

@@ -5,7 +5,7 @@ Everything that chooses is a function of arrays; `TrajectoryRecorder` gets them 
 
 from __future__ import annotations
 
-from holdfast.finetuning.language_models.fine_tuning import FineTuning, fine_tune
+from holdfast.finetuning.language_models.fine_tuning import FineTuningSettings, fine_tune
 from holdfast.finetuning.language_models.losses import example_losses
 from holdfast.finetuning.language_models.models import (
     LanguageModel,
@@ -32,7 +32,7 @@ from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
 
 __all__ = [
     "ConfidenceCurriculum",
-    "FineTuning",
+    "FineTuningSettings",
     "LanguageModel",
     "Processes",
     "S2lSelection",

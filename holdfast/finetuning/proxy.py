@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError
-from holdfast.finetuning.language_models.fine_tuning import FineTuning, Progress, fine_tune
+from holdfast.finetuning.language_models.fine_tuning import FineTuningSettings, Progress, fine_tune
 from holdfast.finetuning.language_models.models import LanguageModel
 from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.templates import Template
@@ -29,7 +29,7 @@ def record_trajectories(
     data: Instructions,
     proxy: LanguageModel,
     folder: Path,
-    settings: FineTuning | None = None,
+    settings: FineTuningSettings | None = None,
     *,
     template: str = "auto",
     max_length: int = 512,
@@ -64,7 +64,7 @@ def record_trajectories(
             belongs to another run.
         DataError: if no example has a response token left.
     """
-    settings = settings or FineTuning()
+    settings = settings or FineTuningSettings()
     tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
     longest = int(tokens.lengths.max())
     if proxy.positions is not None and longest > proxy.positions:

@@ -69,7 +69,7 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
     require_epoch_size(curator, "the Trainer plans all its steps before the first one")
     refuse_between_steps(curator, "the Trainer fetches batches ahead")
 
-    class Callback(TrainerCallback):  # type: ignore[misc]
+    class PolicyCallback(TrainerCallback):  # type: ignore[misc]
         """Runs the policies between epochs and writes the curator beside each checkpoint."""
 
         def __init__(self) -> None:
@@ -113,7 +113,7 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
         def __init__(self, *args: Any, train_dataset: Any = None, **options: Any) -> None:
             dataset = _ExamplesByName(curator.examples) if train_dataset is None else train_dataset
             super().__init__(*args, train_dataset=_WithPositions(dataset, len(curator.examples)), **options)
-            self._curated = Callback()
+            self._curated = PolicyCallback()
             self.add_callback(self._curated)
 
         def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:

@@ -35,7 +35,7 @@ def trajectory_callback(recorder: TrajectoryRecorder) -> Any:
     except ImportError as error:
         raise MissingDependencyError("transformers' Trainer is not installed; pip install 'holdfast[llm]'") from error
 
-    class Callback(TrainerCallback):  # type: ignore[misc]
+    class TrajectoryCallback(TrainerCallback):  # type: ignore[misc]
         """Looks at all examples after every so many optimizer steps."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -44,4 +44,4 @@ def trajectory_callback(recorder: TrajectoryRecorder) -> Any:
         def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             recorder.record(parts["model"], state.global_step)
 
-    return Callback()
+    return TrajectoryCallback()

@@ -6,9 +6,9 @@ from holdfast.multimodal.audit.detectors import Detections, Detector, OwlVit, cr
 from holdfast.multimodal.audit.explanations import class_maps
 from holdfast.multimodal.audit.metrics import ExplanationScore, adjusted_average, adjusted_iou, soft_iou
 from holdfast.multimodal.backends import (
-    SmallTwoTower,
+    SmallTwoTowerModel,
     Trained,
-    TwoTower,
+    TwoTowerModel,
     WordTokenizer,
     load_clip,
     load_open_clip,
@@ -32,11 +32,11 @@ __all__ = [
     "FineTunedClip",
     "OwlVit",
     "PromptClassifier",
-    "SmallTwoTower",
+    "SmallTwoTowerModel",
     "SpuriousAware",
     "Terms",
     "Trained",
-    "TwoTower",
+    "TwoTowerModel",
     "WordTokenizer",
     "Wording",
     "adjusted_average",

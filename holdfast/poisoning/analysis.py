@@ -13,7 +13,7 @@ from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
 from holdfast.poisoning.epic import Drop
 from holdfast.poisoning.isolation import Medoids
-from holdfast.training.sweep import evaluating, to_device
+from holdfast.training.model_outputs import evaluating, to_device
 
 _BLOCK = 2**22  # distances held at once
 

@@ -23,7 +23,7 @@ from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, grad
 from holdfast.primitives.similarity import Geometry, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Outlook, Policy
+from holdfast.training.policy import Context, PlannedTraining, Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +100,12 @@ class Epic(Policy):
         in_time = self.start <= epoch and (self.stop is None or epoch < self.stop)
         return clock.starts_epoch and in_time and epoch % self.every == 0
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """Refuse a training that ends before the first round."""
         first = -(-max(self.start, 0) // self.every) * self.every
-        if first >= outlook.epochs:
+        if first >= planned.epochs:
             raise ConfigError(
-                f"epic's first round is at epoch {first} and the training has {outlook.epochs}; lower epic's start, or "
+                f"epic's first round is at epoch {first} and the training has {planned.epochs}; lower epic's start, or "
                 "train longer"
             )
 
@@ -169,7 +169,7 @@ class Epic(Policy):
         alone = found.isolated(self.largest) & self._kept[found.positions]
         return found.positions[alone], found.sizes[alone]
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """Write ``epic.parquet``: what was dropped, when, and what the network made of it then."""
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(drop_log(self.drops)), sink)

@@ -1,10 +1,10 @@
 """Training against spurious correlations."""
 
-from holdfast.spurious.group_inference.base import InferGroups, Inferring
+from holdfast.spurious.group_inference.base import GroupInference, InferGroups
 from holdfast.spurious.group_inference.eiil import Eiil
 from holdfast.spurious.group_inference.george import George
 from holdfast.spurious.group_inference.jtt import Jtt
-from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.separation import separate
 from holdfast.spurious.group_inference.spare import Spare
 from holdfast.spurious.group_inference.ssa import Ssa
@@ -26,6 +26,7 @@ from holdfast.spurious.reweighting.pde import Pde
 
 __all__ = [
     "ClassBalanced",
+    "ClusterPartition",
     "Cnc",
     "CvarDRO",
     "DfrTrain",
@@ -34,13 +35,12 @@ __all__ = [
     "George",
     "GroupBalanced",
     "GroupDRO",
+    "GroupInference",
     "GroupSubsampled",
     "GroupWeighted",
     "InferGroups",
-    "Inferring",
     "Jtt",
     "Lff",
-    "Partition",
     "Pde",
     "Pgi",
     "Spare",

@@ -5,7 +5,6 @@ from holdfast.training.curator import Batch, Curator
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, Listener
-from holdfast.training.finish import Finish, Trained
 from holdfast.training.fitting import FitResult, fit
 from holdfast.training.method import Method
 from holdfast.training.objective import CrossEntropy, Forward, Objective
@@ -13,7 +12,7 @@ from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Chain,
     Context,
-    Outlook,
+    PlannedTraining,
     Policy,
     ResetOptimizer,
     Restart,
@@ -22,12 +21,38 @@ from holdfast.training.policy import (
     StopAugmenting,
     Uniform,
 )
+from holdfast.training.post_training import PostTraining, Trained
 from holdfast.training.run import Run
 from holdfast.training.settings import Training
 
 __all__ = [
-    "Batch", "Chain", "Clock", "Context", "CrossEntropy", "Curator", "Event", "Finish", "FitResult", "Forward",
-    "GroupReport", "Listener", "Method", "Objective", "Outlook", "Plan", "Policy", "ResetOptimizer", "Restart", "Run",
-    "ScaleLearningRate", "SetOptimizer", "StopAugmenting", "Trained", "Training", "Uniform", "evaluate", "fit",
+    "Batch",
+    "Chain",
+    "Clock",
+    "Context",
+    "CrossEntropy",
+    "Curator",
+    "Event",
+    "FitResult",
+    "Forward",
+    "GroupReport",
+    "Listener",
+    "Method",
+    "Objective",
+    "Plan",
+    "PlannedTraining",
+    "Policy",
+    "PostTraining",
+    "ResetOptimizer",
+    "Restart",
+    "Run",
+    "ScaleLearningRate",
+    "SetOptimizer",
+    "StopAugmenting",
+    "Trained",
+    "Training",
+    "Uniform",
+    "evaluate",
+    "fit",
     "predict",
 ]  # fmt: skip

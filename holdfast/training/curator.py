@@ -26,12 +26,12 @@ from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError
 from holdfast.primitives.streams import torch_stream
 from holdfast.training.clock import Clock
-from holdfast.training.draws import Draws
+from holdfast.training.model_outputs import ModelOutputs, device_of, to_device
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Augmentation,
     Context,
-    Outlook,
+    PlannedTraining,
     Policy,
     Request,
     ResetOptimizer,
@@ -42,7 +42,7 @@ from holdfast.training.policy import (
     Uniform,
     as_chain,
 )
-from holdfast.training.sweep import Sweep, device_of, to_device
+from holdfast.training.sampling_order import SamplingOrder
 
 #: What a restart gives back to the optimizer.
 _OPTIONS = ("lr", "weight_decay", "momentum")
@@ -121,7 +121,7 @@ class Curator:
         self._since = 0
         self._drawn = 0
         self._epoch_left = 0
-        self._draws: Draws | None = None
+        self._draws: SamplingOrder | None = None
         self._unit_weights: dict[int, Tensor] = {}
         self._initial: dict[str, Any] | None = None
 
@@ -140,7 +140,7 @@ class Curator:
         Yields:
             The number of each epoch, from where the curator stands.
         """
-        self.chain.expect(Outlook(n, self.batch_size, self.augment is not None))
+        self.chain.validate(PlannedTraining(n, self.batch_size, self.augment is not None))
         self.start(model, optimizer)
         while self.clock.epoch < n + self.chain.warmup_epochs:
             yield self.clock.epoch
@@ -349,9 +349,9 @@ class Curator:
         whole, rest = divmod(draws, self._step_size)
         return whole + (rest > 1 or (rest == 1 and whole == 0))
 
-    def _stream(self) -> Draws:
+    def _stream(self) -> SamplingOrder:
         if self._draws is None:
-            self._draws = Draws(self.plan, len(self.examples), self.seed, self._since)
+            self._draws = SamplingOrder(self.plan, len(self.examples), self.seed, self._since)
         return self._draws
 
     def _batch(self, drawn: int, size: int, step: int) -> Batch:
@@ -388,15 +388,15 @@ class Curator:
     def _update(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[Request]:
         if not self.chain.due(self.clock):
             return []
-        sweep = None
+        outputs = None
         if model is not None:
-            sweep = Sweep(model, self.examples, features=self.chain.features_needed, head=self._head)
+            outputs = ModelOutputs(model, self.examples, features=self.chain.features_needed, head=self._head)
         context = Context(
             self.clock,
             self.examples,
             Plan(),
             model,
-            sweep,
+            outputs,
             self.seed,
             validation=self.validation,
             learning_rate=None if optimizer is None else optimizer.param_groups[0]["lr"],

@@ -24,10 +24,10 @@ from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
-from holdfast.training.finish import Trained
 from holdfast.training.method import Method, as_method
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
+from holdfast.training.post_training import Trained
 from holdfast.training.run import Run
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
@@ -134,7 +134,7 @@ class _Fit:
             head=head,
             validation=splits.validation,
         )
-        self.curator.chain.expect(settings.outlook)
+        self.curator.chain.validate(settings.planned)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
@@ -273,7 +273,7 @@ class _Fit:
         self._tell("plan", values)
         if self.run is not None and plan.tensors():
             self.run.save_plan(clock, plan, self.splits.train)
-            self.curator.chain.leave(self.run.path)
+            self.curator.chain.save_artifacts(self.run.path)
 
     # -------------------------------------------------------------------------------------------------- the end
 
@@ -281,7 +281,7 @@ class _Fit:
         with self._timed("evaluate"):
             test_last = evaluate(self.model, self.splits.test, train=self.splits.train)
         if self.run is not None:
-            self.curator.chain.leave(self.run.path)
+            self.curator.chain.save_artifacts(self.run.path)
         self.model.load_state_dict(self.best_weights)
         finished = self._run_finish()
         with self._timed("evaluate"):

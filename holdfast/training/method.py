@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from holdfast.training.finish import Finish
 from holdfast.training.objective import CrossEntropy, Objective
 from holdfast.training.policy import Policy, Uniform
+from holdfast.training.post_training import PostTraining
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Method:
 
     policy: Policy = field(default_factory=Uniform)
     objective: Objective = field(default_factory=CrossEntropy)
-    finish: Finish | None = None
+    finish: PostTraining | None = None
 
 
 def as_method(what: Method | Policy | Objective | None) -> Method:
@@ -29,7 +29,7 @@ def as_method(what: Method | Policy | Objective | None) -> Method:
     if what is None:
         return Method()
     if isinstance(what, Policy):
-        return Method(what, what.objective() or CrossEntropy(), what.finish())
+        return Method(what, what.objective() or CrossEntropy(), what.post_training())
     if isinstance(what, Objective):
         return Method(objective=what)
     return what

@@ -19,7 +19,7 @@ from holdfast.data.examples import Examples
 from holdfast.models.heads import features_and_logits
 from holdfast.training.clock import Clock
 from holdfast.training.curator import Batch
-from holdfast.training.sweep import call
+from holdfast.training.model_outputs import call
 
 #: Makes an optimizer for a model.
 NewOptimizer = Callable[[nn.Module], torch.optim.Optimizer]

@@ -19,12 +19,12 @@ from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
 from holdfast.primitives.streams import torch_stream
 from holdfast.training.clock import Clock
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan, merge
-from holdfast.training.sweep import Sweep
 
 if TYPE_CHECKING:
-    from holdfast.training.finish import Finish
     from holdfast.training.objective import Objective
+    from holdfast.training.post_training import PostTraining
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ Request = Restart | ScaleLearningRate | ResetOptimizer | SetOptimizer | StopAugm
 
 
 @dataclass(frozen=True)
-class Outlook:
+class PlannedTraining:
     """What is known of a training before it starts.
 
     Attributes:
@@ -98,7 +98,7 @@ class Context:
         examples: the training set.
         plan: what the policies before this one in the chain left.
         model: the model; a policy reads it and never trains it.
-        sweep: the model's outputs, shared by all policies that are due.
+        model_outputs: the model's outputs, shared by all policies that are due.
         seed: the run's seed.
         policy: name of the policy, which names its random streams.
         own: what the policy asked for when it was due before; an empty plan at first.
@@ -114,7 +114,7 @@ class Context:
     examples: Examples
     plan: Plan
     model: nn.Module | None
-    sweep: Sweep | None
+    model_outputs: ModelOutputs | None
     seed: int
     policy: str = ""
     own: Plan = field(default_factory=Plan)
@@ -126,14 +126,14 @@ class Context:
     head: str | None = None
 
     @property
-    def outputs(self) -> Sweep:
+    def outputs(self) -> ModelOutputs:
         """The model's outputs; an error where the loop gave no model."""
-        if self.sweep is None:
+        if self.model_outputs is None:
             raise ConfigError(
                 f"{self.policy} looks at the model's outputs and was given no model; "
                 "pass it: curator.epochs(n, model, optimizer)"
             )
-        return self.sweep
+        return self.model_outputs
 
     def active_positions(self) -> Tensor:
         """Positions of the examples that the policies before this one left, int64."""
@@ -158,7 +158,7 @@ class Policy:
 
     Attributes:
         name: how it is called in messages, random streams and checkpoints.
-        needs_features: whether it reads the inputs of the head, so that one sweep keeps them.
+        needs_features: whether it reads the inputs of the head, so that one pass keeps them.
         acts_between_steps: whether it can be due after any step, not only between epochs.
     """
 
@@ -180,14 +180,14 @@ class Policy:
         """
         return clock.stage == 0 and clock.starts_stage
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """Hear of the training before it starts; raise a ConfigError where the policy could not do its work in it."""
 
     def objective(self) -> Objective | None:
         """The loss that belongs to this policy; None is the cross-entropy. Used after the warm-up, if there is one."""
         return None
 
-    def finish(self) -> Finish | None:
+    def post_training(self) -> PostTraining | None:
         """What is done to the chosen model after training; None is nothing."""
         return None
 
@@ -195,7 +195,7 @@ class Policy:
         """This policy's part of the plan from now on; slots left empty mean no opinion."""
         raise NotImplementedError
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """Write what people may want to look at into the run directory; called whenever the plan has changed."""
 
     def state_dict(self) -> dict[str, Any]:
@@ -259,10 +259,10 @@ class Chain(Policy):
         """Whether any member is due."""
         return any(self._due(number, clock) for number in range(len(self.members)))
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """Tell every member; refuse an order in which one would go on with what it knows of a model that is gone."""
         for member in self.members:
-            member.expect(outlook)
+            member.validate(planned)
         for place, first in enumerate(self.members):
             later = next((member for member in self.members[place + 1 :] if member.warmup_epochs > 0), None)
             if first.acts_between_steps and later is not None:
@@ -271,18 +271,18 @@ class Chain(Policy):
                     f"training again; put {later.name} before {first.name}"
                 )
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """Let every member write."""
         for member in self.members:
-            member.leave(folder)
+            member.save_artifacts(folder)
 
     def objective(self) -> Objective | None:
         """The objective of the one member that has one."""
         return _only([(member.name, member.objective()) for member in self.members], "objective")
 
-    def finish(self) -> Finish | None:
+    def post_training(self) -> PostTraining | None:
         """What the one member that has a finish does."""
-        return _only([(member.name, member.finish()) for member in self.members], "last step")
+        return _only([(member.name, member.post_training()) for member in self.members], "last step")
 
     def update(self, context: Context) -> Plan:
         """Update the members that are due, in order, and merge all parts.

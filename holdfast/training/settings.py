@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from holdfast.errors import ConfigError
-from holdfast.training.policy import Outlook
+from holdfast.training.policy import PlannedTraining
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class Training:
             raise ConfigError(f"milestones are {self.milestones}; give fractions of the epochs between 0 and 1")
 
     @property
-    def outlook(self) -> Outlook:
+    def planned(self) -> PlannedTraining:
         """What policies are told before training."""
-        return Outlook(self.epochs, self.batch_size, self.augment != "none")
+        return PlannedTraining(self.epochs, self.batch_size, self.augment != "none")
 
 
 def build_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimizer:

@@ -11,7 +11,7 @@ from holdfast.errors import ConfigError, DataError
 from holdfast.models.heads import features_and_logits
 from holdfast.primitives.facility_location import facility_location_on_points
 from holdfast.training import Curator, Training, fit
-from holdfast.training.sweep import Sweep
+from holdfast.training.model_outputs import ModelOutputs
 from tests.coresets.toy import gaussians, net, sgd, toy_splits
 from tests.training.policies import DropHighest
 
@@ -64,7 +64,7 @@ def test_it_chooses_inside_what_an_earlier_policy_left(name):
 def test_craig_is_facility_location_in_each_class_with_cluster_sizes_as_weights():
     model, examples = net(), gaussians()
     plan = plan_of(Craig(fraction=0.1), examples, model)
-    residuals = Sweep(model, examples).residuals()
+    residuals = ModelOutputs(model, examples).residuals()
     expected = torch.zeros(240)
     for label in range(3):
         members = (examples.labels == label).nonzero().flatten()
@@ -112,7 +112,7 @@ def test_gradmatch_fills_its_budget_with_examples_of_weight_one():
 
 def test_glisters_first_choice_points_most_along_the_validation_gradient():
     model, examples, validation = net(), gaussians(), gaussians(60, seed=1)
-    sweeps = [Sweep(model, part, features=True) for part in (examples, validation)]
+    sweeps = [ModelOutputs(model, part, features=True) for part in (examples, validation)]
     head = model[-1]
     inputs, labels = validation.gather(torch.arange(60))
     loss = F.cross_entropy(model(inputs), labels)

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.data.transforms import Compose, Normalise, RandomCrop, RandomFlip, Scale
+from holdfast.data.transforms import Compose, Normalise, RandomCrop, RandomFlip, ScalePixels
 from holdfast.errors import ConfigError, DataError
 
 
@@ -17,12 +17,12 @@ def stream(seed: int = 3) -> torch.Generator:
 
 def test_scale_maps_black_and_white_to_0_and_1() -> None:
     batch = torch.tensor([0, 51, 255], dtype=torch.uint8).view(1, 1, 1, 3)
-    assert Scale()(batch).flatten().tolist() == pytest.approx([0, 0.2, 1])
+    assert ScalePixels()(batch).flatten().tolist() == pytest.approx([0, 0.2, 1])
 
 
 def test_scale_refuses_floats() -> None:
     with pytest.raises(DataError, match="float32"):
-        Scale()(torch.zeros(1, 1, 2, 2))
+        ScalePixels()(torch.zeros(1, 1, 2, 2))
 
 
 def test_normalise_is_the_slow_loop_over_pixels_and_over_floats() -> None:
@@ -32,7 +32,7 @@ def test_normalise_is_the_slow_loop_over_pixels_and_over_floats() -> None:
         slow[index] = (value / 255 - mean[index[1]]) / std[index[1]]
     transform = Normalise(mean, std)
     np.testing.assert_allclose(transform(batch), slow, atol=1e-5)
-    floats = Scale()(batch)
+    floats = ScalePixels()(batch)
     before = floats.clone()
     np.testing.assert_allclose(transform(floats), slow, atol=1e-5)
     assert torch.equal(floats, before)
@@ -71,7 +71,7 @@ def test_a_window_larger_than_the_image_is_refused() -> None:
 
 def test_random_transforms_depend_on_the_generator_alone() -> None:
     batch = pixels(50)
-    augment = Compose((RandomCrop(), RandomFlip(), Scale()))
+    augment = Compose((RandomCrop(), RandomFlip(), ScalePixels()))
     torch.manual_seed(0)
     state = torch.get_rng_state()
     first = augment(batch, stream(1))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.papers.engine import catalog
-from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.store import Store
 from holdfast.papers.spare.tables import TABLE_5_1
 from tests.docs.pages import ROOT
@@ -34,7 +34,7 @@ def folders(tmp_path, monkeypatch):
     page.parent.mkdir(parents=True)
     page.write_text("before\n\n<!-- results: spare/table5.1.cpu -->\nold\n<!-- end results -->\n\nafter\n")
     found = [
-        Outcome(cell.name, 0, {"worst_group": 12.25, "average": 50.0}, 3.0, origin=ORIGIN)
+        CellOutcome(cell.name, 0, {"worst_group": 12.25, "average": 50.0}, 3.0, origin=ORIGIN)
         for cell in TABLE_5_1.cells_at("cpu")
     ]
 

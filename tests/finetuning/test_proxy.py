@@ -7,17 +7,17 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.finetuning import FineTuning, LanguageModel, load_language_model, with_lora
+from holdfast.finetuning import FineTuningSettings, LanguageModel, load_language_model, with_lora
 from holdfast.finetuning.language_models.losses import trajectory_point
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 
 DATA = instructions()
-QUICK = FineTuning(epochs=3, batch_size=8, learning_rate=1e-2)
+QUICK = FineTuningSettings(epochs=3, batch_size=8, learning_rate=1e-2)
 
 
 def test_twelve_points_by_default(tmp_path: Path) -> None:
-    longer = FineTuning(epochs=8, batch_size=8, learning_rate=1e-2)
+    longer = FineTuningSettings(epochs=8, batch_size=8, learning_rate=1e-2)
     found = record_trajectories(DATA, language(DATA), tmp_path, longer)
     assert found.steps == tuple(range(2, 26, 2))
     assert (found.losses[:, -1] < found.losses[:, 0]).all()
@@ -68,7 +68,9 @@ def test_who_is_told_that_it_begins_can_refuse(tmp_path: Path) -> None:
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     record_trajectories(DATA, language(DATA), tmp_path, QUICK)
     with pytest.raises(ConfigError, match="another learning_rate"):
-        record_trajectories(DATA, language(DATA), tmp_path, FineTuning(epochs=3, batch_size=8, learning_rate=2e-2))
+        record_trajectories(
+            DATA, language(DATA), tmp_path, FineTuningSettings(epochs=3, batch_size=8, learning_rate=2e-2)
+        )
 
 
 def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from holdfast.multimodal.backends import joined
 from holdfast.multimodal.backends.joined import JoinedTowers
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.backends.towers import load_tower
-from holdfast.multimodal.method.cache import CachedTower
+from holdfast.multimodal.method.cache import CachedTwoTowerModel
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.emoji import images as emoji
 from holdfast.multimodal.tasks.emoji import tower as emoji_tower
@@ -78,7 +78,7 @@ def test_texts_of_several_lengths_are_read_without_their_padding():
 def test_projections_are_trained_on_kept_features_and_encoders_stay():
     tower = towers()
     before = {name: value.clone() for name, value in tower.state_dict().items()}
-    cached = CachedTower(tower, texts=True)
+    cached = CachedTwoTowerModel(tower, texts=True)
     losses = pretrain(cached, torch.randn(64, 8), torch.randn(64, 16), epochs=8, batch_size=32)
     assert losses[-1] < losses[0]
     changed = {name for name, value in tower.state_dict().items() if not torch.equal(value, before[name])}

@@ -6,7 +6,7 @@ from functools import lru_cache
 import torch
 import torch.nn.functional as F
 
-from holdfast.multimodal import PromptClassifier, SmallTwoTower, Wording, WordTokenizer
+from holdfast.multimodal import PromptClassifier, SmallTwoTowerModel, Wording, WordTokenizer
 from holdfast.multimodal.tasks.prompts import ensemble
 from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, shape_task
 
@@ -20,7 +20,7 @@ TWO_TEMPLATES = Wording(
 def small_tower(kind="conv", seed=0, size=24):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        tower = SmallTwoTower(WORDS, kind, image_size=size, width=16)
+        tower = SmallTwoTowerModel(WORDS, kind, image_size=size, width=16)
         for parameter in tower.text_tower.words.parameters():
             torch.nn.init.normal_(parameter)
     return tower.eval()

@@ -13,11 +13,11 @@ from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError, DataError
 from holdfast.methods import build_method
 from holdfast.poisoning import Epic
-from holdfast.training import Curator, Outlook, Run, Training, fit
+from holdfast.training import Curator, PlannedTraining, Run, Training, fit
 from holdfast.training.clock import Clock
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context
-from holdfast.training.sweep import Sweep
 
 N = 240
 
@@ -93,7 +93,7 @@ def test_a_class_never_vanishes_in_silence() -> None:
     def update(kept: torch.Tensor) -> Epic:
         policy = Epic(fraction=0.5, start=0, every=1, largest=4)
         policy.load_state_dict({"kept": kept, "rounds": []})
-        policy.update(Context(Clock(), few, Plan(), model, Sweep(model, few), 0, "epic"))
+        policy.update(Context(Clock(), few, Plan(), model, ModelOutputs(model, few), 0, "epic"))
         return policy
 
     first = update(torch.ones(44, dtype=torch.bool)).drops[0].ids
@@ -108,7 +108,7 @@ def test_a_class_never_vanishes_in_silence() -> None:
 def test_the_log_says_when_who_and_why(tmp_path: Path) -> None:
     policy = Epic(fraction=0.3, start=2, every=2)
     train(policy)
-    policy.leave(tmp_path)
+    policy.save_artifacts(tmp_path)
     table = pq.read_table(tmp_path / "epic.parquet").to_pydict()
     assert set(table) == {"epoch", "id", "class", "cluster_size", "loss", "predicted"}
     assert set(table["cluster_size"]) == {1}
@@ -152,7 +152,7 @@ def test_poison_flags_never_reach_the_selector() -> None:
     found = []
     for data in (plain, flagged):
         policy = Epic(fraction=0.4, start=0, every=1)
-        policy.update(Context(Clock(), data, Plan(), model, Sweep(model, data), 0, "epic"))
+        policy.update(Context(Clock(), data, Plan(), model, ModelOutputs(model, data), 0, "epic"))
         found.append(policy.drops[0].ids.tolist())
     assert found[0] == found[1]
 
@@ -165,8 +165,8 @@ def test_options_that_make_no_sense(wrong: dict) -> None:
 
 def test_a_training_that_ends_before_the_first_round() -> None:
     with pytest.raises(ConfigError, match="first round is at epoch 10 and the training has 10"):
-        Epic(start=9, every=2).expect(Outlook(10))
-    Epic(start=9, every=2).expect(Outlook(11))
+        Epic(start=9, every=2).validate(PlannedTraining(10))
+    Epic(start=9, every=2).validate(PlannedTraining(11))
 
 
 def test_due_only_when_an_epoch_starts() -> None:

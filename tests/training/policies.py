@@ -12,7 +12,7 @@ from holdfast.training import Clock, Context, Plan, Policy, ResetOptimizer, Rest
 
 @dataclass
 class DropHighest(Policy):
-    """Like EPIC: every few epochs drop for good, by the residuals of one sweep."""
+    """Like EPIC: every few epochs drop for good, by the residuals of one outputs."""
 
     name: ClassVar[str] = "drop-highest"
     every: int = 1

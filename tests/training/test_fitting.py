@@ -6,7 +6,7 @@ import torch
 from holdfast.data import Examples, Splits
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.spurious import GroupBalanced
-from holdfast.training import CrossEntropy, Finish, Method, Objective, Run, Training, evaluate, fit
+from holdfast.training import CrossEntropy, Method, Objective, PostTraining, Run, Training, evaluate, fit
 from holdfast.training.settings import build_optimizer, learning_rate_factor
 from tests.training.policies import DropHighest, Growing, TwoStages
 from tests.training.toy import toy_model, toy_splits
@@ -92,7 +92,7 @@ def test_weight_decay_may_spare_vectors():
 
 
 def test_a_finish_changes_the_chosen_model_before_it_is_reported_and_saved(tmp_path):
-    class Flip(Finish):
+    class Flip(PostTraining):
         def __call__(self, trained):
             with torch.no_grad():
                 trained.model.head.weight.mul_(-1)

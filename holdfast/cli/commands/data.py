@@ -11,7 +11,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 from rich.table import Table
 
 from holdfast.data import DATASETS, FEDERATIONS, FederatedData, catalog, describe, find, get, status
-from holdfast.data.catalog import DataSet, Entry
+from holdfast.data.catalog import CatalogEntry, DataSet
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, HoldfastError, nearest
 
@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _presence(cls: type[Entry], root: Path) -> str:
+def _presence(cls: type[CatalogEntry], root: Path) -> str:
     if not cls.files:
         return "given by path" if cls.name in ("folder", "arrays") else "built in"
     found = [path is not None for path in status(cls, root).values()]

@@ -67,7 +67,7 @@ def train(options: FitOptions, console: Console, run: Run | None = None) -> FitR
     """
     choices, settings = options.choices, options.training
     method = as_method(options.policy)
-    method.policy.expect(settings.outlook)
+    method.policy.validate(settings.planned)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
     train_set = splits.train

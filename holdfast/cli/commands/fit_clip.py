@@ -31,9 +31,9 @@ from holdfast.cli.common.progress import TrainingProgress
 from holdfast.data import Splits, data_root
 from holdfast.errors import ConfigError, nearest
 from holdfast.methods import CLIP_METHODS
-from holdfast.multimodal.audit.seen import read_seen
-from holdfast.multimodal.audit.verdicts import SEEN, check_audited, mitigated, read_review, spurious_words
-from holdfast.multimodal.backends import Trained, TwoTower
+from holdfast.multimodal.audit.reviews import SEEN, check_audited, mitigated, read_review, spurious_words
+from holdfast.multimodal.audit.task_detections import read_seen
+from holdfast.multimodal.backends import Trained, TwoTowerModel
 from holdfast.multimodal.method.baselines import linear_probe, probe_splits, zero_shot
 from holdfast.multimodal.method.training import fine_tune
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
@@ -180,7 +180,7 @@ def clip_splits(arguments: Sequence[str], root: Path | None) -> Splits | None:
     return _subject(options, Console())[1].splits
 
 
-def _subject(options: ClipOptions, console: Console) -> tuple[TwoTower, ClipTask]:
+def _subject(options: ClipOptions, console: Console) -> tuple[TwoTowerModel, ClipTask]:
     """The tower, and the task with the attribute that an audit's verdicts say."""
     choices, settings = options.choices, options.training
     tower, task = load_subject(
@@ -199,7 +199,9 @@ def _subject(options: ClipOptions, console: Console) -> tuple[TwoTower, ClipTask
     return tower, task
 
 
-def _train(options: ClipOptions, tower: TwoTower, task: ClipTask, run: Run, progress: TrainingProgress) -> GroupReport:
+def _train(
+    options: ClipOptions, tower: TwoTowerModel, task: ClipTask, run: Run, progress: TrainingProgress
+) -> GroupReport:
     choices, settings = options.choices, options.training
     if choices.method in _PROBES:
         features = probe_splits(tower, task.splits)
@@ -223,8 +225,8 @@ def _explain(
     options: ClipOptions,
     run: Run,
     task: ClipTask,
-    before: tuple[TwoTower, GroupReport],
-    after: tuple[TwoTower, GroupReport],
+    before: tuple[TwoTowerModel, GroupReport],
+    after: tuple[TwoTowerModel, GroupReport],
     *,
     console: Console,
 ) -> None:

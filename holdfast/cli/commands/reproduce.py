@@ -24,9 +24,9 @@ from holdfast.errors import ConfigError
 from holdfast.papers.engine.experiment import SCALES, Scale
 
 if TYPE_CHECKING:
-    from holdfast.papers.engine.execute import Outcome
+    from holdfast.papers.engine.execute import CellOutcome
     from holdfast.papers.engine.experiment import Experiment
-    from holdfast.papers.engine.recheck import Found
+    from holdfast.papers.engine.recheck import RecheckOutcome
     from holdfast.papers.engine.results import Judgement, Results
 
 FAILED = 1
@@ -153,7 +153,7 @@ class _Bar:
         self.computed = 0
         self.task = progress.add_task(escape(title), total=total, computed=0, started=now, done_at=now)
 
-    def __call__(self, outcome: Outcome) -> None:
+    def __call__(self, outcome: CellOutcome) -> None:
         self.computed += not outcome.cached
         self.progress.update(self.task, advance=1, computed=self.computed, done_at=time.monotonic())
         if outcome.error is not None:
@@ -258,7 +258,7 @@ def _recheck(console: Console, folder: Path, name: str | None, minutes: float, d
     return FAILED if alarms else 0
 
 
-def _found(found: Found) -> str:
+def _found(found: RecheckOutcome) -> str:
     """What a recheck found of a cell, in a line."""
     where = escape(f"{found.candidate.cell.name}, seed {found.candidate.seed}")
     if found.check is None:

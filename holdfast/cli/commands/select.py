@@ -23,11 +23,11 @@ from rich.table import Table
 
 from holdfast.cli.commands.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
 from holdfast.cli.common.arguments import free_place
-from holdfast.data.readers.instructions import Columns, Instructions, read_instructions
+from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.finetuning import (
-    FineTuning,
+    FineTuningSettings,
     LanguageModel,
     Processes,
     S2lSelection,
@@ -59,7 +59,7 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
     """
     processes = Processes.started()
     console = Console(quiet=not processes.is_main)
-    columns = Columns(asked.prompt_column, asked.response_column, asked.source_column)
+    columns = InstructionColumns(asked.prompt_column, asked.response_column, asked.source_column)
     data = read_instructions(asked.data, columns, split=asked.split)
     budget = resolve_budget(asked.budget, len(data))
     _check_sources(asked, data, budget)
@@ -240,9 +240,9 @@ def _record(
     processes: Processes,
     console: Console,
 ) -> Trajectories:
-    usual = _RATE_FROM_SCRATCH if asked.proxy == SCRATCH else FineTuning.learning_rate
+    usual = _RATE_FROM_SCRATCH if asked.proxy == SCRATCH else FineTuningSettings.learning_rate
     rate = usual if asked.learning_rate is None else asked.learning_rate
-    settings = FineTuning(asked.epochs, None, asked.batch_size, rate, seed=asked.seed)
+    settings = FineTuningSettings(asked.epochs, None, asked.batch_size, rate, seed=asked.seed)
     some = asked.proxy_examples
     trained = None if some is None else resolve_budget(some, len(data), "--proxy-examples")
     proxy = _proxy(asked, data, processes)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.errors import ConfigError, DataError, nearest
-from holdfast.multimodal.backends import TwoTower
+from holdfast.multimodal.backends import TwoTowerModel
 from holdfast.multimodal.backends.towers import load_tower
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
@@ -60,7 +60,7 @@ def read_templates(path: Path) -> tuple[str, ...]:
 
 def load_subject(
     data: ClipData, tower: str | None, root: Path, templates: Path | None, *, seed: int, device: str, console: Console
-) -> tuple[TwoTower, ClipTask]:
+) -> tuple[TwoTowerModel, ClipTask]:
     """The tower that was asked for, and the data as it takes them.
 
     Args:

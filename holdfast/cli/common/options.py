@@ -22,7 +22,7 @@ from holdfast.errors import ConfigError, nearest
 from holdfast.methods import METHODS, chained, group_source, method_names
 from holdfast.models import MODELS
 from holdfast.presets import preset_for
-from holdfast.spurious import Inferring
+from holdfast.spurious import GroupInference
 from holdfast.training.policy import Policy
 from holdfast.training.run import plain_values
 from holdfast.training.settings import Training
@@ -48,7 +48,7 @@ Examples: `holdfast fit --method group-balanced`; `holdfast fit --data photos/ -
 
 
 @dataclass(frozen=True)
-class Choices:
+class FitChoices:
     """What to train on, with what, and where to write.
 
     Attributes:
@@ -94,11 +94,11 @@ class FitOptions:
         source: what infers the groups, with its options; none for the data set's.
     """
 
-    choices: Choices
+    choices: FitChoices
     training: Training
     data: DataSet
     methods: tuple[Policy, ...]
-    source: Inferring | None = None
+    source: GroupInference | None = None
 
     @property
     def policy(self) -> Policy:
@@ -156,11 +156,11 @@ def parse_for(
     names = method_names(method)
     published = preset_for(data_class.name, method, preset)
     recipe = {**data_class.recipe, **published.training}
-    model, weights = str(recipe.pop("model", Choices.model)), recipe.pop("weights", None)
-    chosen = Choices(model=model, weights=None if weights is None else str(weights))
+    model, weights = str(recipe.pop("model", FitChoices.model)), recipe.pop("weights", None)
+    chosen = FitChoices(model=model, weights=None if weights is None else str(weights))
     training = Training(**recipe)
     parts: list[tuple[str, Any, Any]] = [
-        ("choices", Annotated[Choices, tyro.conf.arg(name="")], field(default=chosen)),
+        ("choices", Annotated[FitChoices, tyro.conf.arg(name="")], field(default=chosen)),
         ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
     ]
     data_default = _default(data_class, folder, published.data_options)
@@ -176,7 +176,7 @@ def parse_for(
     if settings:
         named = {data_class.name: data_class, **sections}
         keys = {name: {f.name for f in fields(part)} for name, part in named.items()}  # type: ignore[arg-type]
-        check_keys(settings, configurable(Choices, Training), keys, file)
+        check_keys(settings, configurable(FitChoices, Training), keys, file)
     description = _PREAMBLE.format(
         methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS))
     )

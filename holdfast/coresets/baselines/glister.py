@@ -20,8 +20,8 @@ from holdfast.coresets.baselines.subset import SubsetPolicy
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.models.heads import find_head
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.policy import Context
-from holdfast.training.sweep import Sweep
 
 
 @dataclass(kw_only=True)
@@ -53,7 +53,7 @@ class Glister(SubsetPolicy):
             raise DataError("glister chooses by validation loss and has no validation set; give one")
         step = self.step if self.step is not None else context.learning_rate or 0.01
         _, head = find_head(context.model, context.head)
-        seen = Sweep(context.model, validation, features=True, head=context.head)
+        seen = ModelOutputs(context.model, validation, features=True, head=context.head)
         picked = greedy_by_validation(
             _with_one(context.outputs.features(pool)),
             context.outputs.residuals(pool),

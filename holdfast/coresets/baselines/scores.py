@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
-from holdfast.training.sweep import Sweep
+from holdfast.training.model_outputs import ModelOutputs
 
 
 def el2n(models: Sequence[nn.Module], examples: Examples) -> Tensor:
@@ -23,7 +23,7 @@ def el2n(models: Sequence[nn.Module], examples: Examples) -> Tensor:
     Returns:
         float32 of shape (n,).
     """
-    return torch.stack([Sweep(model, examples).residuals().norm(dim=1) for model in models]).mean(0)
+    return torch.stack([ModelOutputs(model, examples).residuals().norm(dim=1) for model in models]).mean(0)
 
 
 def grand(models: Sequence[nn.Module], examples: Examples, *, head: str | None = None) -> Tensor:
@@ -34,8 +34,8 @@ def grand(models: Sequence[nn.Module], examples: Examples, *, head: str | None =
     """
     norms = list[Tensor]()
     for model in models:
-        sweep = Sweep(model, examples, features=True, head=head)
-        norms.append(gradient_norms(sweep.residuals(), sweep.features()))
+        outputs = ModelOutputs(model, examples, features=True, head=head)
+        norms.append(gradient_norms(outputs.residuals(), outputs.features()))
     return torch.stack(norms).mean(0)
 
 

@@ -81,7 +81,7 @@ class SubsetPolicy(Policy):
         self.accounts.selections.append({"step": context.clock.step, "chosen": len(chosen)})
         return subset_plan(len(context.examples), chosen, weights)
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """When it chose and what that cost, as ``NAME.json``."""
         self.accounts.save(folder, self.name)
 

@@ -17,7 +17,7 @@ from holdfast.training.policy import Augmentation
 
 
 @dataclass(frozen=True, eq=False)
-class KeptViews:
+class AugmentedViews:
     """Inputs of some of the examples, as they were augmented once.
 
     Attributes:
@@ -29,7 +29,9 @@ class KeptViews:
     views: Tensor
 
     @classmethod
-    def of(cls, examples: Examples, positions: Tensor, augment: Augmentation, stream: torch.Generator) -> KeptViews:
+    def of(
+        cls, examples: Examples, positions: Tensor, augment: Augmentation, stream: torch.Generator
+    ) -> AugmentedViews:
         """Augment the examples at `positions`, each once however often it is named."""
         some = torch.unique(positions)
         inputs, _ = examples.gather(some)
@@ -45,7 +47,7 @@ class KeptViews:
         """The views of the examples at `positions`, of any shape."""
         return self.views[torch.searchsorted(self.positions, positions)]
 
-    def subset(self, positions: Tensor) -> KeptViews:
+    def subset(self, positions: Tensor) -> AugmentedViews:
         """Those of the examples at `positions` alone."""
         some = torch.unique(positions)
-        return KeptViews(some, self.gather(some))
+        return AugmentedViews(some, self.gather(some))

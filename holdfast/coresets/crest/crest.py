@@ -18,19 +18,19 @@ import torch
 from torch import Tensor
 
 from holdfast.coresets.accounting import Accounts
-from holdfast.coresets.crest.augmented_views import KeptViews
+from holdfast.coresets.crest.augmented_views import AugmentedViews
 from holdfast.coresets.crest.batch_norm import FrozenStatistics, WeightedStatistics, settled
-from holdfast.coresets.crest.gradient_proxies import Look, Proxy, check_metric, look_at
+from holdfast.coresets.crest.gradient_proxies import GradientProxies, Proxy, check_metric, gradient_proxies
 from holdfast.coresets.crest.learned_examples import LossWatch
-from holdfast.coresets.crest.mini_batches import Pool, mini_batch_coresets
-from holdfast.coresets.crest.trust_region import Anchor, CurvatureOf, Region, Setting
+from holdfast.coresets.crest.mini_batches import SubsetCandidates, mini_batch_coresets
+from holdfast.coresets.crest.trust_region import Anchor, CurvatureOf, TrustRegion, TrustRegionSettings
 from holdfast.errors import ConfigError
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.clock import Clock
 from holdfast.training.objective import Objective
 from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Outlook, Policy
+from holdfast.training.policy import Context, PlannedTraining, Policy
 
 _PASS = 0.1  # of the training set: the unit of the window, and how many coresets there are at most
 _FEWEST_LEFT = 0.2  # of the training set: what dropping leaves at least
@@ -140,14 +140,14 @@ class Crest(Policy):
         if self.batch_size is not None:
             self._check_subset(self.batch_size)
         self._size = self.batch_size or 1  # the run's, once it is known
-        self._region: Region
+        self._region: TrustRegion
         self._first_curvature: float | None
-        self._views: KeptViews | None
+        self._views: AugmentedViews | None
         self._forget()
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """There must be something to choose from, and a view to keep where it is to be kept."""
-        self._check(self.batch_size or outlook.batch_size, augments=outlook.augments)
+        self._check(self.batch_size or planned.batch_size, augments=planned.augments)
 
     def due(self, clock: Clock) -> bool:
         """At the start, and whenever the interval since the last check is over."""
@@ -184,7 +184,7 @@ class Crest(Policy):
         self._next_check = step + (1 if self.every_batch else self._steps)
         return plan
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """What was chosen when and what it cost, as ``crest.json``."""
         self.accounts.save(folder, self.name)
 
@@ -206,7 +206,7 @@ class Crest(Policy):
         """Take back what `state_dict` gave."""
         self._region.load_state_dict(state["region"])
         self._watch.load_state_dict(state["watch"])
-        self._views = None if state["views"] is None else KeptViews(*state["views"])
+        self._views = None if state["views"] is None else AugmentedViews(*state["views"])
         self._first_curvature = state["first_curvature"]
         self._steps, self._count = state["steps"], state["count"]
         self._next_check, self._window_ends = state["next_check"], state["window_ends"]
@@ -215,7 +215,7 @@ class Crest(Policy):
     def _forget(self) -> None:
         """Begin anew, as at the start of every stage."""
         self.accounts = Accounts()
-        self._region = Region(
+        self._region = TrustRegion(
             order=self.order,
             memory=(self.gradient_memory, self.curvature_memory) if self.smooth else None,
             curvature_of=self.curvature_of,
@@ -242,7 +242,7 @@ class Crest(Policy):
                 "crest is to keep an augmented view and nothing is augmented; augment, or leave cached_view out"
             )
 
-    def _here(self, context: Context) -> Setting:
+    def _here(self, context: Context) -> TrustRegionSettings:
         if context.model is None:
             raise ConfigError(
                 f"{context.policy} looks at the model and was given none; pass it: curator.epochs(n, model, optimizer)"
@@ -251,20 +251,20 @@ class Crest(Policy):
         if statistics == "frozen":
             warm = settled(context.clock, self._size, len(context.examples), self.warmup)
             statistics = "running" if warm else "batch"
-        return Setting(context.model, context.examples, context.head, statistics)
+        return TrustRegionSettings(context.model, context.examples, context.head, statistics)
 
-    def _is_off(self, here: Setting, context: Context) -> bool:
+    def _is_off(self, here: TrustRegionSettings, context: Context) -> bool:
         if self._views is not None:
             here = _seen_as(here, self._views)
         return self._region.error(here, context.clock.step, self.accounts) > self.tolerance
 
-    def _choose(self, here: Setting, context: Context) -> Plan:
+    def _choose(self, here: TrustRegionSettings, context: Context) -> Plan:
         """A mini-batch from each of P random subsets, and the model of the loss here."""
         pool, labels = self._pool(context), context.examples.labels
         subsets = self._draw(context, pool)
         views = None
         if self.cached_view and context.augment is not None:
-            views = KeptViews.of(here.examples, torch.cat(subsets), context.augment, context.stream("view"))
+            views = AugmentedViews.of(here.examples, torch.cat(subsets), context.augment, context.stream("view"))
             here = _seen_as(here, views)
         looks = self._look(here, subsets)
         with self.accounts.timed("choose"):
@@ -297,16 +297,20 @@ class Crest(Policy):
     def _draw(self, context: Context, pool: Tensor) -> list[Tensor]:
         labels, size = context.examples.labels, min(self._subset_size(len(context.examples)), len(pool))
         with self.accounts.timed("look"):
-            drawn = Pool(pool, labels, by_class=self.by_class, visits=context.plan.visits(len(labels))[pool])
+            drawn = SubsetCandidates(
+                pool, labels, by_class=self.by_class, visits=context.plan.visits(len(labels))[pool]
+            )
             return [
                 drawn.draw(size, context.stream("subset", number))
                 for number in range(1 if self.every_batch else self._count)
             ]
 
-    def _look(self, here: Setting, subsets: list[Tensor]) -> list[Look]:
+    def _look(self, here: TrustRegionSettings, subsets: list[Tensor]) -> list[GradientProxies]:
         with self.accounts.timed("look"):
             looks = [
-                look_at(here.model, here.examples, one, proxy=self.proxy, statistics=here.statistics, head=here.head)
+                gradient_proxies(
+                    here.model, here.examples, one, proxy=self.proxy, statistics=here.statistics, head=here.head
+                )
                 for one in subsets
             ]
         examples = sum(len(subset) for subset in subsets)
@@ -353,5 +357,5 @@ def _joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastL
     return torch.cat([part for part in proxies if isinstance(part, Tensor)])
 
 
-def _seen_as(here: Setting, views: KeptViews) -> Setting:
+def _seen_as(here: TrustRegionSettings, views: AugmentedViews) -> TrustRegionSettings:
     return replace(here, examples=replace(here.examples, inputs=views))

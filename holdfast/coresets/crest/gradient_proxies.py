@@ -26,7 +26,7 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.heads import features_and_logits, find_head
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.similarity import LastLayerGradients, Metric
-from holdfast.training.sweep import call, device_of, to_device
+from holdfast.training.model_outputs import call, device_of, to_device
 
 Statistics = Literal["batch", "weighted", "running"]
 
@@ -44,7 +44,7 @@ def check_metric(policy: str, proxy: str, metric: Metric) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class GradientProxies:
     """What a model makes of some examples.
 
     Attributes:
@@ -80,7 +80,7 @@ def undisturbed(model: nn.Module, statistics: Statistics) -> Iterator[None]:
             setattr(norm, name, buffer)
 
 
-def look_at(
+def gradient_proxies(
     model: nn.Module,
     examples: Examples,
     positions: Tensor,
@@ -88,7 +88,7 @@ def look_at(
     proxy: Proxy | None = None,
     statistics: Statistics = "batch",
     head: str | None = None,
-) -> Look:
+) -> GradientProxies:
     """Losses, and proxies where asked for, of the examples at `positions`, without augmentation.
 
     Args:
@@ -123,16 +123,16 @@ def look_at(
     if not bool(torch.isfinite(losses_seen).all()):
         raise HoldfastError("the loss of some examples is not finite: training has diverged; lower the learning rate")
     if proxy is None:
-        return Look(positions, losses_seen)
+        return GradientProxies(positions, losses_seen)
     found = torch.cat(residuals)
     if proxy == "logit":
-        return Look(positions, losses_seen, found)
+        return GradientProxies(positions, losses_seen, found)
     if proxy == "feature":
         weight = find_head(model, head)[1].weight.detach().cpu()
-        return Look(positions, losses_seen, found @ weight)
+        return GradientProxies(positions, losses_seen, found @ weight)
     if proxy == "last_layer":
-        return Look(positions, losses_seen, LastLayerGradients(found, torch.cat(features)))
-    return Look(positions, losses_seen, _full_gradients(model, examples, positions))
+        return GradientProxies(positions, losses_seen, LastLayerGradients(found, torch.cat(features)))
+    return GradientProxies(positions, losses_seen, _full_gradients(model, examples, positions))
 
 
 def weighted_loss(

@@ -36,7 +36,7 @@ class MiniBatch:
     weights: Tensor
 
 
-class Pool:
+class SubsetCandidates:
     """Examples that random subsets are drawn from, split by class once for all draws.
 
     Args:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.coresets.accounting import Accounts
-from holdfast.coresets.crest.gradient_proxies import Look, Statistics, look_at, weighted_loss
+from holdfast.coresets.crest.gradient_proxies import GradientProxies, Statistics, gradient_proxies, weighted_loss
 from holdfast.coresets.crest.quadratic import QuadraticModel
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
@@ -21,7 +21,7 @@ Anchor = Literal["paired", "coreset"]
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
+class TrustRegionSettings:
     """What a region is about.
 
     Attributes:
@@ -37,7 +37,7 @@ class Setting:
     statistics: Statistics = "batch"
 
 
-class Region:
+class TrustRegion:
     """A quadratic model of the loss around the weights at which mini-batches were chosen, and its test.
 
     Args:
@@ -77,11 +77,11 @@ class Region:
 
     def begin(
         self,
-        here: Setting,
+        here: TrustRegionSettings,
         batches: Tensor,
         weights: Tensor,
         *,
-        looks: list[Look],
+        looks: list[GradientProxies],
         probes: list[torch.Generator],
         accounts: Accounts,
     ) -> None:
@@ -114,11 +114,12 @@ class Region:
         accounts.forward += batches.numel()
         accounts.backward += batches.numel() * (1 if self._order == 1 else 1 + self._draws)
 
-    def error(self, here: Setting, step: int, accounts: Accounts) -> float:
+    def error(self, here: TrustRegionSettings, step: int, accounts: Accounts) -> float:
         """rho: by how much of the loss its model is off at the weights as they are, on the same examples."""
         with accounts.timed("check"):
             looks = [
-                look_at(here.model, here.examples, subset, statistics=here.statistics) for subset in self.reference
+                gradient_proxies(here.model, here.examples, subset, statistics=here.statistics)
+                for subset in self.reference
             ]
             loss = _mean_loss(looks)
             error = self._model.error(flat(self._parameters(here)), loss)
@@ -135,7 +136,7 @@ class Region:
         self._model.load_state_dict(state["model"])
         self.reference = state["reference"]
 
-    def _parameters(self, here: Setting) -> list[nn.Parameter]:
+    def _parameters(self, here: TrustRegionSettings) -> list[nn.Parameter]:
         part = here.model if self._curvature_of == "all" else find_head(here.model, here.head)[1]
         trained = [parameter for parameter in part.parameters() if parameter.requires_grad]
         if not trained:
@@ -146,5 +147,5 @@ class Region:
         return trained
 
 
-def _mean_loss(looks: list[Look]) -> float:
+def _mean_loss(looks: list[GradientProxies]) -> float:
     return float(torch.cat([seen.losses for seen in looks]).mean())

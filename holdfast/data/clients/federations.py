@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar
 
-from holdfast.data.catalog import DATASETS, Entry, configured, data_root
+from holdfast.data.catalog import DATASETS, CatalogEntry, configured, data_root
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How a federation is trained on a data set.
 
     Attributes:
@@ -54,14 +54,14 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class FederatedData(Entry, ABC):
+class FederatedData(CatalogEntry, ABC):
     """A federated data set by name. Subclasses are frozen dataclasses; their fields are its options.
 
     Class attributes:
         recipe: the published settings.
     """
 
-    recipe: ClassVar[Recipe]
+    recipe: ClassVar[TrainingRecipe]
 
     @abstractmethod
     def load(self, root: Path, seed: int = 0) -> Clients:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast.data.catalog import configured, find
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import (
     Partition,
     Sizes,
@@ -37,7 +37,7 @@ from holdfast.errors import DataError
 _CHUNK = 4096
 
 
-class How(Protocol):
+class Partitioner(Protocol):
     """A way to deal out examples."""
 
     def deal(self, examples: Examples, rng: np.random.Generator) -> tuple[Partition, tuple[str, ...]]:
@@ -128,7 +128,7 @@ class ByKey:
         return partition, tuple(names[int(value)] for value in values) if names else values
 
 
-def partition(examples: Examples, how: How, seed: int = 0) -> Clients:
+def partition(examples: Examples, how: Partitioner, seed: int = 0) -> Clients:
     """Deal out pooled examples to clients, each split 72/8/20 (Ditto, section 5).
 
     Args:
@@ -200,7 +200,7 @@ class Partitioned(FederatedData):
 
     name = "partitioned"
     summary = "any other data set, dealt out to clients by classes, Dirichlet draws, groups or at random"
-    recipe: ClassVar = Recipe("mlp", 0.1, 16, rounds=200, cohort=10)
+    recipe: ClassVar = TrainingRecipe("mlp", 0.1, 16, rounds=200, cohort=10)
 
     source: str = "digits"
     partition: Literal["classes", "dirichlet", "iid", "groups"] = "classes"
@@ -213,7 +213,7 @@ class Partitioned(FederatedData):
         """Read the pooled data set with its default options and deal it out."""
         return partition(pooled(configured(find(self.source), {}).load(root)), self._how(), seed)
 
-    def _how(self) -> How:
+    def _how(self) -> Partitioner:
         if self.partition == "classes":
             return ByClasses(self.clients, self.classes_per_client, sizes=self.sizes)
         if self.partition == "dirichlet":
@@ -233,7 +233,7 @@ class DigitsClients(FederatedData):
 
     name = "digits-clients"
     summary = "1,797 handwritten digits over 50 clients of 5 digits each; bundled, no download"
-    recipe: ClassVar = Recipe("softmax", 0.3, 16, rounds=200, cohort=10)
+    recipe: ClassVar = TrainingRecipe("softmax", 0.3, 16, rounds=200, cohort=10)
 
     clients: int = 50
     classes_per_client: int = 5

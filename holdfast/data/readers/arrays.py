@@ -15,7 +15,7 @@ from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.randomness import local_generator, split_at_random
 from holdfast.data.readers.tables import split_codes
-from holdfast.data.transforms import Scale
+from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError, nearest
 
 KEYS = ("inputs", "labels", "attributes", "groups", "split")
@@ -89,7 +89,7 @@ class Arrays(DataSet):
             arrays["labels"],
             attributes=arrays.get("attributes"),
             groups=arrays.get("groups"),
-            transform=Scale() if pixels else None,
+            transform=ScalePixels() if pixels else None,
         )
         train, validation, test = (whole.subset(rows) for rows in self._rows(path, arrays))
         return Splits(self.name, train, validation, test)

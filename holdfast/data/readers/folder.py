@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Columns:
+class MetadataColumns:
     """Which column of metadata.csv says what.
 
     Attributes:
@@ -43,7 +43,7 @@ class Columns:
     attribute: str | None = "place"
 
 
-class Reads(Protocol):
+class ImageLoader(Protocol):
     """Anything that turns image files into inputs."""
 
     def inputs(self, paths: Sequence[Path], workers: int) -> LazyInputs:
@@ -59,8 +59,8 @@ def waterbirds_reader(size: int) -> ImageReader:
 def read_folder(
     name: str,
     folder: Path,
-    columns: Columns,
-    reader: Reads,
+    columns: MetadataColumns,
+    reader: ImageLoader,
     *,
     class_names: Sequence[str] = (),
     attribute_names: Sequence[str] = (),
@@ -106,7 +106,7 @@ def read_folder(
 def lazy_splits(
     name: str,
     paths: Sequence[Path],
-    reader: Reads,
+    reader: ImageLoader,
     *,
     labels: NDArray[np.int64],
     attributes: NDArray[np.int64] | None,
@@ -190,7 +190,7 @@ class Folder(DataSet):
     recipe: ClassVar = {"model": "resnet18", "augment": "flip"}
 
     path: Path
-    columns: Columns = field(default_factory=Columns)
+    columns: MetadataColumns = field(default_factory=MetadataColumns)
     size: int = 224
     class_names: tuple[str, ...] = ()
     attribute_names: tuple[str, ...] = ()
@@ -259,7 +259,7 @@ class Waterbirds(DataSet):
         splits = read_folder(
             self.name,
             self.locate(root, *(f"{folder}/metadata.csv" for folder in folders)).parent,
-            Columns(),
+            MetadataColumns(),
             waterbirds_reader(self.size),
             class_names=("landbird", "waterbird"),
             attribute_names=("land", "water"),

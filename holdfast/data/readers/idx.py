@@ -20,7 +20,7 @@ from holdfast.data.catalog import DataSet, register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.randomness import local_generator, split_at_random
-from holdfast.data.transforms import Scale
+from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError
 
 _UNSIGNED_BYTES = 0x08
@@ -144,7 +144,11 @@ class Mnist(DataSet):
 
         def part(rows: NDArray[np.int64]) -> Examples:
             return Examples.of(
-                images[torch.from_numpy(rows)], labels[rows], ids=rows, class_names=self.class_names, transform=Scale()
+                images[torch.from_numpy(rows)],
+                labels[rows],
+                ids=rows,
+                class_names=self.class_names,
+                transform=ScalePixels(),
             )
 
         return Splits(self.name, part(train), part(held_out), part(np.arange(digits.n_train, len(labels))))

@@ -46,7 +46,7 @@ _NO_SOURCE = "(no source)"  # of a row that leaves it out, among others that don
 
 
 @dataclass(frozen=True)
-class Columns:
+class InstructionColumns:
     """Which columns hold what; those that are None are found by their usual names.
 
     Attributes:
@@ -61,7 +61,7 @@ class Columns:
 
 
 #: Columns by their usual names.
-USUAL_COLUMNS = Columns()
+USUAL_COLUMNS = InstructionColumns()
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ class Instructions:
         return text.encode(errors="backslashreplace")  # which is how JSON writes half a character
 
     @classmethod
-    def of(cls, rows: Rows, columns: Columns = USUAL_COLUMNS, name: str = "data") -> Instructions:
+    def of(cls, rows: Rows, columns: InstructionColumns = USUAL_COLUMNS, name: str = "data") -> Instructions:
         """Prompts and responses out of rows.
 
         Args:
@@ -161,7 +161,9 @@ class Instructions:
         return cls(name, tuple(prompts), tuple(responses), numbered, tuple(names), rows)
 
 
-def read_instructions(where: str | Path, columns: Columns = USUAL_COLUMNS, *, split: str = "train") -> Instructions:
+def read_instructions(
+    where: str | Path, columns: InstructionColumns = USUAL_COLUMNS, *, split: str = "train"
+) -> Instructions:
     """Read a file of instruction data, or a data set of the Hugging Face hub.
 
     Args:
@@ -238,7 +240,7 @@ def _filled(rows: Rows) -> tuple[Rows, list[str]]:
     return [row for _, row in filled], [f"{unit} {number}" for number, _ in filled]
 
 
-def _opened(rows: Rows, places: list[str], columns: Columns, name: str) -> tuple[Sequence[Row], _Reader]:
+def _opened(rows: Rows, places: list[str], columns: InstructionColumns, name: str) -> tuple[Sequence[Row], _Reader]:
     """Rows as mappings, of a table only with the columns that are read, and how to read them."""
     if not isinstance(rows, Sequence):
         reader = _reader(rows.column_names, rows.column_names, columns, name)
@@ -282,7 +284,7 @@ class _Reader:
         return _NO_SOURCE if _null(found) else _whole(str(found))
 
 
-def _reader(first: Collection[str], known: Collection[str], columns: Columns, name: str) -> _Reader:
+def _reader(first: Collection[str], known: Collection[str], columns: InstructionColumns, name: str) -> _Reader:
     """How to read rows, given the columns of the first and those of any."""
     for asked in (columns.prompt, columns.response, columns.source):
         if asked is not None and asked not in known:

@@ -20,7 +20,7 @@ from holdfast.finetuning.evaluation.programs import find_program, run_program
 from holdfast.finetuning.language_models.models import LanguageModel
 from holdfast.finetuning.language_models.templates import Template
 from holdfast.finetuning.language_models.tokens import prompt_ids
-from holdfast.training.sweep import device_of, evaluating
+from holdfast.training.model_outputs import device_of, evaluating
 
 #: What MathInstruct puts behind a question to ask for a program.
 ASK_FOR_PROGRAM = " Let's write a program."

@@ -27,12 +27,12 @@ from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import IGNORED, Ints, TokenPairs
 from holdfast.finetuning.trajectories import TrajectoryRecorder
 from holdfast.primitives.streams import derive_seed, numpy_stream
+from holdfast.training.model_outputs import device_of
 from holdfast.training.state import load_state, save_state
-from holdfast.training.sweep import device_of
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class FineTuningSettings:
     """How a language model is fine-tuned; the defaults are those of S2L's experiments.
 
     Attributes:
@@ -105,7 +105,7 @@ class Progress:
 def fine_tune(
     model: nn.Module,
     tokens: TokenPairs,
-    settings: FineTuning,
+    settings: FineTuningSettings,
     *,
     recorder: TrajectoryRecorder | None = None,
     feed: Feed | None = None,

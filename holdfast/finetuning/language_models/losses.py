@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import IGNORED, TokenBatch, TokenPairs
-from holdfast.training.sweep import device_of, evaluating
+from holdfast.training.model_outputs import device_of, evaluating
 
 #: Of the losses of a response's tokens: their mean, as recorded by default, or their sum, -log p(y | x) itself. By the
 #: sum, trajectories follow the length of responses.

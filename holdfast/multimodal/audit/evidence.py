@@ -19,8 +19,8 @@ from holdfast.multimodal.audit.attributes import Attributes
 from holdfast.multimodal.audit.detection import Finding, Order, rank_attributes
 from holdfast.multimodal.audit.detectors import THRESHOLD, Detections, credited_words
 from holdfast.multimodal.audit.explanations import class_maps
-from holdfast.multimodal.audit.seen import Seen
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.audit.task_detections import TaskDetections
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.task import ClipTask
 from holdfast.primitives.streams import numpy_stream
@@ -64,9 +64,9 @@ class Evidence:
 
 
 def gather_evidence(
-    tower: TwoTower,
+    tower: TwoTowerModel,
     task: ClipTask,
-    seen: Seen,
+    seen: TaskDetections,
     *,
     part: str = "train",
     threshold: float = THRESHOLD,
@@ -143,7 +143,7 @@ def _credits(
     task: ClipTask,
     part: str,
     *,
-    seen: Seen,
+    seen: TaskDetections,
     said: Predictions,
     threshold: float,
     draw: np.random.Generator,

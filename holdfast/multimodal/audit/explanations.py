@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from holdfast.errors import ConfigError
 from holdfast.models.saliency import heat_maps
 from holdfast.multimodal.backends.base import ExplainedLayer
-from holdfast.multimodal.method.cache import CachedTower
+from holdfast.multimodal.method.cache import CachedTwoTowerModel
 from holdfast.multimodal.method.classifier import PromptClassifier
 
 
@@ -51,7 +51,7 @@ def class_maps(classifier: PromptClassifier, images: Tensor, classes: Sequence[i
         MissingDependencyError: if captum isn't installed.
         ConfigError: if the classifier takes features.
     """
-    if isinstance(classifier.tower, CachedTower):
+    if isinstance(classifier.tower, CachedTwoTowerModel):
         raise ConfigError(
             "features of an image have no places; explain PromptClassifier.of(tower, wording) with the tower they came "
             "from, which was trained with it"

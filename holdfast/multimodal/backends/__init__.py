@@ -1,8 +1,8 @@
 """Two-tower models behind one interface: transformers' CLIP, open_clip's, and a small one for a CPU."""
 
-from holdfast.multimodal.backends.base import MAX_SCALE, ExplainedLayer, Trained, TwoTower
+from holdfast.multimodal.backends.base import MAX_SCALE, ExplainedLayer, Trained, TwoTowerModel
 from holdfast.multimodal.backends.open_clip_tower import OpenClip, load_open_clip
-from holdfast.multimodal.backends.small import SmallTwoTower
+from holdfast.multimodal.backends.small import SmallTwoTowerModel
 from holdfast.multimodal.backends.transformers_clip import TransformersClip, load_clip
 from holdfast.multimodal.backends.words import WordTokenizer
 
@@ -10,10 +10,10 @@ __all__ = [
     "MAX_SCALE",
     "ExplainedLayer",
     "OpenClip",
-    "SmallTwoTower",
+    "SmallTwoTowerModel",
     "Trained",
     "TransformersClip",
-    "TwoTower",
+    "TwoTowerModel",
     "WordTokenizer",
     "load_clip",
     "load_open_clip",

@@ -44,7 +44,7 @@ class ExplainedLayer:
     batch_first: bool = True
 
 
-class TwoTower(nn.Module, ABC):
+class TwoTowerModel(nn.Module, ABC):
     """An image encoder and a text encoder with their projections into one space.
 
     Attributes:
@@ -130,7 +130,7 @@ class TwoTower(nn.Module, ABC):
         return [*found, self.logit_scale]
 
 
-class ProjectedTower(TwoTower):
+class ProjectedTwoTowerModel(TwoTowerModel):
     """A tower that keeps its projections and its scale itself.
 
     Attributes:

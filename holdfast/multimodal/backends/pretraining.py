@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.method.losses import clip_loss
 from holdfast.primitives.streams import torch_stream
 
 
 def pretrain(
-    tower: TwoTower,
+    tower: TwoTowerModel,
     images: Tensor,
     captions: Sequence[str] | Tensor,
     *,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTower
+from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTwoTowerModel
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.backends.words import END, PAD, WordTokenizer
 
@@ -106,7 +106,7 @@ class TextTower(nn.Module):
         return read
 
 
-class SmallTwoTower(ProjectedTower):
+class SmallTwoTowerModel(ProjectedTwoTowerModel):
     """A small two-tower model; its weights start at random.
 
     Args:

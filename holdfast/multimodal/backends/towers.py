@@ -13,15 +13,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends import TwoTower, load_clip, load_open_clip
-from holdfast.multimodal.backends.kept import Progress
+from holdfast.multimodal.backends import TwoTowerModel, load_clip, load_open_clip
+from holdfast.multimodal.backends.cached_weights import Progress
 from holdfast.multimodal.tasks.emoji.tower import emoji_tower
 from holdfast.multimodal.tasks.shapes.tower import shapes_tower
 
 _OPEN_CLIP = "open_clip:"
 
 
-def load_tower(name: str, root: Path, *, seed: int = 0, progress: Progress | None = None) -> TwoTower:
+def load_tower(name: str, root: Path, *, seed: int = 0, progress: Progress | None = None) -> TwoTowerModel:
     """A tower by name.
 
     Args:

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
 from holdfast.models.networks.pretrained import load_pretrained
-from holdfast.multimodal.backends.base import ExplainedLayer, TwoTower
+from holdfast.multimodal.backends.base import ExplainedLayer, TwoTowerModel
 from holdfast.multimodal.backends.preprocessing import CLIP_MEAN, CLIP_STD, Preprocessing
 
 
-class TransformersClip(TwoTower):
+class TransformersClip(TwoTowerModel):
     """A `transformers.CLIPModel` with its tokenizer.
 
     Args:

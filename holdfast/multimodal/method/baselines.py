@@ -21,7 +21,7 @@ import torch
 from torch import nn
 
 from holdfast.data.examples import Examples, Splits
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.method.cache import encoded_splits
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.method.spurious_aware import Sampling, SpuriousAware
@@ -34,7 +34,7 @@ from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
 
-def zero_shot(tower: TwoTower, wording: Wording, examples: Examples, train: Examples | None = None) -> GroupReport:
+def zero_shot(tower: TwoTowerModel, wording: Wording, examples: Examples, train: Examples | None = None) -> GroupReport:
     """How the tower fares without any training.
 
     Args:
@@ -74,7 +74,7 @@ class FineTunedClip(Policy):
         return SpuriousAware(lambda_vc=0, lambda_lc=0, lambda_vs=0, lambda_ls=0, sampling=self.sampling)
 
 
-def probe_splits(tower: TwoTower, splits: Splits) -> Splits:
+def probe_splits(tower: TwoTowerModel, splits: Splits) -> Splits:
     """The data as frozen image embeddings of unit length, for linear methods.
 
     Args:

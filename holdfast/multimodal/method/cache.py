@@ -1,7 +1,8 @@
 """Features of frozen encoders, computed once: training the projections then takes seconds per epoch.
 
-What a mode of training leaves frozen before the projections is replaced by its output. A `CachedTower` shares the
-projections and the scale with the tower it came from, so training the one trains the other, to rounding as without it.
+What a mode of training leaves frozen before the projections is replaced by its output. A `CachedTwoTowerModel` shares
+the projections and the scale with the model it came from, so training the one trains the other, to rounding as without
+it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import ProjectedTower, Trained, TwoTower
+from holdfast.multimodal.backends.base import ProjectedTwoTowerModel, Trained, TwoTowerModel
 from holdfast.multimodal.method.classifier import PromptClassifier
-from holdfast.training.sweep import evaluating
+from holdfast.training.model_outputs import evaluating
 
 
-class CachedTower(ProjectedTower):
+class CachedTwoTowerModel(ProjectedTwoTowerModel):
     """A tower whose image encoder, and where wanted its text encoder, is the identity: it takes features.
 
     Args:
@@ -28,7 +29,7 @@ class CachedTower(ProjectedTower):
         texts: whether texts are features too; otherwise the whole tower is kept for its text encoder.
     """
 
-    def __init__(self, tower: TwoTower, *, texts: bool) -> None:
+    def __init__(self, tower: TwoTowerModel, *, texts: bool) -> None:
         super().__init__()
         self.preprocessing = tower.preprocessing
         self.explained = tower.explained
@@ -80,12 +81,12 @@ def cache_features(
     texts = trained != "release"
     if texts:
         prompts = {family: _prompt_features(tower, inputs, batch_size) for family, inputs in prompts.items()}
-    cached = PromptClassifier(CachedTower(tower, texts=texts), prompts)
+    cached = PromptClassifier(CachedTwoTowerModel(tower, texts=texts), prompts)
     return cached, encoded_splits(tower, splits, tower.image_features, batch_size)
 
 
 def encoded_splits(
-    tower: TwoTower, splits: Splits, encode: Callable[[Tensor], Tensor], batch_size: int = 256
+    tower: TwoTowerModel, splits: Splits, encode: Callable[[Tensor], Tensor], batch_size: int = 256
 ) -> Splits:
     """`encoded_examples` of each part."""
     return replace(
@@ -97,7 +98,7 @@ def encoded_splits(
 
 
 def encoded_examples(
-    tower: TwoTower, examples: Examples, encode: Callable[[Tensor], Tensor], batch_size: int = 256
+    tower: TwoTowerModel, examples: Examples, encode: Callable[[Tensor], Tensor], batch_size: int = 256
 ) -> Examples:
     """The same examples with what `encode` makes of their images as inputs, float32 on the CPU.
 
@@ -119,7 +120,7 @@ def encoded_examples(
     return replace(examples, inputs=TensorInputs(torch.cat(found)))
 
 
-def _prompt_features(tower: TwoTower, inputs: Tensor, batch_size: int) -> Tensor:
+def _prompt_features(tower: TwoTowerModel, inputs: Tensor, batch_size: int) -> Tensor:
     with evaluating(tower):
         found = [tower.text_features(tokens) for tokens in torch.split(inputs.flatten(0, -2), batch_size)]
     return torch.cat(found).reshape(*inputs.shape[:-1], -1)

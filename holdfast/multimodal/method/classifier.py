@@ -12,7 +12,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.tasks.prompts import Family, Wording, ensemble
 
 
@@ -27,7 +27,7 @@ class PromptClassifier(nn.Module):
             (classes, values, templates, tokens).
     """
 
-    def __init__(self, tower: TwoTower, prompts: Mapping[Family, Tensor]) -> None:
+    def __init__(self, tower: TwoTowerModel, prompts: Mapping[Family, Tensor]) -> None:
         super().__init__()
         self.tower = tower.eval()
         self.families = tuple(prompts)
@@ -35,7 +35,7 @@ class PromptClassifier(nn.Module):
             self.register_buffer(f"{family}_inputs", inputs, persistent=False)
 
     @classmethod
-    def of(cls, tower: TwoTower, wording: Wording) -> PromptClassifier:
+    def of(cls, tower: TwoTowerModel, wording: Wording) -> PromptClassifier:
         """The classifier for a task said in words; its prompts lie where the tower does."""
         device = tower.logit_scale.device
         return cls(tower, {family: tokens.to(device) for family, tokens in wording.tokens(tower).items()})

@@ -16,7 +16,7 @@ from torch import nn
 
 from holdfast.data.examples import Splits
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import MAX_SCALE, Trained, TwoTower
+from holdfast.multimodal.backends.base import MAX_SCALE, Trained, TwoTowerModel
 from holdfast.multimodal.method.cache import cache_features
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.prompts import Wording
@@ -37,7 +37,7 @@ PUBLISHED: dict[str, Training] = {
 
 
 def fine_tune(
-    tower: TwoTower,
+    tower: TwoTowerModel,
     splits: Splits,
     wording: Wording,
     method: Method | Policy | Objective | None = None,
@@ -91,7 +91,7 @@ def fine_tune(
 
 
 @contextmanager
-def _training_only(tower: TwoTower, trained: Sequence[nn.Parameter]) -> Iterator[None]:
+def _training_only(tower: TwoTowerModel, trained: Sequence[nn.Parameter]) -> Iterator[None]:
     """Gradients for some parameters inside the block; every parameter gets its own setting back."""
     settings = [(parameter, parameter.requires_grad) for parameter in tower.parameters()]
     tower.requires_grad_(False)

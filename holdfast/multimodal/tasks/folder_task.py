@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from holdfast.data.readers.folder import Columns, read_folder
+from holdfast.data.readers.folder import MetadataColumns, read_folder
 from holdfast.data.readers.tables import read_columns, split_codes
 from holdfast.errors import ConfigError
 from holdfast.multimodal.audit.outlines import mask_inputs
@@ -38,7 +38,7 @@ class FolderClip(ClipData):
     path: Path
     class_names: tuple[str, ...] = ()
     attribute_names: tuple[str, ...] = ()
-    columns: Columns = field(default_factory=Columns)
+    columns: MetadataColumns = field(default_factory=MetadataColumns)
     masks: Path | None = None
     region: Region = "box"
     workers: int = 2
@@ -67,7 +67,7 @@ class FolderClip(ClipData):
         return ClipTask(splits, wording, regions)
 
 
-def part_files(folder: Path, columns: Columns, below: Path, suffix: str = ".png") -> dict[str, Sequence[Path]]:
+def part_files(folder: Path, columns: MetadataColumns, below: Path, suffix: str = ".png") -> dict[str, Sequence[Path]]:
     """The file below another folder that belongs to each image of metadata.csv, by part."""
     table = read_columns(folder / "metadata.csv", [columns.path, columns.split])
     codes = split_codes(folder / "metadata.csv", columns.split, table[columns.split])

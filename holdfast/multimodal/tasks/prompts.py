@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.tasks.templates import TEMPLATES
 
 #: Kinds of prompts. ``classes``: a class; ``words``: a spurious word alone; ``attributes``: a phrase per attribute
@@ -75,7 +75,7 @@ class Wording:
             for name in self.class_names
         ]
 
-    def tokens(self, tower: TwoTower) -> dict[Family, Tensor]:
+    def tokens(self, tower: TwoTowerModel) -> dict[Family, Tensor]:
         """Every prompt as token ids.
 
         Args:

@@ -15,14 +15,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from holdfast.data.catalog import Entry
+from holdfast.data.catalog import CatalogEntry
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import Inputs
 from holdfast.errors import ConfigError, DataError, nearest
 from holdfast.multimodal.audit.attributes import Attributes
 from holdfast.multimodal.audit.explanations import class_maps
 from holdfast.multimodal.audit.metrics import ExplanationScore, adjusted_iou
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.prompts import Wording
@@ -101,7 +101,7 @@ class ClipTask:
 
 
 @dataclass(frozen=True)
-class ClipData(Entry, ABC):
+class ClipData(CatalogEntry, ABC):
     """A data set for two-tower models by name; its fields are its options.
 
     Class attributes:
@@ -137,7 +137,7 @@ def some_of_each_group(examples: Examples, count: int, seed: int = 0) -> Tensor:
 
 
 def explanation_score(
-    tower: TwoTower, task: ClipTask, report: GroupReport, *, per_group: int | None = 60, seed: int = 0
+    tower: TwoTowerModel, task: ClipTask, report: GroupReport, *, per_group: int | None = 60, seed: int = 0
 ) -> ExplanationScore:
     """AIoU on the test set: do the maps of the true class lie on the object?
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from holdfast.data.catalog import find
-from holdfast.data.readers.folder import WATERBIRDS_COUNTS, Columns, check_group_counts, read_folder
+from holdfast.data.readers.folder import WATERBIRDS_COUNTS, MetadataColumns, check_group_counts, read_folder
 from holdfast.multimodal.audit.outlines import mask_inputs
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.folder_task import part_files
@@ -47,7 +47,7 @@ class WaterbirdsClip(ClipData):
     def load(self, root: Path, preprocessing: Preprocessing) -> ClipTask:
         """Read metadata.csv; segmentations are looked for in CUB_200_2011/segmentations and segmentations."""
         folder = self.locate(root, *(f"{folder}/metadata.csv" for folder in _FOLDERS)).parent
-        wording, columns = WATERBIRDS_WORDING, Columns()
+        wording, columns = WATERBIRDS_WORDING, MetadataColumns()
         splits = read_folder(
             self.name,
             folder,

@@ -21,7 +21,7 @@ from holdfast.multimodal import (
     FineTunedClip,
     PromptClassifier,
     SpuriousAware,
-    TwoTower,
+    TwoTowerModel,
     fine_tune,
     linear_probe,
     probe_splits,
@@ -138,7 +138,7 @@ def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     return found
 
 
-def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTower, ClipTask]:
+def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTowerModel, ClipTask]:
     """The tower and the task of a cell.
 
     Args:
@@ -153,7 +153,7 @@ def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTower, ClipTask]:
     name, towers = own.pop("name"), Path(own.pop("towers", root / "towers"))
     counts = own.pop("counts", None)
     if name == "shapes":
-        tower: TwoTower = pinned(shapes_tower, folder=towers, seed=seed, **own)
+        tower: TwoTowerModel = pinned(shapes_tower, folder=towers, seed=seed, **own)
         tell("tower", tower)
         return tower, shapes_clip_task(tower.preprocessing, seed, counts)
     if name == "emoji":

@@ -28,10 +28,10 @@ from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.training import Curator, Policy
 from holdfast.training.evaluation.evaluation import predict
 from holdfast.training.method import as_method
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.objective import Forward
 from holdfast.training.policy import Uniform
 from holdfast.training.settings import Training, build_optimizer
-from holdfast.training.sweep import Sweep
 
 AUGMENT = Compose((pinned(RandomCrop, margin="reflect"), pinned(RandomFlip)))
 _WARM_UP, _CUTS = 0.1, (0.6, 0.85)
@@ -87,7 +87,7 @@ def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, f
 
     def record(step: int) -> None:
         if step % per_epoch == 0:
-            forgetting.record(Sweep(model, train).predictions() == train.labels)
+            forgetting.record(ModelOutputs(model, train).predictions() == train.labels)
 
     run_steps(model, splits, Uniform(), full, seed=seed, last=steps_of(full, len(train)), after=record)
     scores = forgetting.scores.float()

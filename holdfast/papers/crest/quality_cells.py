@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.coresets.accounting import Accounts
-from holdfast.coresets.crest.gradient_proxies import Look, look_at
-from holdfast.coresets.crest.mini_batches import Pool, mini_batch_coresets
-from holdfast.coresets.crest.trust_region import Region, Setting
+from holdfast.coresets.crest.gradient_proxies import GradientProxies, gradient_proxies
+from holdfast.coresets.crest.mini_batches import SubsetCandidates, mini_batch_coresets
+from holdfast.coresets.crest.trust_region import TrustRegion, TrustRegionSettings
 from holdfast.coresets.diagnostics import gradient, gradient_quality
 from holdfast.data import Examples
 from holdfast.papers.common.cells import pinned_method
@@ -98,7 +98,7 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
         group["lr"] = settings["learning_rate"]
     augment = AUGMENT if settings.get("augment", True) else None
     models = {
-        name: Region(
+        name: TrustRegion(
             order=order,
             memory=memory,
             curvature_of="all",
@@ -108,7 +108,7 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
         )
         for name, (order, memory, draws) in _MODELS.items()
     }
-    here, accounts = pinned(Setting, model=model, examples=train), Accounts()
+    here, accounts = pinned(TrustRegionSettings, model=model, examples=train), Accounts()
     off: dict[str, list[float]] = {f"{name} after {steps}": [] for name in models for steps in settings["after"]}
     for number in range(settings["regions"]):
         stream = torch_stream(seed, "region", number)
@@ -139,13 +139,13 @@ def _gradients(
 ) -> tuple[dict[str, list[Tensor]], dict[str, list[float]]]:
     """Gradients of mini-batches of each kind, and how far coresets, as chosen and spoiled, are from their subsets."""
     m, r = settings["batch_size"], settings["subset"]
-    everything = Pool(torch.arange(len(train)), train.labels, by_class=False)
+    everything = SubsetCandidates(torch.arange(len(train)), train.labels, by_class=False)
     chosen, weights = _craig_subset(model, train)
     kinds: dict[str, list[Tensor]] = {kind: [] for kind in ("random m", "random r", "crest", "craig", "union")}
     spoiled: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     for _ in range(settings["draws"]):
         subset = everything.draw(r, stream)
-        seen = look_at(model, train, subset, proxy="logit", statistics="running")
+        seen = gradient_proxies(model, train, subset, proxy="logit", statistics="running")
         assert isinstance(seen.proxies, Tensor)
         (best,) = mini_batch_coresets(seen.proxies, train.labels[subset], 1, m, **_by_class(False))
         own = gradient(model, train, subset)
@@ -185,12 +185,14 @@ def _craig_subset(model: nn.Module, train: Examples) -> tuple[Tensor, Tensor]:
     return chosen, curator.plan.loss_weight[chosen]
 
 
-def _coresets(here: Setting, settings: Mapping[str, Any], stream: torch.Generator) -> tuple[Tensor, Tensor, list[Look]]:
+def _coresets(
+    here: TrustRegionSettings, settings: Mapping[str, Any], stream: torch.Generator
+) -> tuple[Tensor, Tensor, list[GradientProxies]]:
     """Mini-batches, their weights, and looks at the random subsets that they stand for."""
     labels = here.examples.labels
-    everything = Pool(torch.arange(len(labels)), labels, by_class=True)
+    everything = SubsetCandidates(torch.arange(len(labels)), labels, by_class=True)
     subsets = [everything.draw(settings["subset"], stream) for _ in range(settings["coresets"])]
-    looks = [look_at(here.model, here.examples, one, proxy="logit", statistics="batch") for one in subsets]
+    looks = [gradient_proxies(here.model, here.examples, one, proxy="logit", statistics="batch") for one in subsets]
     proxies = torch.cat([seen.proxies for seen in looks if isinstance(seen.proxies, Tensor)])
     found = mini_batch_coresets(
         proxies, labels[torch.cat(subsets)], len(subsets), settings["batch_size"], **_by_class(True)

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from holdfast.papers.ditto import claims, golden
-from holdfast.papers.ditto.columns import CHANGES, Setting
+from holdfast.papers.ditto.columns import CHANGES, TableSetting
 from holdfast.papers.ditto.printed import COLUMNS, FULL, TABLE_3, TABLE_5, printed
 from holdfast.papers.ditto.tables import FASHION_CPU, ROW_NAMES, SAYS, SETTINGS, STRONG, heading, seeds_of, setting_at
 from holdfast.papers.engine.evidence import every
@@ -45,7 +45,7 @@ _NAMES_3 = {
 }
 
 
-def rivals(setting: Setting, column: str) -> dict[str, dict[str, Any]]:
+def rivals(setting: TableSetting, column: str) -> dict[str, dict[str, Any]]:
     """Settings of the other ways to personal models; L2SGD's pull must not overshoot, so its lambdas end at 10."""
     base = setting.base(column)
     pulls = [{"name": name, "lambda_": each} for name in ("ewc", "skl") for each in _STRENGTHS]

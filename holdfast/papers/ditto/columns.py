@@ -17,7 +17,7 @@ KIND = "ditto-federations"
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ColumnRecipe:
     """How a federation is trained on a data set; the fields are those of `holdfast.data.clients.federations.Recipe`."""
 
     model: str
@@ -34,14 +34,14 @@ class Recipe:
     finetune_epochs: int = 50
 
 
-_FEMNIST = Recipe("cnn-femnist", learning_rate=0.1, batch_size=32, rounds=1000, fixed=(0.01, 0.1, 1.0))
-RECIPES: Mapping[str, Recipe] = {
-    "vehicle": Recipe("svm", learning_rate=0.1, batch_size=32, rounds=600, local_steps=1),
+_FEMNIST = ColumnRecipe("cnn-femnist", learning_rate=0.1, batch_size=32, rounds=1000, fixed=(0.01, 0.1, 1.0))
+RECIPES: Mapping[str, ColumnRecipe] = {
+    "vehicle": ColumnRecipe("svm", learning_rate=0.1, batch_size=32, rounds=600, local_steps=1),
     "femnist": _FEMNIST,
-    "fashion-mnist": Recipe("cnn-fashion", learning_rate=0.05, batch_size=16, rounds=5000),
+    "fashion-mnist": ColumnRecipe("cnn-fashion", learning_rate=0.05, batch_size=16, rounds=5000),
     "femnist-skewed": _FEMNIST,
-    "celeba-leaf": Recipe("cnn-celeba", learning_rate=0.1, batch_size=16, rounds=1000),
-    "stackoverflow": Recipe(
+    "celeba-leaf": ColumnRecipe("cnn-celeba", learning_rate=0.1, batch_size=16, rounds=1000),
+    "stackoverflow": ColumnRecipe(
         "bag-of-words",
         learning_rate=0.01,
         batch_size=100,
@@ -54,7 +54,7 @@ RECIPES: Mapping[str, Recipe] = {
         strong=(0.01, 0.05, 0.1),
         fixed=(0.05, 0.1, 0.3),
     ),
-    "surrogate": Recipe("softmax", learning_rate=0.1, batch_size=16, rounds=600),
+    "surrogate": ColumnRecipe("softmax", learning_rate=0.1, batch_size=16, rounds=600),
 }
 
 #: Rows that change the shared model, with what they change. FedMGDA+ is run with each epsilon that the paper tries.
@@ -73,7 +73,7 @@ DEFENCES = ("median", "krum", "multi-krum", "clipping", "k-norm", "k-loss", "fed
 
 
 @dataclass(frozen=True)
-class Setting:
+class TableSetting:
     """A data set and how a federation is trained on it.
 
     Attributes:
@@ -105,7 +105,7 @@ class Setting:
         return tuple(f"ditto-{lambda_:g}" for lambda_ in self.lambdas or self.recipe.fixed)
 
     @property
-    def recipe(self) -> Recipe:
+    def recipe(self) -> ColumnRecipe:
         """The published settings of the data set."""
         return RECIPES[self.name]
 

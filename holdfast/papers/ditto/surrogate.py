@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from holdfast.papers.ditto import claims, golden
-from holdfast.papers.ditto.columns import CHANGES, Setting, kind_of
+from holdfast.papers.ditto.columns import CHANGES, TableSetting, kind_of
 from holdfast.papers.ditto.printed import SURROGATE, SURROGATE_COLUMNS, printed
 from holdfast.papers.engine.evidence import every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
@@ -38,7 +38,7 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
     cells: list[Cell] = []
     for q, columns in _COLUMNS.items():
         rounds = {"rounds": 60 if scale == "smoke" else 600, "executor": "batched", "chunk": 10}
-        setting = Setting("surrogate", options={"q": q}, rounds=rounds, by_seed=True, epochs=0, auto=False)
+        setting = TableSetting("surrogate", options={"q": q}, rounds=rounds, by_seed=True, epochs=0, auto=False)
         for column in columns[:1] if scale == "smoke" else columns:
             cells += setting.cells(column.split()[1], _CHANGED, name=column)
     return tuple(cells)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 
 from holdfast.papers.ditto import claims, golden
-from holdfast.papers.ditto.columns import DEFENCES, Setting, kind_of
+from holdfast.papers.ditto.columns import DEFENCES, TableSetting, kind_of
 from holdfast.papers.ditto.printed import COLUMNS, FULL, printed
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Printed, Scale
 
@@ -31,15 +31,15 @@ _SEVERAL_SEEDS = ("clean", "a1-50", "a3-20")
 
 #: Data sets of the full tables at the scale of the paper. Convex models are not fine-tuned.
 SETTINGS = {
-    "vehicle": Setting("vehicle", epochs=0),
-    "femnist": Setting("femnist"),
-    "fashion-mnist": Setting("fashion-mnist"),
-    "femnist-skewed": Setting("femnist-skewed"),
-    "celeba-leaf": Setting("celeba-leaf"),
-    "stackoverflow": Setting("stackoverflow", lambdas=(0.05, 0.1, 0.3), epochs=0),
+    "vehicle": TableSetting("vehicle", epochs=0),
+    "femnist": TableSetting("femnist"),
+    "fashion-mnist": TableSetting("fashion-mnist"),
+    "femnist-skewed": TableSetting("femnist-skewed"),
+    "celeba-leaf": TableSetting("celeba-leaf"),
+    "stackoverflow": TableSetting("stackoverflow", lambdas=(0.05, 0.1, 0.3), epochs=0),
 }
 #: Fashion-MNIST at the scale of two cores.
-FASHION_CPU = Setting("fashion-mnist", model="cnn-half", rounds=_CPU, epochs=5, epsilon=0.1)
+FASHION_CPU = TableSetting("fashion-mnist", model="cnn-half", rounds=_CPU, epochs=5, epsilon=0.1)
 
 #: Rows that the paper leaves out.
 _MISSING = {"femnist-skewed": ("fedmgda",), "stackoverflow": ("multi-krum",)}
@@ -65,7 +65,7 @@ ROW_NAMES = {
 SAYS = "the accuracy over the test data of benign clients/its standard deviation over them"
 
 
-def setting_at(name: str, scale: Scale) -> Setting:
+def setting_at(name: str, scale: Scale) -> TableSetting:
     """How a federation is trained on a data set at a scale."""
     return FASHION_CPU if scale == "cpu" else SETTINGS[name]
 

@@ -14,7 +14,7 @@ from holdfast.papers.ditto.theory import METHODS
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
 from holdfast.primitives.streams import derive_seed
-from holdfast.theory.ditto import Setting, best_lambda, error, simulate, spread
+from holdfast.theory.ditto import PointEstimation, best_lambda, error, simulate, spread
 
 _GLOBAL = 1000.0
 
@@ -23,7 +23,7 @@ def at_lambda(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Measure one λ of Figure 1; every λ sees the same draws.
 
     Args:
-        settings: ``setting`` (fields of `Setting`), ``lambda`` (a number or ``"inf"``) and ``trials``.
+        settings: ``setting`` (fields of `PointEstimation`), ``lambda`` (a number or ``"inf"``) and ``trials``.
         seed: of the draws.
 
     Returns:
@@ -31,7 +31,7 @@ def at_lambda(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         variance) and ``device_spread`` (one client's standard deviation over trials); closed forms of the first two,
         ``_closed``, and by how many standard errors the measurement is off, ``_off``.
     """
-    setting, lambda_ = pinned(Setting, **settings["setting"]), float(settings["lambda"])
+    setting, lambda_ = pinned(PointEstimation, **settings["setting"]), float(settings["lambda"])
     found = simulate(setting, [lambda_], settings["trials"], seed)
     mean, variance = float(error(setting, lambda_)), float(spread(setting, lambda_))
     measured = {
@@ -51,14 +51,14 @@ def at_relatedness(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """Measure one relatedness of Figure 2 on draws of its own.
 
     Args:
-        settings: ``setting`` (fields of `Setting`) and ``trials``.
+        settings: ``setting`` (fields of `PointEstimation`) and ``trials``.
         seed: of the draws.
 
     Returns:
         In thousandths the squared errors of a benign client with ``local`` models, ``ditto`` and a ``global`` model,
         their closed forms ``_closed``, and by how many standard errors the measurement is off, ``_off``.
     """
-    setting = pinned(Setting, **settings["setting"])
+    setting = pinned(PointEstimation, **settings["setting"])
     lambdas = lambdas_2(setting)
     found = simulate(setting, lambdas, settings["trials"], derive_seed(seed, "relatedness", repr(setting.tau)))
     closed = error(setting, lambdas)
@@ -69,6 +69,6 @@ def at_relatedness(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     return measured
 
 
-def lambdas_2(setting: Setting) -> tuple[float, float, float]:
+def lambdas_2(setting: PointEstimation) -> tuple[float, float, float]:
     """The λ of each of `METHODS`."""
     return 0.0, best_lambda(setting), _GLOBAL

@@ -12,13 +12,13 @@ from holdfast.papers.ditto.theory_cells import lambdas_2
 from holdfast.papers.engine.results import Results
 from holdfast.report.html.charts import Axis
 from holdfast.report.html.drawing import Curve, Panel, drawing
-from holdfast.theory.ditto import Setting, best_lambda, error, fairest_lambda
+from holdfast.theory.ditto import PointEstimation, best_lambda, error, fairest_lambda
 
 
 def draw_1(results: Results) -> str:
     """Figure 1: the error against λ, with a band for the spread over clients."""
     titles = {"clean": "No adversaries, 8 clients", "attacked": "8 of 16 clients malicious"}
-    fairest = fairest_lambda(Setting(**theory.PANELS_1["attacked"]))
+    fairest = fairest_lambda(PointEstimation(**theory.PANELS_1["attacked"]))
     return drawing(
         "Ditto, Figure 1: the error is least at the λ of the theory, which is smaller under attack",
         "Squared error of a benign client against lambda, without and with malicious clients. Both curves are U-shaped "
@@ -34,7 +34,7 @@ def draw_1(results: Results) -> str:
 
 
 def _panel_1(results: Results, case: str, title: str) -> Panel:
-    setting, fine = Setting(**theory.PANELS_1[case]), np.geomspace(0.01, 100, 161)
+    setting, fine = PointEstimation(**theory.PANELS_1[case]), np.geomspace(0.01, 100, 161)
     names = [theory.name_1(case, lambda_) for lambda_ in theory.LAMBDAS]
     means = np.array([results.mean(name, "error") for name in names]) / 1000
     half = np.array([results.mean(name, "spread") for name in names]) / 1000 / math.sqrt(setting.K_b)
@@ -90,7 +90,7 @@ def _panel_2(results: Results, case: str, title: str) -> Panel:
         "ditto": ("Ditto, λ = λ*", "teal"),
     }
     fine = [float(value) for value in np.geomspace(1, 20, 81)]
-    settings = [Setting(**theory.setting_2(case, relatedness)) for relatedness in fine]
+    settings = [PointEstimation(**theory.setting_2(case, relatedness)) for relatedness in fine]
     closed = np.array([error(setting, lambdas_2(setting)) for setting in settings])
     curves = []
     for method, (name, colour) in looks.items():

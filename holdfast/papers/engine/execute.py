@@ -41,7 +41,7 @@ _GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CellOutcome:
     """What became of one cell under one seed.
 
     Attributes:
@@ -97,8 +97,8 @@ def execute(
     jobs: int | None = None,
     fresh: bool = False,
     environment: Mapping[str, str] | None = None,
-    listener: Callable[[Outcome], None] | None = None,
-) -> tuple[Outcome, ...]:
+    listener: Callable[[CellOutcome], None] | None = None,
+) -> tuple[CellOutcome, ...]:
     """Run every cell under every seed, or those of them that it asks for.
 
     Args:
@@ -123,9 +123,9 @@ def execute(
     tasks = [_Task(cell, seed, _key(cell, seed)) for cell in cells for seed in cell.seeds_of(seeds)]
     for kind in {cell.kind for cell in cells}:
         function_of(kind)
-    outcomes: dict[tuple[str, int], Outcome] = {}
+    outcomes: dict[tuple[str, int], CellOutcome] = {}
 
-    def settle(outcome: Outcome) -> None:
+    def settle(outcome: CellOutcome) -> None:
         outcomes[outcome.cell, outcome.seed] = outcome
         if listener is not None:
             listener(outcome)
@@ -172,7 +172,7 @@ def _file(folder: Path, task: _Task) -> Path:
     return folder / f"{digest(task.key)}.json"
 
 
-def _recall(folder: Path, task: _Task) -> Outcome | None:
+def _recall(folder: Path, task: _Task) -> CellOutcome | None:
     """What is kept of a task, or None; a file that can't be understood is as good as none."""
     file = _file(folder, task)
     try:
@@ -180,7 +180,7 @@ def _recall(folder: Path, task: _Task) -> Outcome | None:
         if kept["key"] != task.key:
             return None
         metrics, origin = checked(kept["metrics"]), dict(kept["origin"])
-        return Outcome(task.cell.name, task.seed, metrics, float(kept["seconds"]), cached=True, origin=origin)
+        return CellOutcome(task.cell.name, task.seed, metrics, float(kept["seconds"]), cached=True, origin=origin)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -188,7 +188,7 @@ def _recall(folder: Path, task: _Task) -> Outcome | None:
         return None
 
 
-def _remember(folder: Path, task: _Task, outcome: Outcome) -> None:
+def _remember(folder: Path, task: _Task, outcome: CellOutcome) -> None:
     kept = {
         "key": task.key,
         "metrics": outcome.metrics,
@@ -204,7 +204,7 @@ def _remember(folder: Path, task: _Task, outcome: Outcome) -> None:
 # ----------------------------------------------------------------------------------------------------- the workers
 
 
-def _compute(tasks: Sequence[_Task], jobs: int, environment: dict[str, str]) -> Iterator[tuple[_Task, Outcome]]:
+def _compute(tasks: Sequence[_Task], jobs: int, environment: dict[str, str]) -> Iterator[tuple[_Task, CellOutcome]]:
     """The outcomes in the order in which they come; a worker takes the next task when it has finished one."""
     waiting = deque(tasks)
     workers: list[_Worker] = []
@@ -251,7 +251,7 @@ def _assign(worker: _Worker, task: _Task) -> None:
         worker.pipe.send((task.cell.kind, dict(task.cell.settings), task.seed))
 
 
-def _receive(worker: _Worker) -> Outcome | None:
+def _receive(worker: _Worker) -> CellOutcome | None:
     """The worker's answer, or None if it is dead."""
     try:
         metrics, seconds, error, trace = worker.pipe.recv()
@@ -259,15 +259,15 @@ def _receive(worker: _Worker) -> Outcome | None:
         return None
     if trace:
         _log.error("%s under seed %d failed:\n%s", worker.task.cell.name, worker.task.seed, trace.rstrip())
-    return Outcome(worker.task.cell.name, worker.task.seed, metrics, seconds, error=error)
+    return CellOutcome(worker.task.cell.name, worker.task.seed, metrics, seconds, error=error)
 
 
-def _death(worker: _Worker) -> Outcome:
+def _death(worker: _Worker) -> CellOutcome:
     seconds = time.perf_counter() - worker.started
     _stop([worker])
     code = worker.process.exitcode or 0
     how = f"was killed by signal {-code}, perhaps for want of memory" if code < 0 else f"ended with code {code}"
-    return Outcome(worker.task.cell.name, worker.task.seed, None, seconds, error=f"its process {how}")
+    return CellOutcome(worker.task.cell.name, worker.task.seed, None, seconds, error=f"its process {how}")
 
 
 def _stop(workers: Sequence[_Worker]) -> None:

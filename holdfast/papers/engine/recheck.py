@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from holdfast.papers.engine.execute import Outcome, execute
+from holdfast.papers.engine.execute import CellOutcome, execute
 from holdfast.papers.engine.experiment import CLOCKS, SCALES, Cell, Experiment
 from holdfast.papers.engine.reproduce import data_variables
-from holdfast.papers.engine.store import Check, Entry, Store
+from holdfast.papers.engine.store import Check, Store, StoredCell
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class Candidate:
 
     store: Store
     cell: Cell
-    entry: Entry
+    entry: StoredCell
     seed: int
 
 
 @dataclass(frozen=True)
-class Found:
+class RecheckOutcome:
     """What a recheck found.
 
     Attributes:
@@ -77,7 +77,7 @@ def candidates(folder: Path, papers: Sequence[Sequence[Experiment]]) -> list[Can
     return sorted(found.values(), key=lambda each: (each.entry.looked_at, each.entry.seconds))
 
 
-def _seed(entry: Entry) -> int:
+def _seed(entry: StoredCell) -> int:
     """The seed whose last check is longest ago; those never checked come first."""
     last = {check.seed: check.date for check in entry.checks}
     return min(entry.seeds, key=lambda seed: (last.get(seed, ""), seed))
@@ -88,8 +88,8 @@ def recheck(
     *,
     cache: Path | None = None,
     data_root: Path | None = None,
-    listener: Callable[[Outcome], None] | None = None,
-) -> Iterator[Found]:
+    listener: Callable[[CellOutcome], None] | None = None,
+) -> Iterator[RecheckOutcome]:
     """Compute candidates again, one by one, each written down as it comes, so that a stop loses nothing.
 
     Args:
@@ -109,7 +109,7 @@ def recheck(
             listener=listener,
         )
         if outcome.metrics is None:
-            yield Found(candidate, None, outcome.error)
+            yield RecheckOutcome(candidate, None, outcome.error)
             continue
         check = compare(candidate.entry, outcome.metrics, outcome)
         store = candidate.store
@@ -117,10 +117,10 @@ def recheck(
         assert kept is not None
         store.replace_entry(replace(kept, checks=(*kept.checks, check)))
         store.write()
-        yield Found(candidate, check)
+        yield RecheckOutcome(candidate, check)
 
 
-def compare(entry: Entry, metrics: Mapping[str, float], outcome: Outcome) -> Check:
+def compare(entry: StoredCell, metrics: Mapping[str, float], outcome: CellOutcome) -> Check:
     """How far a fresh outcome is from what is stored.
 
     A stored metric that is missing now counts as wholly different; one that the code has learned to give since doesn't.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from holdfast.errors import ConfigError
-from holdfast.papers.engine.execute import Outcome, execute
+from holdfast.papers.engine.execute import CellOutcome, execute
 from holdfast.papers.engine.experiment import Experiment
 from holdfast.papers.engine.results import Results
 from holdfast.papers.engine.store import Store
@@ -21,7 +21,7 @@ def reproduce(
     jobs: int | None = None,
     fresh: bool = False,
     data_root: Path | None = None,
-    listener: Callable[[Outcome], None] | None = None,
+    listener: Callable[[CellOutcome], None] | None = None,
 ) -> Results:
     """Compute what is not known yet and judge the claims; the store has the outcomes, and its `Store.write` keeps them.
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from holdfast.files import write_atomically
-from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.experiment import SCALES, Cell, Experiment, Scale
 from holdfast.papers.engine.jsonfile import expect_keys, number, read_json, text, write_json
 from holdfast.papers.engine.kinds import key_of, load
@@ -59,7 +59,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredCell:
     """What is kept of a cell, see the module's text."""
 
     name: str
@@ -79,13 +79,13 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Record:
+class ResultsFile:
     """A results file."""
 
     experiment: str
     scale: Scale
     seeds: tuple[int, ...] = ()
-    cells: tuple[Entry, ...] = ()
+    cells: tuple[StoredCell, ...] = ()
     claims: tuple[Judgement, ...] = ()
 
 
@@ -102,7 +102,7 @@ class Store:
         self.folder = folder
         self.scale = scale
         self.experiments = {experiment.name: experiment for experiment in experiments if scale in experiment.scales}
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, ResultsFile] = {}
         for name in self.experiments:
             file = results_file(folder, name, scale)
             if file.exists():
@@ -118,7 +118,7 @@ class Store:
                 found.setdefault(key_of(cell), name)
         return found
 
-    def entry(self, cell: Cell) -> Entry | None:
+    def entry(self, cell: Cell) -> StoredCell | None:
         """What is kept of a cell, in whichever file; None if nothing."""
         key = key_of(cell)
         record = self.records.get(self.owners.get(key, ""))
@@ -136,7 +136,7 @@ class Store:
         claims = () if record is None else record.claims
         return Results(experiment.name, self.scale, tuple(seeds), with_printed(experiment, shown), claims)
 
-    def put(self, experiment: Experiment, seeds: Sequence[int], outcomes: Iterable[Outcome]) -> Results:
+    def put(self, experiment: Experiment, seeds: Sequence[int], outcomes: Iterable[CellOutcome]) -> Results:
         """Keep outcomes, each with the experiment that owns its cell, and judge all claims of the document anew.
 
         What failed never takes the place of what was measured with the same version. Files are written by `write`.
@@ -144,22 +144,22 @@ class Store:
         Returns:
             The experiment's results, judged.
         """
-        by_cell: dict[str, list[Outcome]] = {}
+        by_cell: dict[str, list[CellOutcome]] = {}
         for outcome in outcomes:
             by_cell.setdefault(outcome.cell, []).append(outcome)
         for cell in experiment.cells_at(self.scale):
             if cell.name in by_cell:
                 owner = self.owners[key_of(cell)]
-                record = self.records.get(owner) or Record(owner, self.scale, tuple(seeds))
+                record = self.records.get(owner) or ResultsFile(owner, self.scale, tuple(seeds))
                 self.records[owner] = replace(record, cells=self._merged(record, cell, by_cell[cell.name]))
-        record = self.records.get(experiment.name) or Record(experiment.name, self.scale)
+        record = self.records.get(experiment.name) or ResultsFile(experiment.name, self.scale)
         self.records[experiment.name] = replace(record, seeds=tuple(seeds))
         self.judge()
         results = self.results(experiment)
         assert results is not None
         return results
 
-    def _merged(self, record: Record, cell: Cell, outcomes: Sequence[Outcome]) -> tuple[Entry, ...]:
+    def _merged(self, record: ResultsFile, cell: Cell, outcomes: Sequence[CellOutcome]) -> tuple[StoredCell, ...]:
         """The record's entries with the new outcomes of a cell, in the order of the declaration; others are dropped."""
         entries = {entry.key: entry for entry in record.cells}
         key = key_of(cell)
@@ -167,7 +167,7 @@ class Store:
         declared = [key_of(each) for each in self.experiments[record.experiment].cells_at(self.scale)]
         return tuple(entries[each] for each in dict.fromkeys(declared) if each in entries)
 
-    def replace_entry(self, entry: Entry) -> None:
+    def replace_entry(self, entry: StoredCell) -> None:
         """Put an entry in the place of the one with its key."""
         record = self.records[self.owners[entry.key]]
         cells = tuple(entry if each.key == entry.key else each for each in record.cells)
@@ -178,7 +178,7 @@ class Store:
         for experiment in self.experiments.values():
             results = self.results(experiment)
             if results is not None:
-                record = self.records.get(experiment.name) or Record(experiment.name, self.scale, results.seeds)
+                record = self.records.get(experiment.name) or ResultsFile(experiment.name, self.scale, results.seeds)
                 claims = judge(experiment, results).claims
                 self.records[experiment.name] = replace(record, claims=claims)
 
@@ -213,7 +213,7 @@ def draw(experiment: Experiment, results: Results) -> str | None:
     return drawn
 
 
-def _merge(before: Entry | None, cell: Cell, outcomes: Sequence[Outcome]) -> Entry:
+def _merge(before: StoredCell | None, cell: Cell, outcomes: Sequence[CellOutcome]) -> StoredCell:
     """An entry with new outcomes in the place of the old ones of their seeds; an older version is forgotten."""
     kept = before if before is not None and before.version == cell.version else None
     by_seed: dict[int, Mapping[str, float]] = {}
@@ -237,7 +237,7 @@ def _merge(before: Entry | None, cell: Cell, outcomes: Sequence[Outcome]) -> Ent
         odd = ", ".join(sorted(by_seed.pop(seed).keys() ^ metrics))
         errors[seed] = f"only some seeds gave {odd}; a cell has the same metrics under every seed"
     seeds = tuple(sorted(by_seed))
-    return Entry(
+    return StoredCell(
         name=cell.name,
         key=key_of(cell),
         version=cell.version,
@@ -250,7 +250,7 @@ def _merge(before: Entry | None, cell: Cell, outcomes: Sequence[Outcome]) -> Ent
     )
 
 
-def _cell_result(experiment: Experiment, cell: Cell, entry: Entry | None, seeds: Sequence[int]) -> CellResult:
+def _cell_result(experiment: Experiment, cell: Cell, entry: StoredCell | None, seeds: Sequence[int]) -> CellResult:
     """A cell as the experiment sees it: under its seeds, as far as they were measured."""
     if entry is None:
         return CellResult(cell.name, {}, version=None, wanted=cell.version)
@@ -284,7 +284,7 @@ def figure_file(folder: Path, experiment: str, scale: Scale) -> Path:
     return folder / f"{experiment}.{scale}.svg"
 
 
-def to_json(record: Record) -> dict[str, Any]:
+def to_json(record: ResultsFile) -> dict[str, Any]:
     """A results file as plain values, in the file's order."""
     origins: list[Mapping[str, Any]] = []
     for entry in record.cells:
@@ -300,7 +300,7 @@ def to_json(record: Record) -> dict[str, Any]:
     }
 
 
-def _entry_json(entry: Entry, origin: int) -> dict[str, Any]:
+def _entry_json(entry: StoredCell, origin: int) -> dict[str, Any]:
     stored: dict[str, Any] = {
         "name": entry.name,
         "key": entry.key,
@@ -317,7 +317,7 @@ def _entry_json(entry: Entry, origin: int) -> dict[str, Any]:
     return stored
 
 
-def read_record(file: Path) -> Record:
+def read_record(file: Path) -> ResultsFile:
     """Read a results file.
 
     Raises:
@@ -326,7 +326,7 @@ def read_record(file: Path) -> Record:
     return read_json(file, "results file", from_json)
 
 
-def from_json(stored: Mapping[str, Any]) -> Record:
+def from_json(stored: Mapping[str, Any]) -> ResultsFile:
     """What `to_json` gave; anything else is an error that `read_json` turns into a sentence."""
     expect_keys(stored, "experiment scale seeds measured claims cells")
     if stored["scale"] not in SCALES:
@@ -334,7 +334,7 @@ def from_json(stored: Mapping[str, Any]) -> Record:
     origins = [dict(origin) for origin in stored["measured"]]
     for origin in origins:
         text(origin["date"])
-    return Record(
+    return ResultsFile(
         experiment=text(stored["experiment"]),
         scale=stored["scale"],
         seeds=tuple(int(seed) for seed in stored["seeds"]),
@@ -343,14 +343,14 @@ def from_json(stored: Mapping[str, Any]) -> Record:
     )
 
 
-def _entry(stored: Mapping[str, Any], origins: Sequence[Mapping[str, Any]]) -> Entry:
+def _entry(stored: Mapping[str, Any], origins: Sequence[Mapping[str, Any]]) -> StoredCell:
     expect_keys(stored, "name key version from seconds seeds values", optional="errors checks")
     seeds = tuple(int(seed) for seed in stored["seeds"])
     values = {name: tuple(number(value) for value in column) for name, column in stored["values"].items()}
     for name, column in values.items():
         if len(column) != len(seeds):
             raise ValueError(f"{stored['name']} has {len(column)} values of {name} for {len(seeds)} seeds")
-    return Entry(
+    return StoredCell(
         name=text(stored["name"]),
         key=text(stored["key"]),
         version=int(stored["version"]),

@@ -44,8 +44,8 @@ from holdfast.poisoning.defenses import (
     SpectralSignatures,
 )
 from holdfast.primitives.streams import torch_stream
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.policy import Policy
-from holdfast.training.sweep import Sweep
 
 _KEPT = 32  # crafted poisons that stay in memory
 
@@ -96,7 +96,7 @@ def _craft(attack: str, ground: Bed, seed: int) -> PoisonedSet:
 def _target(ground: Bed, adversarial: int, stream: torch.Generator) -> Targets:
     """A test image of another class, which the attacker's network sees rightly."""
     test = ground.splits.test
-    right = Sweep(ground.surrogate, test).predictions() == test.labels
+    right = ModelOutputs(ground.surrogate, test).predictions() == test.labels
     places = (right & (test.labels != adversarial)).nonzero().flatten()
     return Targets.of(test, [int(places[int(torch.randint(len(places), (), generator=stream))])], adversarial)
 
@@ -200,7 +200,7 @@ def _poisons_right(ground: Bed, poisoned: PoisonedSet) -> float:
     """Share of the poisons that the attacker's network still takes for what they are."""
     train = poisoned.apply(ground.splits.train)
     places = torch.isin(train.ids, poisoned.ids).nonzero().flatten()
-    right = Sweep(ground.surrogate, train).predictions(places) == train.labels[places]
+    right = ModelOutputs(ground.surrogate, train).predictions(places) == train.labels[places]
     return float(right.float().mean())
 
 

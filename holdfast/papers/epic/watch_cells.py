@@ -22,9 +22,9 @@ from holdfast.poisoning import Epic
 from holdfast.poisoning.analysis import Isolation, dropped_over_time, gradient_error, isolation
 from holdfast.poisoning.attacks import PoisonedSet, train_victim
 from holdfast.primitives.streams import torch_stream
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context
-from holdfast.training.sweep import Sweep
 
 
 class Watched(Epic):
@@ -67,7 +67,7 @@ class Watched(Epic):
         assert context.model is not None
         shown = self.poisoned.aim.shown(context.examples, 0)
         wanted = replace(shown, labels=torch.full_like(shown.labels, self.poisoned.adversarial_class))
-        return Sweep(context.model, wanted).residuals()[0]
+        return ModelOutputs(context.model, wanted).residuals()[0]
 
 
 def watch(settings: Mapping[str, Any], seed: int) -> dict[str, float]:

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from holdfast.finetuning import ConfidenceCurriculum, FineTuning, cluster_trajectories, fine_tune, quotas
+from holdfast.finetuning import ConfidenceCurriculum, FineTuningSettings, cluster_trajectories, fine_tune, quotas
 from holdfast.finetuning.language_models.losses import example_losses
 from holdfast.finetuning.language_models.models import gpt_neox
 from holdfast.finetuning.selection.analysis import evenness, homogeneity, rank_correlation, within_share
@@ -25,9 +25,9 @@ from holdfast.finetuning.selection.s2l import TrajectoryClusters
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_weights, told_loss
-from holdfast.papers.s2l.world import HEAD, LONGEST, TAIL, TOPICS, VOCABULARY, Facts, make_world
+from holdfast.papers.s2l.world import HEAD, LONGEST, TAIL, TOPICS, VOCABULARY, FactExamples, make_world
 from holdfast.primitives.streams import numpy_stream
-from holdfast.training.sweep import evaluating
+from holdfast.training.model_outputs import evaluating
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -44,9 +44,11 @@ def _model(kind: str, seed: int) -> nn.Module:
     return gpt_neox(VOCABULARY, layers=layers, width=width, heads=4, longest=LONGEST, seed=seed, end=0)
 
 
-def _settings(kind: str, steps: int, seed: int) -> FineTuning:
+def _settings(kind: str, steps: int, seed: int) -> FineTuningSettings:
     rate = {"proxy": 5e-3, "target": 2e-3}[kind]
-    return FineTuning(epochs=3, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW)
+    return FineTuningSettings(
+        epochs=3, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,7 @@ def course(kind: str, examples: int, steps: int, seed: int) -> _Followed:
     return _Followed(found, some, *gradients)
 
 
-def _gradients(model: nn.Module, train: Facts, positions: Ints) -> Floats:
+def _gradients(model: nn.Module, train: FactExamples, positions: Ints) -> Floats:
     """Gradients of examples with respect to the output layer and the last block's MLP, shape (n, p)."""
     config: Any = model.config
     last = f"layers.{config.num_hidden_layers - 1}.mlp"
@@ -88,7 +90,7 @@ def _gradients(model: nn.Module, train: Facts, positions: Ints) -> Floats:
     return found
 
 
-def answer_accuracy(model: nn.Module, facts: Facts) -> NDArray[np.bool_]:
+def answer_accuracy(model: nn.Module, facts: FactExamples) -> NDArray[np.bool_]:
     """Whether the likeliest word at the answer's place is the answer, given the words before it."""
     right = np.zeros(len(facts.tokens), np.bool_)
     with evaluating(model):

@@ -17,7 +17,7 @@ from holdfast.data import data_root
 from holdfast.data.readers.instructions import Instructions, read_instructions
 from holdfast.data.sets.text.math_problems import final_answer, load_math_problems
 from holdfast.finetuning import (
-    FineTuning,
+    FineTuningSettings,
     Processes,
     Template,
     Trajectories,
@@ -35,9 +35,9 @@ def _data(name: str) -> Instructions:
     return read_instructions(name, split="train")
 
 
-def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuning:
+def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuningSettings:
     own = {key: settings[key] for key in ("epochs", "batch_size", "learning_rate")}
-    return FineTuning(steps=steps, most_tokens=4096, seed=seed, **own, **HOW)
+    return FineTuningSettings(steps=steps, most_tokens=4096, seed=seed, **own, **HOW)
 
 
 def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
@@ -57,7 +57,7 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
 
 
 @lru_cache(maxsize=1)
-def _course(data: str, target: str, max_length: int, training: FineTuning) -> Course:
+def _course(data: str, target: str, max_length: int, training: FineTuningSettings) -> Course:
     """What the target makes of all examples before, early in and after a training on all of them."""
     found = load_language_model(target)
     found.model.to(Processes().device())

@@ -21,7 +21,7 @@ from holdfast.data import data_root
 from holdfast.data.readers.instructions import Instructions
 from holdfast.data.sets.text.math_problems import final_answer
 from holdfast.finetuning import (
-    FineTuning,
+    FineTuningSettings,
     LanguageModel,
     Template,
     TokenPairs,
@@ -90,8 +90,8 @@ def _tokens(data: Instructions, language: LanguageModel, settings: Mapping[str, 
     return tokenize(data, language.tokenizer, template, max_length=settings["max_length"])
 
 
-def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuning:
-    return FineTuning(
+def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuningSettings:
+    return FineTuningSettings(
         epochs=settings["epochs"],
         steps=steps,
         batch_size=settings["batch_size"],

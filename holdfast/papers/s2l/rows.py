@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from holdfast.finetuning import (
-    FineTuning,
+    FineTuningSettings,
     TokenPairs,
     Trajectories,
     TrajectoryRecorder,
@@ -92,7 +92,7 @@ class _Enough(Exception):  # noqa: N818 - nothing is wrong
     """Ends a training of which only the beginning is wanted."""
 
 
-def begin(model: nn.Module, tokens: TokenPairs, settings: FineTuning) -> Beginning:
+def begin(model: nn.Module, tokens: TokenPairs, settings: FineTuningSettings) -> Beginning:
     """Train a model on everything as far as the early reference, where the rest would take hours.
 
     Args:
@@ -112,7 +112,7 @@ def begin(model: nn.Module, tokens: TokenPairs, settings: FineTuning) -> Beginni
 
 
 def follow(
-    model: nn.Module, tokens: TokenPairs, settings: FineTuning, *, early: Callable[[], None] = lambda: None
+    model: nn.Module, tokens: TokenPairs, settings: FineTuningSettings, *, early: Callable[[], None] = lambda: None
 ) -> Course:
     """Train a model on everything and look at all examples on the way.
 
@@ -146,7 +146,7 @@ def follow(
     return Course(seen["before"], seen["early"], states, seen["end"], trajectories)
 
 
-def _steps(settings: FineTuning, tokens: TokenPairs) -> int:
+def _steps(settings: FineTuningSettings, tokens: TokenPairs) -> int:
     """Steps of a training on everything that can be learned."""
     return settings.steps_for(int((~tokens.undefined).sum()))
 

@@ -32,7 +32,7 @@ LONGEST = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class FactExamples:
     """Examples of the world.
 
     Attributes:
@@ -62,8 +62,8 @@ class World:
         test: every fact, asked anew three times.
     """
 
-    train: Facts
-    test: Facts
+    train: FactExamples
+    test: FactExamples
 
 
 def make_world(seed: int, examples: int = 6000) -> World:
@@ -77,7 +77,7 @@ def make_world(seed: int, examples: int = 6000) -> World:
     entities = draw.integers(ENTITIES, size=examples)
     every_topic, every_entity = (part.ravel() for part in np.indices((TOPICS, ENTITIES)))
 
-    def ask(topics: Ints, entities: Ints) -> Facts:
+    def ask(topics: Ints, entities: Ints) -> FactExamples:
         rows, prompts, places = list[Ints](), list[int](), list[int]()
         for topic, entity in zip(topics.tolist(), entities.tolist(), strict=True):
             words, window = (int(part) for part in styles[topic])
@@ -91,6 +91,6 @@ def make_world(seed: int, examples: int = 6000) -> World:
             places.append(len(prompt) + words)
         flat, ends = np.concatenate(rows).astype(np.int32), np.cumsum([len(row) for row in rows])
         tokens = TokenPairs(flat, ends, np.array(prompts), _END)
-        return Facts(tokens, topics, topics * ENTITIES + entities, np.array(places))
+        return FactExamples(tokens, topics, topics * ENTITIES + entities, np.array(places))
 
     return World(ask(topics, entities), ask(np.tile(every_topic, 3), np.tile(every_entity, 3)))

@@ -20,7 +20,7 @@ from holdfast.models.registry import build
 from holdfast.papers.common.cells import splits_of, train_with
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
-from holdfast.spurious import Partition, Spare, balance_weights
+from holdfast.spurious import ClusterPartition, Spare, balance_weights
 from holdfast.training import Context, Plan, Policy, Training, fit
 
 
@@ -28,7 +28,7 @@ from holdfast.training import Context, Plan, Policy, Training, fit
 class ConfidenceOnly(Spare):
     """SPARE on the probability of the true class alone, which can't tell one minority from another."""
 
-    def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> Partition:
+    def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> ClusterPartition:
         own = outputs.gather(1, labels[:, None])
         return super()._separate(own, labels, context, epoch)
 
@@ -92,7 +92,7 @@ def silhouettes_by_class(settings: Mapping[str, Any], seed: int) -> dict[str, fl
     return result
 
 
-def _early_clusters(settings: Mapping[str, Any], network: Mapping[str, Any], seed: int) -> Partition:
+def _early_clusters(settings: Mapping[str, Any], network: Mapping[str, Any], seed: int) -> ClusterPartition:
     """What a network's first epochs give; SPARE's second stage is cut to the one epoch that training has at least."""
     splits = splits_of(settings, seed)
     train = splits.train

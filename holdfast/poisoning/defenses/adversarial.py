@@ -18,10 +18,10 @@ from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.attacks.crafting.brewing import Brewing, brew
 from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient
 from holdfast.poisoning.attacks.crafting.surrogates import in_evaluation
+from holdfast.training.model_outputs import call
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
-from holdfast.training.sweep import call
 
 
 class PoisonedCrossEntropy(Objective):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.report.html.markup import Html, counted, join, number, percent, tag
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
 
 #: Groups whose lines are emphasised and named; with more groups than `_ALL_NAMED`, the rest is drawn thin and grey.
@@ -65,7 +65,7 @@ class Mark:
     text: str = ""
 
 
-def accuracy_figure(record: Record) -> Html:
+def accuracy_figure(record: RunRecord) -> Html:
     """Validation accuracy of every group after each epoch.
 
     The worst group of the headline has the accent; among many groups, the next worst of the chosen epoch are named and
@@ -115,7 +115,7 @@ def accuracy_figure(record: Record) -> Html:
     )
 
 
-def loss_figure(record: Record) -> Html:
+def loss_figure(record: RunRecord) -> Html:
     """Mean training loss of each epoch."""
     points = tuple((event["epoch"] + 1.0, float(event["loss"])) for event in record.epochs)
     losses = [loss for _, loss in points]
@@ -130,7 +130,7 @@ def loss_figure(record: Record) -> Html:
     )
 
 
-def active_figure(record: Record) -> Html:
+def active_figure(record: RunRecord) -> Html:
     """How many training examples took part, as the plan changed."""
     of = max(plan["of"] for plan in record.plans)
     end = float(len(record.epochs)) or 1.0
@@ -352,7 +352,7 @@ def _mark_label(mark: Mark, x: Axis) -> Html:
     )
 
 
-def _marks(record: Record, *, labelled: bool = True) -> list[Mark]:
+def _marks(record: RunRecord, *, labelled: bool = True) -> list[Mark]:
     changes = [Mark(record.when(plan["step"]), "plan") for plan in record.plans[1:]]
     restarts = [Mark(float(epoch), "restart") for epoch in record.restarts]
     best = record.best_epoch
@@ -361,7 +361,7 @@ def _marks(record: Record, *, labelled: bool = True) -> list[Mark]:
     return changes + restarts + ([] if best is None else [Mark(best + 1.0, "chosen", text)])
 
 
-def _marks_said(record: Record) -> str:
+def _marks_said(record: RunRecord) -> str:
     said = f"The dashed line is the {'chosen epoch' if record.finished else 'best epoch so far'}"
     if len(record.plans) > 1:
         said += f"; dotted: {counted(len(record.plans) - 1, 'change')} of plan"
@@ -370,7 +370,7 @@ def _marks_said(record: Record) -> str:
     return said + "."
 
 
-def _epoch_axis(record: Record) -> Axis:
+def _epoch_axis(record: RunRecord) -> Axis:
     end = max(len(record.epochs), 1)
     step = max(1, math.ceil(end / 6))
     step = next(nice for scale in (1, 10, 100, 1000) for nice in (scale, 2 * scale, 5 * scale) if nice >= step)

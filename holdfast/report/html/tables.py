@@ -7,7 +7,7 @@ from typing import Any
 
 from holdfast.report.html.charts import interval_bar
 from holdfast.report.html.markup import DASH, Html, duration, join, number, percent, tag
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.scores import GroupScore
 
@@ -180,7 +180,7 @@ def heat_cell(count: int, of: int, title: str, *, right: bool = False, compact: 
     )
 
 
-def plan_table(record: Record) -> Html:
+def plan_table(record: RunRecord) -> Html:
     """The changes of plan, one per row."""
     rows = [
         tag(
@@ -203,7 +203,7 @@ def scrolling(label: str) -> dict[str, object]:
     return {"class_": "scroll", "role": "region", "aria_label": label, "tabindex": 0}
 
 
-def timing_table(record: Record) -> Html:
+def timing_table(record: RunRecord) -> Html:
     """Where the time went, and how fast training was."""
     total = sum(record.seconds.values())
     rows = [

@@ -26,7 +26,7 @@ from holdfast.report.html.markup import DASH, Html, counted, join, number, perce
 from holdfast.report.html.page import code, folded, note, page, section
 from holdfast.report.html.tables import facts_table, heat_cell, row_name, scrolling, sortable
 from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, rank
-from holdfast.spurious.group_inference.quality import GroupInference, judge_groups
+from holdfast.spurious.group_inference.quality import InferenceQuality, judge_groups
 
 #: A silhouette under this often marks a majority that was split in two (spec 9.4).
 DOUBTFUL = 0.7
@@ -360,7 +360,7 @@ def _check(audit: GroupAudit, examples: Examples) -> Html | None:
     )
 
 
-def _recall_table(judged: GroupInference, classes: Sequence[str], attributes: Sequence[str]) -> Html:
+def _recall_table(judged: InferenceQuality, classes: Sequence[str], attributes: Sequence[str]) -> Html:
     heads = ("Class", "Majority", "Precision", "Recall", "Recall of the majority")
     rows = [
         tag(
@@ -379,7 +379,7 @@ def _recall_table(judged: GroupInference, classes: Sequence[str], attributes: Se
     return join([tag("div", tag("table", *body, class_="judged"), **scrolling("Precision and recall")), note(said)])
 
 
-def _attribute_table(judged: GroupInference, label: int, classes: Sequence[str], attributes: Sequence[str]) -> Html:
+def _attribute_table(judged: InferenceQuality, label: int, classes: Sequence[str], attributes: Sequence[str]) -> Html:
     """Attributes of a class by cluster: its block of the confusion matrix."""
     columns = [place for place, (of, _) in enumerate(judged.inferred_groups) if of == label]
     rows = []

@@ -18,7 +18,7 @@ from holdfast.data.examples import Examples
 from holdfast.files import write_atomically
 from holdfast.multimodal.audit.explanations import class_maps
 from holdfast.multimodal.audit.metrics import ExplanationScore
-from holdfast.multimodal.backends.base import TwoTower
+from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.task import ClipTask, some_of_each_group
@@ -30,7 +30,7 @@ from holdfast.training.evaluation.group_report import GroupReport
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class ModelSnapshot:
     """A model at one time.
 
     Attributes:
@@ -47,8 +47,8 @@ class Looked:
 
 
 def looked_at(
-    tower: TwoTower, task: ClipTask, report: GroupReport, score: ExplanationScore | None, places: Tensor
-) -> Looked:
+    tower: TwoTowerModel, task: ClipTask, report: GroupReport, score: ExplanationScore | None, places: Tensor
+) -> ModelSnapshot:
     """What a tower makes of the test images at `places`, now."""
     images, labels = task.splits.test.gather(places)
     assert isinstance(images, Tensor)
@@ -56,7 +56,7 @@ def looked_at(
     maps = class_maps(classifier, images)[torch.arange(len(places)), labels]
     with torch.no_grad():
         predicted = classifier(images.to(tower.logit_scale.device)).argmax(1).cpu()
-    return Looked(report, score, maps, predicted)
+    return ModelSnapshot(report, score, maps, predicted)
 
 
 def shown_places(task: ClipTask, per_group: int = 6, seed: int = 0) -> Tensor:
@@ -66,8 +66,8 @@ def shown_places(task: ClipTask, per_group: int = 6, seed: int = 0) -> Tensor:
 
 def write_before_after(
     path: Path,
-    before: Looked,
-    after: Looked,
+    before: ModelSnapshot,
+    after: ModelSnapshot,
     test: Examples,
     *,
     places: Tensor,
@@ -117,7 +117,7 @@ def write_before_after(
     return path
 
 
-def _headline(before: Looked, after: Looked, name: str, about: str) -> Html:
+def _headline(before: ModelSnapshot, after: ModelSnapshot, name: str, about: str) -> Html:
     worst, was = after.report.worst_accuracy, before.report.worst_accuracy
     said = [
         f"The worst group was {before.report.worst.name} with {percent(was)}; now it is {after.report.worst.name} with "
@@ -147,7 +147,7 @@ def _headline(before: Looked, after: Looked, name: str, about: str) -> Html:
     )
 
 
-def _table(before: Looked, after: Looked) -> Html:
+def _table(before: ModelSnapshot, after: ModelSnapshot) -> Html:
     rows = []
     for was, now in zip(before.report.by_group, after.report.by_group, strict=True):
         values = [was.accuracy, now.accuracy, _aiou(before, was.name), _aiou(after, now.name)]
@@ -161,11 +161,11 @@ def _table(before: Looked, after: Looked) -> Html:
     )
 
 
-def _aiou(looked: Looked, group: str) -> float | None:
+def _aiou(looked: ModelSnapshot, group: str) -> float | None:
     return None if looked.score is None else looked.score.by_group.get(group)
 
 
-def _card(row: int, place: int, pixels: Tensor, *, before: Looked, after: Looked, test: Examples) -> Html:
+def _card(row: int, place: int, pixels: Tensor, *, before: ModelSnapshot, after: ModelSnapshot, test: Examples) -> Html:
     picture = as_picture(pixels[row])
     assert picture is not None
     name, label = int(test.ids[place]), int(test.labels[place])

@@ -6,7 +6,7 @@ from holdfast.coresets.accounting import Accounts
 from holdfast.report.html.charts import Axis, Line, Mark, chart, round_numbers
 from holdfast.report.html.markup import Html, counted, duration, join, number, tag
 from holdfast.report.html.page import section
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 
 _MOST_MARKS = 60
 _SAID = {
@@ -17,7 +17,7 @@ _SAID = {
 }
 
 
-def choices_section(record: Record) -> Html | None:
+def choices_section(record: RunRecord) -> Html | None:
     """A section per method that left its accounts in the run's directory; None where none did."""
     names = dict.fromkeys(name for plan in record.plans for name in plan["policies"])
     found = {name: accounts for name in names if (accounts := Accounts.load(record.path, name)) is not None}

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from holdfast.errors import DataError
 from holdfast.report.html.markup import duration, number, percent
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.paired import Difference
 from holdfast.training.run import Run
@@ -90,7 +90,7 @@ def comparison(runs: Sequence[Run]) -> list[Row]:
     rows: list[Row] = []
     first: dict[str, GroupReport] = {}
     for run in runs:
-        record = Record.of(run)
+        record = RunRecord.of(run)
         row = Row(
             run=record.path.resolve().name,
             status=record.status,

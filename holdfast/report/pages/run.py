@@ -21,7 +21,7 @@ from holdfast.report.html.page import code, folded, headline, note, page, sectio
 from holdfast.report.html.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
 from holdfast.report.pages.choices import choices_section
 from holdfast.report.pages.federation.page import write_federation_report
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.run import Run
 
@@ -48,7 +48,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
     """
     if is_federation(run):
         return write_federation_report(run)
-    record = Record.of(run)
+    record = RunRecord.of(run)
     data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
     parts = [
         _headline(record, data),
@@ -69,7 +69,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
 # ------------------------------------------------------------------------------------------------------- sections
 
 
-def _headline(record: Record, data: str) -> Html:
+def _headline(record: RunRecord, data: str) -> Html:
     by = [
         piece
         for label, value in (("", record.method), ("with ", record.model), ("seed ", record.seed))
@@ -87,7 +87,7 @@ def _headline(record: Record, data: str) -> Html:
     )
 
 
-def _unfinished(record: Record) -> Html:
+def _unfinished(record: RunRecord) -> Html:
     of = f" of {number(record.epochs_asked)}" if record.epochs_asked else ""
     done = f"{len(record.epochs)}{of} epochs done"
     shown = (
@@ -107,7 +107,7 @@ def _unfinished(record: Record) -> Html:
     )
 
 
-def _worst(record: Record, report: GroupReport) -> Html:
+def _worst(record: RunRecord, report: GroupReport) -> Html:
     worst = report.worst
     what = "class" if report.grouping == "classes" else "group"
     return tag(
@@ -125,7 +125,7 @@ def _worst(record: Record, report: GroupReport) -> Html:
     )
 
 
-def _numbers(record: Record, report: GroupReport) -> Html:
+def _numbers(record: RunRecord, report: GroupReport) -> Html:
     cards = []
     for name, value in report.averages.items():
         if value is not None:
@@ -159,7 +159,7 @@ def _number(title: str, value: str, of: str | None, meaning: str) -> Html:
     return tag("div", tag("dt", title), tag("dd", value, said), tag("dd", meaning, class_="note"))
 
 
-def _groups(record: Record) -> Html | None:
+def _groups(record: RunRecord) -> Html | None:
     report = record.report
     if report is None:
         return None
@@ -174,14 +174,14 @@ def _groups(record: Record) -> Html | None:
     return section(title, lead, group_table(report, record.part), *map(note, report.notes), last, id_="groups")
 
 
-def _over_time(record: Record) -> Html | None:
+def _over_time(record: RunRecord) -> Html | None:
     if not record.epochs:
         return None
     figures = tag("div", accuracy_figure(record), loss_figure(record), class_="figures")
     return section("Over the epochs", figures, id_="time")
 
 
-def _confusion(run: Run, record: Record, splits: Splits | None) -> Html | None:
+def _confusion(run: Run, record: RunRecord, splits: Splits | None) -> Html | None:
     report = record.report
     if report is None:
         return None
@@ -196,7 +196,7 @@ def _confusion(run: Run, record: Record, splits: Splits | None) -> Html | None:
     )
 
 
-def _true_classes(run: Run, record: Record, report: GroupReport, splits: Splits | None) -> list[int | None]:
+def _true_classes(run: Run, record: RunRecord, report: GroupReport, splits: Splits | None) -> list[int | None]:
     """The class of each group's examples, where they all have the same and it is known."""
     if report.grouping == "classes":
         return list(range(len(report.by_group)))
@@ -214,7 +214,7 @@ def _true_classes(run: Run, record: Record, report: GroupReport, splits: Splits 
     return [int(found[0]) if len(found) == 1 else None for found in classes]
 
 
-def _examples(run: Run, record: Record, splits: Splits | None) -> Html:
+def _examples(run: Run, record: RunRecord, splits: Splits | None) -> Html:
     if record.report is None or record.part != "test":
         shown = note("Example images are chosen by the test predictions, which are made when the run ends.")
         return section("Examples of the worst group", shown, id_="examples")
@@ -239,7 +239,7 @@ def _sheet(run: Run, report: GroupReport, test: Examples | None) -> Html:
     )
 
 
-def _trained_on(record: Record) -> Html | None:
+def _trained_on(record: RunRecord) -> Html | None:
     plans = record.plans
     if not any(plan["slots"] or plan["active"] != plan["of"] for plan in plans):
         return None
@@ -260,7 +260,7 @@ def _trained_on(record: Record) -> Html | None:
     )
 
 
-def _facts(run: Run, record: Record) -> Html:
+def _facts(run: Run, record: RunRecord) -> Html:
     again = record.path.resolve().with_name(record.path.resolve().name + "-again")
     config = shlex.quote(str(record.path.resolve() / "config.yaml"))
     repeat = f"holdfast fit --config {config} --out {shlex.quote(str(again))}"

@@ -18,7 +18,7 @@ from holdfast.training.run import Run
 
 
 @dataclass(frozen=True)
-class Record:
+class RunRecord:
     """A run in one value.
 
     Attributes:
@@ -60,7 +60,7 @@ class Record:
     seconds: dict[str, float]
 
     @classmethod
-    def of(cls, run: Run) -> Record:
+    def of(cls, run: Run) -> RunRecord:
         """Read the run's files; none of them is changed."""
         config, results, events = run.config, run.results, _since_start(run.metrics())
         epochs = tuple(event for event in events if event["event"] == "epoch")

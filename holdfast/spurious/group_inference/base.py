@@ -1,7 +1,7 @@
 """Groups that nobody labelled: train plainly for a while, look at what the model makes of the examples, name groups.
 
 SPARE, JTT, EIIL, GEORGE and SSA all begin so and differ in how they look and in what they do next. Each is a policy
-that infers and answers; `InferGroups` keeps the inference and leaves the answer to any method that needs groups:
+that infers groups and plans from them; `InferGroups` keeps the inference and leaves the plan to any method that needs groups:
 ``InferGroups(Spare()) >> Pde()``, or ``holdfast fit --method pde --groups spare``.
 """
 
@@ -17,12 +17,12 @@ from torch import Tensor
 from holdfast.errors import ConfigError
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Outlook, Policy, Restart, ScaleLearningRate, SetOptimizer
+from holdfast.training.policy import Context, PlannedTraining, Policy, Restart, ScaleLearningRate, SetOptimizer
 
 
 @dataclass(kw_only=True)
-class Inferring(Policy):
-    """A policy of two stages: plain training, then groups and a new start. Derive, write `infer` and `answer`.
+class GroupInference(Policy):
+    """Plain training, then groups and a new start. Derive, write `infer` and `plan_from_groups`.
 
     Attributes:
         infer_epoch: epochs of plain training before groups are inferred, on top of the budget. 0 looks at the model as
@@ -58,7 +58,7 @@ class Inferring(Policy):
         """Group of each example, int64 of shape (n,), anything for those that are not active; None for not yet."""
         raise NotImplementedError
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """What to train on, now that the groups are known."""
         raise NotImplementedError
 
@@ -72,7 +72,7 @@ class Inferring(Policy):
             return Plan()
         if self.warmup_epochs > 0:
             context.request(Restart())
-        return replace(self.answer(context, groups), groups=groups)
+        return replace(self.plan_from_groups(context, groups), groups=groups)
 
     @property
     def _has_own_first_stage(self) -> bool:
@@ -97,10 +97,10 @@ class InferGroups(Policy):
 
     name: ClassVar[str] = "groups"
 
-    source: Inferring
+    source: GroupInference
 
     def __post_init__(self) -> None:
-        if not isinstance(self.source, Inferring):
+        if not isinstance(self.source, GroupInference):
             raise ConfigError(f"{type(self.source).__name__} infers no groups; take Spare, Jtt, Eiil, George or Ssa")
 
     @property
@@ -113,9 +113,9 @@ class InferGroups(Policy):
         """Whether the source reads features."""
         return self.source.needs_features
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """Tell the source."""
-        self.source.expect(outlook)
+        self.source.validate(planned)
 
     def due(self, clock: Clock) -> bool:
         """When the source is."""
@@ -125,9 +125,9 @@ class InferGroups(Policy):
         """The groups alone."""
         return Plan(groups=self.source.update(context).groups)
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """What the source leaves."""
-        self.source.leave(folder)
+        self.source.save_artifacts(folder)
 
     def state_dict(self) -> dict[str, Any]:
         """The source's state."""

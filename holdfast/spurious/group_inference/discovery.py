@@ -18,13 +18,13 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.primitives.streams import derive_seed, torch_stream
-from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.separation import separate
 from holdfast.spurious.group_inference.spare import Output, harvest
 from holdfast.training.curator import Curator
 from holdfast.training.events import Event, Listener
+from holdfast.training.model_outputs import ModelOutputs, call
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
-from holdfast.training.sweep import Sweep, call
 
 _BINS = 20
 _MOST = 0.5
@@ -103,7 +103,7 @@ class GroupAudit:
         epoch: epochs of training before the look; None where that isn't known.
     """
 
-    partition: Partition
+    partition: ClusterPartition
     clusters: tuple[Cluster, ...]
     probabilities: Tensor
     epoch: int | None = None
@@ -127,7 +127,7 @@ def rank(clusters: Iterable[Cluster]) -> list[Cluster]:
 
 
 def describe_clusters(
-    probabilities: Tensor, partition: Partition, *, outputs: Tensor | None = None, shown: int = 8, seed: int = 0
+    probabilities: Tensor, partition: ClusterPartition, *, outputs: Tensor | None = None, shown: int = 8, seed: int = 0
 ) -> tuple[Cluster, ...]:
     """What the model makes of each cluster, and which of its members to look at.
 
@@ -204,11 +204,11 @@ def audit_groups(
     Returns:
         The clusters.
     """
-    sweep = Sweep(model, examples, features=output == "features", head=head)
-    outputs = harvest(sweep, torch.arange(len(examples)), output)
+    model_outputs = ModelOutputs(model, examples, features=output == "features", head=head)
+    outputs = harvest(model_outputs, torch.arange(len(examples)), output)
     found = separate(outputs, examples.labels, k_max=k_max, seed=seed, ids=examples.ids)
     partition = replace(found, about={**found.about, "output": output})
-    probabilities = sweep.probabilities()
+    probabilities = model_outputs.probabilities()
     clusters = describe_clusters(probabilities, partition, outputs=outputs, shown=shown, seed=seed)
     return GroupAudit(partition, clusters, probabilities)
 

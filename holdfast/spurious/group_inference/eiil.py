@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.spurious.group_inference.base import Inferring, spread_over
+from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.spurious.objectives.group_dro import GroupDroLoss
 from holdfast.spurious.reweighting.balancing import balance_weights
 from holdfast.training.plan import Plan
@@ -119,7 +119,7 @@ def _ascend(u: Tensor, gradient: Tensor, steps: int, learning_rate: float) -> fl
 
 
 @dataclass(kw_only=True)
-class SplittingEarly(Inferring):
+class SplittingEarly(GroupInference):
     """What EIIL and PGI share: train plainly for a while, then split the training set into two environments.
 
     Attributes:
@@ -187,7 +187,7 @@ class Eiil(SplittingEarly):
         errors = self.split(context).to(torch.int64)
         return 2 * context.examples.labels + errors if self.by_class else errors
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Draw groups equally often, as GroupDRO does."""
         active = context.active_positions()
         return Plan(sample_weight=spread_over(active, balance_weights(groups[active]), len(groups)))

@@ -17,12 +17,12 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError, nearest
 from holdfast.primitives.streams import derive_seed
-from holdfast.spurious.group_inference.base import Inferring, spread_over
+from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.spurious.group_inference.subclasses import Clustering, subclasses
 from holdfast.spurious.objectives.group_dro import GroupDroLoss
 from holdfast.spurious.reweighting.balancing import balance_weights
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Outlook
+from holdfast.training.policy import Context, PlannedTraining
 
 Reduction = Literal["none", "loss", "pca", "umap"]
 
@@ -88,7 +88,7 @@ def umap_embedding(features: Tensor, components: int, seed: int) -> Tensor:
 
 
 @dataclass(kw_only=True)
-class George(Inferring):
+class George(GroupInference):
     """Train plainly to the end, cluster the features of each class, then train with GroupDRO on the clusters.
 
     Attributes:
@@ -137,9 +137,9 @@ class George(Inferring):
         """The plain training: `infer_epoch`, or as long as the budget once it is known."""
         return self.infer_epoch or self._budget
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """Hear how long plain training is."""
-        self._budget = outlook.epochs
+        self._budget = planned.epochs
 
     def objective(self) -> GroupDroLoss:
         """GroupDRO on the clusters."""
@@ -163,7 +163,7 @@ class George(Inferring):
         _, groups = torch.unique(labels * (int(clusters.max()) + 1) + clusters, return_inverse=True)
         return spread_over(active, groups, len(context.examples))
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Draw clusters equally often, as GroupDRO does."""
         active = context.active_positions()
         return Plan(sample_weight=spread_over(active, balance_weights(groups[active]), len(groups)))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.spurious.group_inference.base import Inferring, spread_over
+from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context
 
@@ -53,7 +53,7 @@ def misclassified(predictions: Tensor, labels: Tensor) -> Tensor:
 
 
 @dataclass(kw_only=True)
-class Jtt(Inferring):
+class Jtt(GroupInference):
     """Train twice: the second time, what the first model got wrong comes many times; needs no group labels.
 
     Its groups, for other methods, are right and wrong in each class.
@@ -81,6 +81,6 @@ class Jtt(Inferring):
         wrong = misclassified(context.outputs.predictions(active), labels)
         return spread_over(active, 2 * labels + wrong, len(context.examples))
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Repeat what is misclassified."""
         return Plan(copies=torch.where(groups % 2 == 1, self.lambda_up, 1))

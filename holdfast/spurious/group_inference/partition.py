@@ -1,6 +1,6 @@
 """The clusters of every class, with the sampling probabilities that even them, as a value that can be saved and shown.
 
-Any method that uses groups can take them: `Partition.groups` is one number per example.
+Any method that uses groups can take them: `ClusterPartition.groups` is one number per example.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Separation:
 
 
 @dataclass(frozen=True, eq=False)
-class Partition:
+class ClusterPartition:
     """The clusters of every class, and the sampling probabilities that even them.
 
     Attributes:
@@ -97,7 +97,7 @@ class Partition:
             f"class {label}, cluster {j}" for label in sorted(self.classes) for j in range(self.classes[label].k)
         )
 
-    def for_ids(self, ids: Tensor) -> Partition:
+    def for_ids(self, ids: Tensor) -> ClusterPartition:
         """The same partition with its examples in the order of `ids`.
 
         Args:
@@ -124,7 +124,7 @@ class Partition:
         return {**{name: getattr(self, name) for name in _VECTORS}, **self._plain()}
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Partition:
+    def from_state(cls, state: Mapping[str, Any]) -> ClusterPartition:
         """What `state_dict` gave."""
         classes = {
             record["class"]: Separation(
@@ -153,7 +153,7 @@ class Partition:
         write_atomically(path.with_name(f"{path.name}.json"), text.encode())
 
     @classmethod
-    def load(cls, path: Path) -> Partition:
+    def load(cls, path: Path) -> ClusterPartition:
         """Read what `save` wrote; nothing in the files is executed.
 
         Args:

@@ -18,7 +18,7 @@ from holdfast.errors import DataError
 
 
 @dataclass(frozen=True)
-class ClassInference:
+class ClassInferenceQuality:
     """The examples of one class by true and inferred side.
 
     Attributes:
@@ -53,7 +53,7 @@ class ClassInference:
 
 
 @dataclass(frozen=True, eq=False)
-class GroupInference:
+class InferenceQuality:
     """Inferred clusters against true groups.
 
     Attributes:
@@ -66,7 +66,7 @@ class GroupInference:
     confusion: Tensor
     true_groups: tuple[tuple[int, int], ...]
     inferred_groups: tuple[tuple[int, int], ...]
-    classes: Mapping[int, ClassInference]
+    classes: Mapping[int, ClassInferenceQuality]
 
     @property
     def mean_precision(self) -> float | None:
@@ -110,7 +110,7 @@ class GroupInference:
 
 def judge_groups(
     clusters: Tensor, labels: Tensor, attributes: Tensor, majority: Mapping[int, int] | None = None
-) -> GroupInference:
+) -> InferenceQuality:
     """Compare inferred clusters with true attributes, class by class.
 
     Args:
@@ -149,21 +149,21 @@ def judge_groups(
             raise DataError(f"the majority attribute of class {label} is missing; give one for every class")
         attribute = int(values[counts.sum(1).argmax()]) if majority is None else majority[label]
         truly, taken = values == attribute, torch.arange(counts.shape[1]) == counts.sum(0).argmax()
-        classes[label] = ClassInference(
+        classes[label] = ClassInferenceQuality(
             majority=attribute,
             found=int(counts[~truly][:, ~taken].sum()),
             missed=int(counts[~truly][:, taken].sum()),
             alarms=int(counts[truly][:, ~taken].sum()),
             kept=int(counts[truly][:, taken].sum()),
         )
-    return GroupInference(confusion, _pairs(true_groups), _pairs(inferred_groups), classes)
+    return InferenceQuality(confusion, _pairs(true_groups), _pairs(inferred_groups), classes)
 
 
 def best_epoch(ranks: Mapping[int, tuple[float, float]]) -> int:
     """The epoch at which clusters separate best; the earliest on ties.
 
     Args:
-        ranks: `GroupInference.rank` of what was inferred on the validation set, by epoch.
+        ranks: `InferenceQuality.rank` of what was inferred on the validation set, by epoch.
 
     Returns:
         The epoch.

@@ -1,7 +1,8 @@
 """Separate the groups of each class by what an early model makes of them: stage 1 of SPARE (its Algorithm 1).
 
 Each class's outputs are clustered, the number of clusters is the one with the highest silhouette, and the examples are
-given the probabilities with which stage 2 draws them. Nothing here trains: outputs and labels in, a `Partition` out.
+given the probabilities with which stage 2 draws them. Nothing here trains: outputs and labels in, a
+`ClusterPartition` out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from holdfast.primitives.exemplars import exemplar_clustering
 from holdfast.primitives.kmeans import canonical_order, kmeans
 from holdfast.primitives.silhouette import SilhouetteScore, silhouette_score
 from holdfast.primitives.streams import derive_seed
-from holdfast.spurious.group_inference.partition import Partition, Separation
+from holdfast.spurious.group_inference.partition import ClusterPartition, Separation
 
 ClassMass = Literal["equal", "natural"]
 Clustering = Literal["kmeans", "exemplars"]
@@ -58,7 +59,7 @@ def separate(
     class_mass: ClassMass = "equal",
     seed: int = 0,
     ids: Tensor | None = None,
-) -> Partition:
+) -> ClusterPartition:
     """Cluster the outputs of each class and find the sampling probabilities that even the clusters.
 
     Nothing depends on the order of the examples. Warns where a class has constant outputs, which stay one cluster, and
@@ -104,7 +105,7 @@ def separate(
     _warn(classes, expected=k != 1)
     p = sampling_probabilities(labels, clusters, {c: found.lambda_ for c, found in classes.items()}, class_mass)
     about = {"k_max": k_max, "k": k, "tau": tau, "lambda_high": lambda_high, "class_mass": class_mass, "seed": seed}
-    return Partition(torch.arange(len(labels)) if ids is None else ids, labels, clusters, p, classes, about)
+    return ClusterPartition(torch.arange(len(labels)) if ids is None else ids, labels, clusters, p, classes, about)
 
 
 def sampling_probabilities(

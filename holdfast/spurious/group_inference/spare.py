@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError, HoldfastWarning, nearest
-from holdfast.spurious.group_inference.base import Inferring, spread_over
-from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.base import GroupInference, spread_over
+from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.quality import best_epoch, judge_groups
 from holdfast.spurious.group_inference.separation import ClassMass, Clustering, separate
 from holdfast.training.clock import Clock
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, ResetOptimizer
-from holdfast.training.sweep import Sweep
 
 Output = Literal["softmax", "logits", "features"]
 
@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(kw_only=True)
-class Spare(Inferring):
+class Spare(GroupInference):
     """Train a little, cluster the outputs of each class, start again with draws that even the clusters.
 
     Attributes:
@@ -74,8 +74,8 @@ class Spare(Inferring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.partition: Partition | None = None
-        self._tried: dict[int, Partition] = {}
+        self.partition: ClusterPartition | None = None
+        self._tried: dict[int, ClusterPartition] = {}
         self._ranks: dict[int, tuple[float, float]] = {}
         for option, least in (("tune_until", 0), ("k_max", 2), ("k", 1), ("lambda_high", 0)):
             value = getattr(self, option)
@@ -105,7 +105,7 @@ class Spare(Inferring):
         """The clusters of what earlier policies left."""
         epoch, active = context.clock.stage_epoch, context.active_positions()
         if self.saved is not None:
-            self.partition = Partition.load(self.saved).for_ids(context.examples.ids[active])
+            self.partition = ClusterPartition.load(self.saved).for_ids(context.examples.ids[active])
             return spread_over(active, self.partition.groups, len(context.examples))
         labels = context.examples.labels[active]
         found = self._separate(harvest(context.outputs, active, self.output), labels, context, epoch)
@@ -123,12 +123,12 @@ class Spare(Inferring):
             context.request(ResetOptimizer())
         return spread_over(active, found.groups, len(context.examples))
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Draw the clusters of a class evenly."""
         assert self.partition is not None
         return Plan(sample_weight=spread_over(context.active_positions(), self.partition.p, len(groups)))
 
-    def leave(self, folder: Path) -> None:
+    def save_artifacts(self, folder: Path) -> None:
         """The partition as ``spare.npz`` and ``spare.json``."""
         if self.partition is not None:
             self.partition.save(folder / self.name)
@@ -144,16 +144,16 @@ class Spare(Inferring):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back the partitions."""
-        self.partition = Partition.from_state(state["partition"]) if "partition" in state else None
+        self.partition = ClusterPartition.from_state(state["partition"]) if "partition" in state else None
         tried = state.get("tried", {})
-        self._tried = {int(epoch): Partition.from_state(found["partition"]) for epoch, found in tried.items()}
+        self._tried = {int(epoch): ClusterPartition.from_state(found["partition"]) for epoch, found in tried.items()}
         self._ranks = {int(epoch): (found["rank"][0], found["rank"][1]) for epoch, found in tried.items()}
 
     @property
     def _last_epoch(self) -> int:
         return 0 if self.saved is not None else self.tune_until or self.infer_epoch
 
-    def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> Partition:
+    def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> ClusterPartition:
         found = separate(
             outputs,
             labels,
@@ -175,15 +175,19 @@ class Spare(Inferring):
                 "spare tunes its epoch on a validation set with attributes and has none; give one, or set infer_epoch "
                 "and leave tune_until at 0"
             )
-        sweep = Sweep(context.model, validation, head=context.head)
-        outputs = harvest(sweep, torch.arange(len(validation)), self.output)
+        model_outputs = ModelOutputs(context.model, validation, head=context.head)
+        outputs = harvest(model_outputs, torch.arange(len(validation)), self.output)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)
             found = self._separate(outputs, validation.labels, context, epoch)
         return judge_groups(found.clusters, validation.labels, validation.attributes).rank
 
 
-def harvest(sweep: Sweep, positions: Tensor, output: Output) -> Tensor:
+def harvest(model_outputs: ModelOutputs, positions: Tensor, output: Output) -> Tensor:
     """What SPARE clusters, of the examples at `positions`, in that order: float32 of shape (positions, d)."""
-    read = {"softmax": sweep.probabilities, "logits": sweep.logits, "features": sweep.features}
+    read = {
+        "softmax": model_outputs.probabilities,
+        "logits": model_outputs.logits,
+        "features": model_outputs.features,
+    }
     return read[output](positions)

@@ -25,16 +25,16 @@ from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError, DataError, HoldfastWarning
 from holdfast.models.heads import find_head
 from holdfast.primitives.streams import derive_seed, torch_stream
-from holdfast.spurious.group_inference.base import Inferring, spread_over
+from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.spurious.last_layer.folds import folds
 from holdfast.spurious.objectives.group_dro import GroupDroLoss
 from holdfast.spurious.reweighting.balancing import balance_weights, rank_in_part
-from holdfast.training.draws import Draws
 from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.model_outputs import ModelOutputs, call, device_of, to_device
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context
+from holdfast.training.sampling_order import SamplingOrder
 from holdfast.training.settings import Training, build_optimizer
-from holdfast.training.sweep import Sweep, call, device_of, to_device
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def descend(predictor: nn.Module, optimizer: torch.optim.Optimizer, inputs: Inpu
 
 
 @dataclass(kw_only=True)
-class Ssa(Inferring):
+class Ssa(GroupInference):
     """Predict the attribute from the validation set's labels, then GroupDRO on class x prediction.
 
     Needs no training group labels, but trains the predictor on those of the validation set. The run's model is trained
@@ -174,7 +174,7 @@ class Ssa(Inferring):
             predicted = self._predict(model, unlabelled, validation, context)
         return spread_over(active, unlabelled.labels * n_values + predicted, len(context.examples))
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Draw the predicted groups equally often."""
         active = context.active_positions()
         return Plan(sample_weight=spread_over(active, balance_weights(groups[active]), len(groups)))
@@ -201,7 +201,7 @@ class Ssa(Inferring):
                     stacklevel=2,
                 )
             own = (split == number).nonzero().flatten()
-            predicted[own] = Sweep(predictor, unlabelled.subset(own)).predictions()
+            predicted[own] = ModelOutputs(predictor, unlabelled.subset(own)).predictions()
         return predicted
 
     def _train(
@@ -215,7 +215,7 @@ class Ssa(Inferring):
         pool, weights = [taught], dict[str, Tensor]()
         best: GroupReport | None = None
         for start in range(0, self.iterations, self.check_every):
-            draws = Draws(Plan(), sum(map(len, pool)), seed, since=start)
+            draws = SamplingOrder(Plan(), sum(map(len, pool)), seed, since=start)
             predictor.train()
             for step in range(min(self.check_every, self.iterations - start)):
                 batch = gather_from(pool, draws.take(step * self.batch_size, self.batch_size), device_of(predictor))
@@ -227,7 +227,7 @@ class Ssa(Inferring):
             if best.worst_accuracy == 1:
                 break
             # In float32 the probabilities of a trained predictor are all 1, and the surest could not be told.
-            confidence, guessed = Sweep(predictor, unlabelled).logits().double().softmax(1).max(1)
+            confidence, guessed = ModelOutputs(predictor, unlabelled).logits().double().softmax(1).max(1)
             guess = replace(unlabelled, attributes=guessed, attribute_names=taught.attribute_names)
             chosen = confident_examples(confidence, _groups(guess), counts, self.threshold)
             pool = [taught, guess.subset(chosen.nonzero().flatten())]
@@ -238,7 +238,9 @@ class Ssa(Inferring):
 
 def judge(predictor: nn.Module, examples: Examples) -> GroupReport:
     """How often the predictor gives the right attribute in each group, class x attribute."""
-    return GroupReport.of_arrays(Sweep(predictor, examples).predictions(), _attributes(examples), _groups(examples))
+    return GroupReport.of_arrays(
+        ModelOutputs(predictor, examples).predictions(), _attributes(examples), _groups(examples)
+    )
 
 
 def gather_from(pool: Sequence[Examples], positions: Tensor, device: torch.device) -> tuple[InputBatch, Tensor]:

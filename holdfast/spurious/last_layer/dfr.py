@@ -26,10 +26,10 @@ from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.spurious.last_layer.folds import folds
 from holdfast.spurious.reweighting.balancing import balanced_subset
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.finish import Finish, Trained
+from holdfast.training.model_outputs import ModelOutputs, device_of, evaluating, to_device
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Uniform
-from holdfast.training.sweep import Sweep, device_of, evaluating, to_device
+from holdfast.training.post_training import PostTraining, Trained
 
 #: The split whose examples the head is refitted on.
 Part = Literal["train", "validation"]
@@ -37,7 +37,7 @@ Part = Literal["train", "validation"]
 _Floats = NDArray[np.float64]
 
 
-class Scale(NamedTuple):
+class Standardisation(NamedTuple):
     """How features are standardised.
 
     Attributes:
@@ -49,7 +49,7 @@ class Scale(NamedTuple):
     deviation: _Floats
 
     @classmethod
-    def of(cls, features: Tensor) -> Scale:
+    def of(cls, features: Tensor) -> Standardisation:
         """The scale on which `features`, (n, features), have mean 0 and deviation 1."""
         from sklearn.preprocessing import StandardScaler  # noqa: PLC0415 - takes a second, and few need it
 
@@ -123,7 +123,7 @@ def mean_rule(rules: Sequence[LinearRule]) -> LinearRule:
     return LinearRule(np.mean([rule.coef for rule in rules], 0), np.mean([rule.intercept for rule in rules], 0))
 
 
-def write_head(layer: nn.Linear, rule: LinearRule, scale: Scale) -> None:
+def write_head(layer: nn.Linear, rule: LinearRule, scale: Standardisation) -> None:
     """Make `layer` give the scores of `rule` for features that are not standardised, in place.
 
     Two classes get the logits (-z/2, z/2), whose softmax is the logistic regression's probability. With more, logits
@@ -179,12 +179,12 @@ class _Pool:
 
     examples: Examples
     features: Tensor
-    scale: Scale
+    scale: Standardisation
 
     @classmethod
-    def of(cls, examples: Examples, trained: Trained, scale: Scale | None = None) -> _Pool:
-        features = Sweep(trained.model, examples, features=True, head=trained.head).features()
-        return cls(examples, features, Scale.of(features) if scale is None else scale)
+    def of(cls, examples: Examples, trained: Trained, scale: Standardisation | None = None) -> _Pool:
+        features = ModelOutputs(trained.model, examples, features=True, head=trained.head).features()
+        return cls(examples, features, Standardisation.of(features) if scale is None else scale)
 
     def only(self, chosen: Tensor) -> _Pool:
         positions = chosen.nonzero().flatten()
@@ -202,7 +202,7 @@ class _Pool:
 
 
 @dataclass(frozen=True)
-class Refit(Finish):
+class Refit(PostTraining):
     """Refit the head of a trained model on group-balanced redraws of one split.
 
     Attributes:
@@ -313,7 +313,7 @@ class _Dfr(Uniform):
             refittable_head(self.name, context.model, context.examples, context.head)
         return super().update(context)
 
-    def finish(self) -> Refit:
+    def post_training(self) -> Refit:
         """The refit."""
         return Refit(self.name, self.part, self.fits, self.C, self.class_weights)
 

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import ConfigError, HoldfastWarning
-from holdfast.spurious.group_inference.base import Inferring, spread_over
+from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.training.clock import Clock
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
@@ -143,7 +143,7 @@ class CncLoss(Objective):
 
 
 @dataclass(kw_only=True)
-class Cnc(Inferring):
+class Cnc(GroupInference):
     """Train plainly, then contrast what the first model got right and wrong within a class; needs no group labels.
 
     Its groups, for other methods, are the cells of class and prediction: class x classes + prediction. An epoch of the
@@ -187,7 +187,7 @@ class Cnc(Inferring):
         if context.clock.stage == 0:
             return super().update(context)
         assert self._groups is not None
-        return replace(self.answer(context, self._groups), groups=self._groups)
+        return replace(self.plan_from_groups(context, self._groups), groups=self._groups)
 
     def infer(self, context: Context) -> Tensor:
         """The cells of class and prediction."""
@@ -196,7 +196,7 @@ class Cnc(Inferring):
         self._groups = spread_over(active, cells, len(context.examples))
         return self._groups
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Mini-batches for an epoch, and how often it visits each example, which makes it as long as they are."""
         active, labels = context.active_positions(), context.examples.labels
         chosen = contrastive_batches(

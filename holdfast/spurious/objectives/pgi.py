@@ -158,7 +158,7 @@ class Pgi(SplittingEarly):
         """Twice the class, plus one for what the first stage gets right."""
         return 2 * context.examples.labels + ~self.split(context)
 
-    def answer(self, context: Context, groups: Tensor) -> Plan:
+    def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Draw the two groups equally often, or examples as they come."""
         if not self.even_draws:
             return Plan()

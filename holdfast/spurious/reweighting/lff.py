@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
+from holdfast.training.model_outputs import call, device_of
 from holdfast.training.objective import Forward, NewOptimizer, Objective
 from holdfast.training.policy import Uniform
-from holdfast.training.sweep import call, device_of
 
 _EPSILON = 1e-8
 

@@ -21,7 +21,7 @@ from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Context,
-    Outlook,
+    PlannedTraining,
     Policy,
     ResetOptimizer,
     ScaleLearningRate,
@@ -150,14 +150,14 @@ class Pde(Policy):
         if self.caps and (self.middle_stage or list(self.caps) != sorted(self.caps)):
             raise ConfigError(f"caps of pde are {self.caps}; give increasing numbers, and no middle_stage with them")
 
-    def expect(self, outlook: Outlook) -> None:
+    def validate(self, planned: PlannedTraining) -> None:
         """The set must grow within the budget."""
-        if outlook.epochs <= self.first_expansion:
+        if planned.epochs <= self.first_expansion:
             raise ConfigError(
-                f"pde first grows its set after epoch {self.first_expansion} and training has {outlook.epochs}; raise "
+                f"pde first grows its set after epoch {self.first_expansion} and training has {planned.epochs}; raise "
                 "epochs, lower first_expansion, or use group-subsampled to never grow"
             )
-        self._epochs = outlook.epochs
+        self._epochs = planned.epochs
 
     def due(self, clock: Clock) -> bool:
         """Before the first epoch, and before those in which the set grows: T0, T0 + J, ..."""

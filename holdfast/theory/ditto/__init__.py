@@ -23,15 +23,15 @@ from holdfast.theory.ditto.estimators import Bayes, bayes, global_model, least_s
 from holdfast.theory.ditto.monte_carlo import Simulated, simulate
 from holdfast.theory.ditto.proximal import proximal_minimum
 from holdfast.theory.ditto.rates import Distances, stochastic_ditto
-from holdfast.theory.ditto.setting import Setting
+from holdfast.theory.ditto.setting import PointEstimation
 from holdfast.theory.ditto.trajectory import ditto_trajectory, fedavg_fixed_point
 
 __all__ = [
     "Assumptions",
     "Bayes",
     "Distances",
+    "PointEstimation",
     "Posterior",
-    "Setting",
     "Simulated",
     "bayes",
     "best_lambda",

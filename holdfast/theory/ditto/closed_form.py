@@ -18,12 +18,12 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from numpy.typing import ArrayLike, NDArray
 
-from holdfast.theory.ditto.setting import Setting
+from holdfast.theory.ditto.setting import PointEstimation
 
 Vector = NDArray[np.float64]
 
 
-def best_lambda(setting: Setting) -> float:
+def best_lambda(setting: PointEstimation) -> float:
     """λ* of Theorems 1, 2, 5 and 6; with malicious clients λ_a* of Theorems 3, 4, 7 and 8.
 
     Returns:
@@ -34,37 +34,37 @@ def best_lambda(setting: Setting) -> float:
     return setting.sigma**2 / setting.n * setting.K / unlike if unlike > 0 else math.inf
 
 
-def mixing(setting: Setting, lambda_: ArrayLike) -> tuple[Vector, Vector]:
+def mixing(setting: PointEstimation, lambda_: ArrayLike) -> tuple[Vector, Vector]:
     """The weights a of a client's own estimate and b of each other one's (Lemma 9); a + (K − 1)b = 1."""
     return _weights(setting, _share(setting, lambda_))
 
 
-def coordinate_error(setting: Setting, lambda_: ArrayLike) -> Vector:
+def coordinate_error(setting: PointEstimation, lambda_: ArrayLike) -> Vector:
     """V(λ): expected squared error of a benign client per coordinate."""
     return _moments(setting, _share(setting, lambda_))[0]
 
 
-def coordinate_covariance(setting: Setting, lambda_: ArrayLike) -> Vector:
+def coordinate_covariance(setting: PointEstimation, lambda_: ArrayLike) -> Vector:
     """C(λ): covariance of the errors of two benign clients per coordinate."""
     return _moments(setting, _share(setting, lambda_))[1]
 
 
-def error(setting: Setting, lambda_: ArrayLike) -> Vector:
+def error(setting: PointEstimation, lambda_: ArrayLike) -> Vector:
     """E‖ŵ_k(λ) − w_k‖² = dV of a benign client; on predictions, ‖X_k(·)‖², it is β times that."""
     return setting.d * coordinate_error(setting, lambda_)
 
 
-def device_variance(setting: Setting, lambda_: ArrayLike) -> Vector:
+def device_variance(setting: PointEstimation, lambda_: ArrayLike) -> Vector:
     """2dV², the variance of one benign client's squared error: what Theorems 2, 4, 6 and 8 minimise."""
     return 2 * setting.d * coordinate_error(setting, lambda_) ** 2
 
 
-def spread(setting: Setting, lambda_: ArrayLike) -> Vector:
+def spread(setting: PointEstimation, lambda_: ArrayLike) -> Vector:
     """Expected variance of the squared error over the benign clients, 2d(1 − 1/K_b)(V² − C²): what one measures."""
     return _spread(setting, _share(setting, lambda_))
 
 
-def fairest_lambda(setting: Setting) -> float:
+def fairest_lambda(setting: PointEstimation) -> float:
     """The λ at which `spread` is least, found exactly: it is a polynomial of degree four in λ/(c + λ)."""
     nodes = np.linspace(0.0, 1.0, 5)
     values = _spread(setting, nodes)
@@ -95,7 +95,7 @@ class Posterior:
         return self.own * np.asarray(own, np.float64) + self.others * np.asarray(others, np.float64)
 
 
-def posterior(setting: Setting) -> Posterior:
+def posterior(setting: PointEstimation) -> Posterior:
     """The posterior of a benign client's parameter (Lemma 7; Lemmas 10 and 11 for point estimation)."""
     spread_of_others = setting.K * setting.tau**2 + setting.noise + setting.excess / (setting.K - 1)
     own, others = 1 / setting.noise, (setting.K - 1) / spread_of_others
@@ -118,16 +118,16 @@ def conditional_spread(shifts: ArrayLike, variance: float) -> float:
     return float(2 * d * variance**2 + 4 * variance * squares.mean() + squares.var())
 
 
-def _share(setting: Setting, lambda_: ArrayLike) -> Vector:
+def _share(setting: PointEstimation, lambda_: ArrayLike) -> Vector:
     """λ/(c + λ), how far an estimator goes from the local model towards the global one; 1 for infinity."""
     return 1 - setting.curvature / (setting.curvature + np.asarray(lambda_, np.float64))
 
 
-def _weights(setting: Setting, share: Vector) -> tuple[Vector, Vector]:
+def _weights(setting: PointEstimation, share: Vector) -> tuple[Vector, Vector]:
     return 1 - share * (1 - 1 / setting.K), share / setting.K
 
 
-def _moments(setting: Setting, share: Vector) -> tuple[Vector, Vector]:
+def _moments(setting: PointEstimation, share: Vector) -> tuple[Vector, Vector]:
     """V and C."""
     a, b = _weights(setting, share)
     tau2, s2, each = setting.tau**2, setting.noise, setting.tau**2 + setting.noise
@@ -136,6 +136,6 @@ def _moments(setting: Setting, share: Vector) -> tuple[Vector, Vector]:
     return v, c
 
 
-def _spread(setting: Setting, share: Vector) -> Vector:
+def _spread(setting: PointEstimation, share: Vector) -> Vector:
     v, c = _moments(setting, share)
     return 2 * setting.d * (1 - 1 / setting.K_b) * (v**2 - c**2)

@@ -16,7 +16,7 @@ import numpy as np
 from holdfast.errors import ConfigError
 from holdfast.primitives.streams import numpy_stream
 from holdfast.theory.ditto.closed_form import Vector
-from holdfast.theory.ditto.setting import Setting
+from holdfast.theory.ditto.setting import PointEstimation
 
 _CHUNK = 10_000
 
@@ -40,7 +40,7 @@ class Simulated:
     device_variance: Vector
 
 
-def simulate(setting: Setting, lambdas: Sequence[float], trials: int, seed: int) -> Simulated:
+def simulate(setting: PointEstimation, lambdas: Sequence[float], trials: int, seed: int) -> Simulated:
     """Measure Ditto's errors at several λ on the same draws.
 
     Args:
@@ -79,7 +79,7 @@ def simulate(setting: Setting, lambdas: Sequence[float], trials: int, seed: int)
     )
 
 
-def _draw(setting: Setting, trials: int, stream: np.random.Generator) -> tuple[Vector, Vector]:
+def _draw(setting: PointEstimation, trials: int, stream: np.random.Generator) -> tuple[Vector, Vector]:
     """True parameters and local estimates, (clients, trials, parameters); the malicious clients come first."""
     shape = (setting.K, trials, setting.d)
     scale = np.full((setting.K, 1, 1), setting.tau)

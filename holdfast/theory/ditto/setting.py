@@ -14,7 +14,7 @@ from holdfast.errors import ConfigError
 
 
 @dataclass(frozen=True)
-class Setting:
+class PointEstimation:
     """What decides every expectation of the analysis. The names are the document's.
 
     Attributes:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.sweep import Sweep
+from holdfast.training.model_outputs import ModelOutputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +26,7 @@ class Predictions:
 
 def predict(model: nn.Module, examples: Examples, *, batch_size: int = 512) -> Predictions:
     """The model's predictions in evaluation mode; the model is left as it was."""
-    confidence, predicted = Sweep(model, examples, batch_size=batch_size).probabilities().max(1)
+    confidence, predicted = ModelOutputs(model, examples, batch_size=batch_size).probabilities().max(1)
     return Predictions(predicted, confidence)
 
 

@@ -8,7 +8,7 @@ from holdfast.coresets import Crest
 from holdfast.coresets.crest import crest
 from holdfast.coresets.crest import gradient_proxies as looking
 from holdfast.coresets.crest import trust_region as region
-from holdfast.coresets.crest.augmented_views import KeptViews
+from holdfast.coresets.crest.augmented_views import AugmentedViews
 from holdfast.data import Examples
 from holdfast.errors import ConfigError
 from holdfast.training import Curator
@@ -35,7 +35,7 @@ def train(curator, model, optimizer, steps):
 
 def test_each_example_has_one_view_however_often_it_is_named():
     examples, stream = gaussians(), torch.Generator().manual_seed(0)
-    views = KeptViews.of(examples, torch.tensor([7, 3, 7, 200]), noise, stream)
+    views = AugmentedViews.of(examples, torch.tensor([7, 3, 7, 200]), noise, stream)
     clean = examples.inputs.gather(torch.tensor([3, 7, 200]))
     expected = noise(clean, torch.Generator().manual_seed(0))
     assert len(views) == 3
@@ -46,7 +46,7 @@ def test_each_example_has_one_view_however_often_it_is_named():
 def test_texts_have_no_views():
     texts = Examples.of({"ids": torch.ones(4, 2).long()}, [0, 1, 0, 1])
     with pytest.raises(ConfigError, match="images only"):
-        KeptViews.of(texts, torch.arange(4), noise, torch.Generator())
+        AugmentedViews.of(texts, torch.arange(4), noise, torch.Generator())
 
 
 def test_an_example_looks_the_same_until_mini_batches_are_chosen_again():

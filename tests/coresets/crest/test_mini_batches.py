@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from holdfast.coresets.crest.mini_batches import Pool, cluster_weights, mini_batch_coresets, quotas
+from holdfast.coresets.crest.mini_batches import SubsetCandidates, cluster_weights, mini_batch_coresets, quotas
 from holdfast.data.clients.partitions import share_out
 from holdfast.errors import ConfigError
 
@@ -36,7 +36,7 @@ def test_quotas_add_up_and_leave_no_class_out_where_they_can(counts, total, expe
 def test_subsets_are_drawn_without_replacement_from_the_pool(by_class):
     labels = torch.arange(300) % 3
     positions = torch.arange(0, 300, 2)
-    pool = Pool(positions, labels, by_class=by_class)
+    pool = SubsetCandidates(positions, labels, by_class=by_class)
     drawn = pool.draw(60, stream())
     assert len(set(drawn.tolist())) == 60
     assert set(drawn.tolist()) <= set(positions.tolist())
@@ -54,7 +54,7 @@ def test_classes_are_drawn_from_one_after_the_other_where_they_are_there():
     expected = [
         part[torch.randperm(len(part), generator=by)[:share]] for part, share in zip(of_class, shares, strict=True)
     ]
-    assert torch.equal(Pool(positions, labels, by_class=True).draw(101, stream()), torch.cat(expected))
+    assert torch.equal(SubsetCandidates(positions, labels, by_class=True).draw(101, stream()), torch.cat(expected))
 
 
 def mean_counts(pool, labels, size, draws):
@@ -67,7 +67,7 @@ def mean_counts(pool, labels, size, draws):
 def test_no_class_is_in_subsets_too_often_or_never_because_it_is_small(counts, size):
     """With shares of 1.28, 5.12 and 0.43 places; largest remainders gave some classes twice as many, others none."""
     labels = torch.repeat_interleave(torch.tensor(counts))
-    found = mean_counts(Pool(torch.arange(len(labels)), labels, by_class=True), labels, size, 2000)
+    found = mean_counts(SubsetCandidates(torch.arange(len(labels)), labels, by_class=True), labels, size, 2000)
     expected = size * torch.tensor(counts).double() / sum(counts)
     assert bool(((found - expected).abs() < 5 * (expected / 2000).sqrt()).all())
 
@@ -76,7 +76,7 @@ def test_no_class_is_in_subsets_too_often_or_never_because_it_is_small(counts, s
 def test_what_is_to_come_more_often_does(by_class):
     labels, visits = torch.arange(200) % 2, torch.ones(200, dtype=torch.float64)
     visits[:20], visits[20:60] = 7, 0
-    pool, by = Pool(torch.arange(200), labels, by_class=by_class, visits=visits), stream()
+    pool, by = SubsetCandidates(torch.arange(200), labels, by_class=by_class, visits=visits), stream()
     drawn = torch.cat([pool.draw(50, by) for _ in range(400)])
     assert len(drawn) == 20_000
     found, expected = torch.bincount(drawn, minlength=200).double(), 20_000 * visits / visits.sum()
@@ -86,8 +86,8 @@ def test_what_is_to_come_more_often_does(by_class):
 
 def test_equal_visits_are_no_visits():
     labels, positions = torch.arange(300) % 3, torch.arange(300)
-    plain = Pool(positions, labels, by_class=True).draw(90, stream())
-    alike = Pool(positions, labels, by_class=True, visits=torch.full((300,), 2.0, dtype=torch.float64))
+    plain = SubsetCandidates(positions, labels, by_class=True).draw(90, stream())
+    alike = SubsetCandidates(positions, labels, by_class=True, visits=torch.full((300,), 2.0, dtype=torch.float64))
     assert torch.equal(alike.draw(90, stream()), plain)
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from holdfast.data import describe, load
-from holdfast.data.readers.folder import WATERBIRDS_COUNTS, Columns
+from holdfast.data.readers.folder import WATERBIRDS_COUNTS, MetadataColumns
 from holdfast.errors import DataError
 from tests.data.trees import BIRD_HEADER, bird_rows, write_csv, write_image
 
@@ -43,10 +43,10 @@ def test_images_are_gathered_in_the_wanted_size(tmp_path: Path) -> None:
 def test_splits_may_be_words_and_columns_may_have_other_names(tmp_path: Path) -> None:
     rows = [["a.png", 0, "train", 1], ["b.png", 1, "val", 0], ["c.png", 1, "Test", 0], ["d.png", 1, "train", 0]]
     folder = write_folder(tmp_path, rows, ["file", "kind", "part", "where"])
-    splits = load("folder", path=folder, columns=Columns("file", "kind", "part", "where"))
+    splits = load("folder", path=folder, columns=MetadataColumns("file", "kind", "part", "where"))
     assert splits.train.ids.tolist() == [0, 3]
     assert splits.validation.ids.tolist() == [1]
-    without = load("folder", path=folder, columns=Columns("file", "kind", "part", None))
+    without = load("folder", path=folder, columns=MetadataColumns("file", "kind", "part", None))
     assert without.train.groups is None and without.train.attributes is None
     assert describe(without)["train"] == {"y0": 1, "y1": 1}
 

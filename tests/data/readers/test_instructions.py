@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.data.readers.instructions import Columns, Instructions, read_instructions
+from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
 from holdfast.errors import DataError
 
 USER = (("user", "Add 1 and 2."),)
@@ -48,7 +48,7 @@ def test_a_conversation_ends_with_the_response() -> None:
 
 def test_columns_by_name() -> None:
     rows = [{"text": "Hund", "english": "dog", "kind": b} for b in ("noun", "verb", "noun")]
-    data = Instructions.of(rows, Columns("text", "english", "kind"))
+    data = Instructions.of(rows, InstructionColumns("text", "english", "kind"))
     assert data.source_names == ("noun", "verb")
     assert data.sources.tolist() == [0, 1, 0]
 
@@ -87,8 +87,8 @@ def test_null_nan_and_missing_sources_are_one_source() -> None:
     assert data.sources.tolist() == [0, 1, 0, 0]
 
 
-@pytest.mark.parametrize("columns", [Columns("source", "target"), Columns("prompt", "source")])
-def test_the_prompt_or_the_response_is_no_source_unless_it_is_asked_for(columns: Columns) -> None:
+@pytest.mark.parametrize("columns", [InstructionColumns("source", "target"), InstructionColumns("prompt", "source")])
+def test_the_prompt_or_the_response_is_no_source_unless_it_is_asked_for(columns: InstructionColumns) -> None:
     rows = [{"source": f"s{i}", "target": "t", "prompt": "p"} for i in range(3)]
     assert Instructions.of(rows, columns).source_names == ("all",)
     assert len(Instructions.of(rows, replace(columns, source="source")).source_names) == 3
@@ -96,7 +96,7 @@ def test_the_prompt_or_the_response_is_no_source_unless_it_is_asked_for(columns:
 
 def test_a_conversation_under_another_name() -> None:
     rows = [{"dialog": [said("user", "Hi"), said("assistant", "Hello")]}]
-    data = Instructions.of(rows, Columns("dialog", "dialog"))
+    data = Instructions.of(rows, InstructionColumns("dialog", "dialog"))
     assert data.prompts == ((("user", "Hi"),),)
     assert data.responses == ("Hello",)
 
@@ -104,30 +104,46 @@ def test_a_conversation_under_another_name() -> None:
 @pytest.mark.parametrize(
     ("rows", "columns", "message"),
     [
-        ([], Columns(), "no rows"),
-        ([{"text": "a", "english": "b"}], Columns(), "--prompt-column"),
-        ([{"prompt": "a", "response": "b"}], Columns(prompt="promt"), "no column 'promt'; did you mean 'prompt'"),
-        ([{"prompt": "a", "response": "b"}, {"prompt": "a"}], Columns(), "row 2 of data has no prompt"),
-        ([{"prompt": "a", "response": None}], Columns(), "row 1 of data has no prompt"),
-        ([{"messages": [{"role": "user", "content": "a"}]}], Columns(), "not the assistant's"),
-        ([{"messages": [{"role": "robot", "content": "a"}]}], Columns(), "robot"),
-        ([{"prompt": "a", "response": math.nan}], Columns(), "row 1 of data has no prompt .*nan is no text"),
-        ([{"prompt": math.nan, "response": "b"}], Columns(), "row 1 of data has no prompt .*nan is no text"),
-        ([{"question": "a", "answer": ["b", "c"]}], Columns(), "row 1 of data .*'b' stands where a message"),
-        ([{"question": "a", "answer": []}], Columns(), "row 1 of data .*no message in the response"),
-        ([{"messages": ["a", "b"]}], Columns(), "row 1 of data .*'a' stands where a message"),
-        ([{"messages": []}], Columns(), "row 1 of data .*not the assistant's"),
-        ([{"prompt": "a", "completion": [said("user", "b")]}], Columns(), "row 1 of data .*not the assistant's"),
-        ([{"prompt": "a", "response": "b", "source": "\ud83d"}], Columns(), "row 1 of data .*half a character"),
-        (['{"prompt": "a \\ud83d", "response": "b"}'], Columns(), "line 1 of data .*letter 3 of .*half a character"),
-        ([{"text": "a"}], Columns("text", "text"), "not the assistant's"),
-        (["{"], Columns(), "line 1 of data is no JSON"),
-        (["3"], Columns(), "line 1 of data has no columns"),
-        ([3], Columns(), "row 1 of data has no columns"),
-        (["", " "], Columns(), "no rows"),
+        ([], InstructionColumns(), "no rows"),
+        ([{"text": "a", "english": "b"}], InstructionColumns(), "--prompt-column"),
+        (
+            [{"prompt": "a", "response": "b"}],
+            InstructionColumns(prompt="promt"),
+            "no column 'promt'; did you mean 'prompt'",
+        ),
+        ([{"prompt": "a", "response": "b"}, {"prompt": "a"}], InstructionColumns(), "row 2 of data has no prompt"),
+        ([{"prompt": "a", "response": None}], InstructionColumns(), "row 1 of data has no prompt"),
+        ([{"messages": [{"role": "user", "content": "a"}]}], InstructionColumns(), "not the assistant's"),
+        ([{"messages": [{"role": "robot", "content": "a"}]}], InstructionColumns(), "robot"),
+        ([{"prompt": "a", "response": math.nan}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
+        ([{"prompt": math.nan, "response": "b"}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
+        ([{"question": "a", "answer": ["b", "c"]}], InstructionColumns(), "row 1 of data .*'b' stands where a message"),
+        ([{"question": "a", "answer": []}], InstructionColumns(), "row 1 of data .*no message in the response"),
+        ([{"messages": ["a", "b"]}], InstructionColumns(), "row 1 of data .*'a' stands where a message"),
+        ([{"messages": []}], InstructionColumns(), "row 1 of data .*not the assistant's"),
+        (
+            [{"prompt": "a", "completion": [said("user", "b")]}],
+            InstructionColumns(),
+            "row 1 of data .*not the assistant's",
+        ),
+        (
+            [{"prompt": "a", "response": "b", "source": "\ud83d"}],
+            InstructionColumns(),
+            "row 1 of data .*half a character",
+        ),
+        (
+            ['{"prompt": "a \\ud83d", "response": "b"}'],
+            InstructionColumns(),
+            "line 1 of data .*letter 3 of .*half a character",
+        ),
+        ([{"text": "a"}], InstructionColumns("text", "text"), "not the assistant's"),
+        (["{"], InstructionColumns(), "line 1 of data is no JSON"),
+        (["3"], InstructionColumns(), "line 1 of data has no columns"),
+        ([3], InstructionColumns(), "row 1 of data has no columns"),
+        (["", " "], InstructionColumns(), "no rows"),
     ],
 )
-def test_what_can_not_be_read(rows: list, columns: Columns, message: str) -> None:
+def test_what_can_not_be_read(rows: list, columns: InstructionColumns, message: str) -> None:
     with pytest.raises(DataError, match=message):
         Instructions.of(rows, columns)
 

@@ -3,7 +3,7 @@ import pytest
 
 from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import DataError
-from holdfast.finetuning import FineTuning, fine_tune
+from holdfast.finetuning import FineTuningSettings, fine_tune
 from holdfast.finetuning.evaluation import generation
 from holdfast.finetuning.evaluation.generation import generate, math_accuracy
 from tests.finetuning.small import language, tokens_of
@@ -16,7 +16,7 @@ DATA = Instructions.of(ROWS)
 def learned():
     found = language(DATA, width=32, vocabulary=400)
     tokens = tokens_of(DATA, found)
-    fine_tune(found.model, tokens, FineTuning(epochs=150, batch_size=8, learning_rate=1e-2))
+    fine_tune(found.model, tokens, FineTuningSettings(epochs=150, batch_size=8, learning_rate=1e-2))
     return found
 
 

@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from holdfast.errors import CheckpointError, ConfigError, DataError
-from holdfast.finetuning import FineTuning, TrajectoryRecorder, fine_tune
+from holdfast.finetuning import FineTuningSettings, TrajectoryRecorder, fine_tune
 from holdfast.finetuning.language_models.fine_tuning import Progress
 from holdfast.finetuning.language_models.losses import trajectory_point
 from holdfast.training.state import load_state
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 
 DATA = instructions()
-QUICK = FineTuning(epochs=2, batch_size=10, learning_rate=1e-2)
+QUICK = FineTuningSettings(epochs=2, batch_size=10, learning_rate=1e-2)
 
 
-def losses_of(settings: FineTuning, **options: object) -> tuple[list[float], np.ndarray]:
+def losses_of(settings: FineTuningSettings, **options: object) -> tuple[list[float], np.ndarray]:
     found, losses = language(DATA), list[float]()
     fine_tune(
         found.model,
@@ -32,7 +32,7 @@ def losses_of(settings: FineTuning, **options: object) -> tuple[list[float], np.
 
 
 def test_training_learns() -> None:
-    losses, _ = losses_of(FineTuning(epochs=40, batch_size=8, learning_rate=1e-2))
+    losses, _ = losses_of(FineTuningSettings(epochs=40, batch_size=8, learning_rate=1e-2))
     assert losses[-1] < 0.3 * losses[0]
 
 
@@ -59,7 +59,10 @@ def test_a_point_is_what_its_checkpoint_gives(tmp_path: Path) -> None:
 
 
 def test_the_size_of_a_forward_pass_changes_only_rounding() -> None:
-    few, one = losses_of(QUICK)[1], losses_of(FineTuning(epochs=2, batch_size=10, learning_rate=1e-2, most_tokens=1))[1]
+    few, one = (
+        losses_of(QUICK)[1],
+        losses_of(FineTuningSettings(epochs=2, batch_size=10, learning_rate=1e-2, most_tokens=1))[1],
+    )
     np.testing.assert_allclose(few, one, atol=2e-4)
 
 
@@ -72,15 +75,15 @@ def test_the_loss_is_the_mean_over_the_tokens_of_a_step() -> None:
         expected = float(
             found.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, labels=batch.labels).loss
         )
-    fine_tune(found.model, tokens, FineTuning(steps=1, batch_size=24), progress=seen.append)
+    fine_tune(found.model, tokens, FineTuningSettings(steps=1, batch_size=24), progress=seen.append)
     assert seen[0].loss == pytest.approx(expected, rel=1e-5)
 
 
 def test_steps_follow_epochs_or_are_given() -> None:
-    assert FineTuning(batch_size=128).steps_for(262_040) == 6144
-    assert FineTuning(batch_size=128).steps_for(131_020) == 3 * 1024
-    full = FineTuning().steps_for(262_040)
-    assert all(FineTuning(steps=full).steps_for(budget) == full for budget in (30_000, 50_000, 100_000))
+    assert FineTuningSettings(batch_size=128).steps_for(262_040) == 6144
+    assert FineTuningSettings(batch_size=128).steps_for(131_020) == 3 * 1024
+    full = FineTuningSettings().steps_for(262_040)
+    assert all(FineTuningSettings(steps=full).steps_for(budget) == full for budget in (30_000, 50_000, 100_000))
 
 
 def test_every_epoch_sees_every_example_once() -> None:
@@ -105,7 +108,7 @@ def test_every_epoch_sees_every_example_once() -> None:
 def test_the_rate_is_that_of_transformers() -> None:
     from transformers import get_cosine_schedule_with_warmup
 
-    settings, total = FineTuning(learning_rate=0.5, warmup=0.1), 37
+    settings, total = FineTuningSettings(learning_rate=0.5, warmup=0.1), 37
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
     schedule = get_cosine_schedule_with_warmup(optimizer, 4, total)
     for step in range(total):
@@ -148,7 +151,7 @@ def test_a_killed_run_continues_to_the_bit(tmp_path: Path) -> None:
 def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
     found, checkpoint = language(DATA), tmp_path / "last.safetensors"
     fine_tune(found.model, tokens_of(DATA, found), QUICK, checkpoint=checkpoint)
-    longer = FineTuning(epochs=3, batch_size=10)
+    longer = FineTuningSettings(epochs=3, batch_size=10)
     with pytest.raises(CheckpointError, match="6 steps instead of 9"):
         fine_tune(found.model, tokens_of(DATA, found), longer, checkpoint=checkpoint)
     other = language(DATA, width=8)
@@ -159,7 +162,7 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
 def test_a_run_that_diverges_says_so() -> None:
     found = language(DATA)
     with pytest.raises(DataError, match="lower the learning rate"):
-        fine_tune(found.model, tokens_of(DATA, found), FineTuning(steps=30, learning_rate=1e30, warmup=0))
+        fine_tune(found.model, tokens_of(DATA, found), FineTuningSettings(steps=30, learning_rate=1e30, warmup=0))
 
 
 @pytest.mark.parametrize(
@@ -167,4 +170,4 @@ def test_a_run_that_diverges_says_so() -> None:
 )
 def test_settings_that_make_no_sense(wrong: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match="give"):
-        FineTuning(**wrong)  # type: ignore[arg-type]
+        FineTuningSettings(**wrong)  # type: ignore[arg-type]

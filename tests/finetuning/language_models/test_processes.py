@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.finetuning import FineTuning, Processes, Trajectories
+from holdfast.finetuning import FineTuningSettings, Processes, Trajectories
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, weights_of
 
-SETTINGS = FineTuning(epochs=2, batch_size=10, learning_rate=1e-2, most_tokens=60)
+SETTINGS = FineTuningSettings(epochs=2, batch_size=10, learning_rate=1e-2, most_tokens=60)
 SCRIPT = """
 import sys
 from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import ConfigError
 from holdfast.finetuning import (
     ConfidenceCurriculum,
-    FineTuning,
+    FineTuningSettings,
     facility_locations,
     fine_tune,
     high_learnability,
@@ -101,7 +101,7 @@ def test_a_curriculum_feeds_the_surest_first_and_keeps_its_budget() -> None:
     data = instructions()
     found = language(data)
     tokens = tokens_of(data, found)
-    settings = FineTuning(steps=9, batch_size=4, learning_rate=1e-2)
+    settings = FineTuningSettings(steps=9, batch_size=4, learning_rate=1e-2)
     feed = ConfidenceCurriculum(tokens, budget=12, steps=9, batch_size=4)
     from holdfast.finetuning import response_scores
 
@@ -131,7 +131,9 @@ def test_a_training_with_a_curriculum_keeps_no_checkpoint(tmp_path: Path) -> Non
     tokens = tokens_of(data, found)
     feed = ConfidenceCurriculum(tokens, budget=12, steps=9, batch_size=4)
     with pytest.raises(ConfigError, match="what was fed isn't kept"):
-        fine_tune(found.model, tokens, FineTuning(steps=9, batch_size=4), feed=feed, checkpoint=tmp_path / "last")
+        fine_tune(
+            found.model, tokens, FineTuningSettings(steps=9, batch_size=4), feed=feed, checkpoint=tmp_path / "last"
+        )
 
 
 def test_a_curriculum_needs_room_for_its_rounds() -> None:

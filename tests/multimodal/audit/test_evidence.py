@@ -3,7 +3,7 @@ import torch
 
 from holdfast.multimodal.audit.detectors import Detections
 from holdfast.multimodal.audit.evidence import gather_evidence, kindred_words
-from holdfast.multimodal.audit.seen import Seen
+from holdfast.multimodal.audit.task_detections import TaskDetections
 from holdfast.multimodal.tasks.task import ClipTask
 from tests.multimodal.toy import TWO_TEMPLATES, leaning_tower, tiny_task
 
@@ -18,17 +18,17 @@ def audited():
 
 def with_boxes(task):
     """Sand fills the left half of every image that has it, sea the right half."""
-    known = Seen.known(task)
+    known = TaskDetections.known(task)
     halves = torch.tensor([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
     found = {
         part: Detections(one.images, one.words, one.scores, halves[one.words]) for part, one in known.detections.items()
     }
-    return Seen(known.words, found, has_boxes=True)
+    return TaskDetections(known.words, found, has_boxes=True)
 
 
 def test_images_of_a_finding_are_of_its_class_with_and_without_the_word(audited):
     tower, task = audited
-    evidence = gather_evidence(tower, task, Seen.known(task), min_support=4, images=3)
+    evidence = gather_evidence(tower, task, TaskDetections.known(task), min_support=4, images=3)
     train = task.splits.train
     assert {(one.label, one.word) for one in evidence.findings} == {(0, "sand"), (1, "sea")}
     assert min(one.delta for one in evidence.findings) > 0.5
@@ -58,7 +58,7 @@ def test_words_are_credited_where_boxes_are_known(audited):
 
 def test_a_model_that_leans_on_nothing_leaves_no_findings(audited):
     tower, task = audited
-    evidence = gather_evidence(tower, task, Seen.known(task), min_support=1000)
+    evidence = gather_evidence(tower, task, TaskDetections.known(task), min_support=1000)
     assert (evidence.findings, evidence.samples, evidence.maps) == ((), (), {})
 
 

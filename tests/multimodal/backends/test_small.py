@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal import SmallTwoTower, WordTokenizer
+from holdfast.multimodal import SmallTwoTowerModel, WordTokenizer
 from tests.multimodal.toy import WORDS, small_tower
 
 IMAGES = torch.randn(3, 3, 24, 24, generator=torch.Generator().manual_seed(0))
@@ -63,7 +63,7 @@ def test_modes_train_what_they_say():
 
 def test_patches_must_fill_the_image():
     with pytest.raises(ConfigError, match="patches of 5 don't fill an image of 24"):
-        SmallTwoTower(WORDS, "vit", patch=5)
+        SmallTwoTowerModel(WORDS, "vit", patch=5)
 
 
 def test_the_tokenizer_knows_words_marks_the_end_and_cuts():

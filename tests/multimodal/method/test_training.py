@@ -5,7 +5,7 @@ import torch
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.multimodal import FineTunedClip, PromptClassifier, SpuriousAware, fine_tune
-from holdfast.multimodal.method.cache import CachedTower, cache_features
+from holdfast.multimodal.method.cache import CachedTwoTowerModel, cache_features
 from holdfast.training import Run, Training
 from tests.multimodal.toy import TWO_TEMPLATES, small_tower, tiny_task
 
@@ -137,7 +137,7 @@ def test_only_what_is_frozen_is_cached():
     with pytest.raises(ConfigError, match="can't read new ones"):
         cached.tower.tokenize(["disc"])
     release, _ = cache_features(classifier, splits, "release")
-    assert isinstance(release.tower, CachedTower)
+    assert isinstance(release.tower, CachedTwoTowerModel)
     assert torch.equal(release.inputs("classes"), classifier.inputs("classes"))
     with torch.no_grad():
         expected = classifier(splits.test.gather(torch.arange(8))[0])

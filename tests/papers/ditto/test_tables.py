@@ -16,7 +16,7 @@ from holdfast.papers.ditto import surrogate as ditto_surrogate
 from holdfast.papers.ditto import tables as ditto
 from holdfast.papers.ditto import theory as ditto_theory
 from holdfast.papers.ditto.cells import KEPT, build_parts, run_federations
-from holdfast.papers.ditto.columns import RECIPES, Setting, is_strong, kind_of, threat_of
+from holdfast.papers.ditto.columns import RECIPES, TableSetting, is_strong, kind_of, threat_of
 from holdfast.papers.ditto.printed import COLUMNS, FULL, SURROGATE, TABLE_3, TABLE_5
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge, with_printed
 from holdfast.papers.engine.store import Store
@@ -173,7 +173,7 @@ def test_tables_share_their_federations_so_that_each_is_computed_once():
 def test_devices_are_told_of_a_strong_attack_as_the_printed_numbers_imply():
     strong = [column for column in COLUMNS["celeba-leaf"] if is_strong(column)]
     assert strong == ["a1-80", "a2-80", "a3-10", "a3-15", "a3-20"]
-    candidates = Setting("stackoverflow").plain("a1-80")["personalize"][-2]["candidates"]
+    candidates = TableSetting("stackoverflow").plain("a1-80")["personalize"][-2]["candidates"]
     assert candidates == [0.01, 0.05, 0.1]
     assert threat_of("clean") is None
 
@@ -197,7 +197,9 @@ def test_a_table_whose_data_is_not_here_says_how_to_get_it(name, tmp_path, monke
 
 # ------------------------------------------------------------------------------------------------------------ cells
 
-TOY = Setting("surrogate", options={"q": 5}, rounds={"rounds": 6, "executor": "batched", "chunk": 10}, by_seed=True)
+TOY = TableSetting(
+    "surrogate", options={"q": 5}, rounds={"rounds": 6, "executor": "batched", "chunk": 10}, by_seed=True
+)
 
 
 def short(settings, **changes):

@@ -9,12 +9,12 @@ from holdfast.papers.ditto import theory_cells as cells
 from holdfast.papers.ditto.theory import EXPERIMENTS, FIGURE_1, FIGURE_2
 from holdfast.papers.engine.kinds import function_of, load
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge
-from holdfast.theory.ditto import Setting, best_lambda, device_variance, error, fairest_lambda, spread
+from holdfast.theory.ditto import PointEstimation, best_lambda, device_variance, error, fairest_lambda, spread
 
 
 def exact_1(settings):
     """What a cell of Figure 1 would measure with infinitely many trials."""
-    setting, lambda_ = Setting(**settings["setting"]), float(settings["lambda"])
+    setting, lambda_ = PointEstimation(**settings["setting"]), float(settings["lambda"])
     mean, deviation = (float(function(setting, lambda_)) for function in (error, spread))
     return {
         "error": 1000 * mean,
@@ -28,7 +28,7 @@ def exact_1(settings):
 
 
 def exact_2(settings):
-    setting = Setting(**settings["setting"])
+    setting = PointEstimation(**settings["setting"])
     values = 1000 * error(setting, cells.lambdas_2(setting))
     told = {"": values, "_closed": values, "_off": 0 * values}
     return {f"{name}{what}": float(found[i]) for i, name in enumerate(theory.METHODS) for what, found in told.items()}
@@ -123,12 +123,14 @@ def test_code_that_takes_theorem_8_for_the_spread_is_found_out():
 
 def test_the_settings_and_the_theorems_lambdas_are_the_documents():
     for case, panel in theory.PANELS_1.items():
-        assert best_lambda(Setting(**panel)) == pytest.approx(theory.THEOREM[case])
+        assert best_lambda(PointEstimation(**panel)) == pytest.approx(theory.THEOREM[case])
     assert {"clean": pytest.approx(2.1333333), "attacked": pytest.approx(1.1851852)} == theory.THEOREM
-    assert fairest_lambda(Setting(**theory.PANELS_1["attacked"])) == pytest.approx(
+    assert fairest_lambda(PointEstimation(**theory.PANELS_1["attacked"])) == pytest.approx(
         theory.FAIREST_UNDER_ATTACK, abs=1e-5
     )
-    assert Setting(**theory.setting_2("attacked", 5.0)) == Setting(K=10, K_a=3, sigma=0.5, n=10, tau=0.2, tau_a=0.1)
+    assert PointEstimation(**theory.setting_2("attacked", 5.0)) == PointEstimation(
+        K=10, K_a=3, sigma=0.5, n=10, tau=0.2, tau_a=0.1
+    )
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)

@@ -1,6 +1,6 @@
 import dataclasses
 
-from holdfast.papers.engine.execute import Outcome, execute
+from holdfast.papers.engine.execute import CellOutcome, execute
 from holdfast.papers.engine.experiment import Cell, Grid, Printed
 from holdfast.papers.engine.render import heading, markdown, rows
 from tests.papers.engine.test_results import ORIGIN
@@ -28,7 +28,7 @@ def grid_experiment(marks):
 
 def outcome(cell, seed, shared, own):
     numbers = {"shared/pooled": shared, "shared/std": 0.1, "own/pooled": own, "own/std": 0.055}
-    return Outcome(cell, seed, numbers, 2.0, origin=ORIGIN)
+    return CellOutcome(cell, seed, numbers, 2.0, origin=ORIGIN)
 
 
 def outcomes():
@@ -58,7 +58,7 @@ def test_the_page_of_a_grid_says_what_an_entry_is_and_which_cells_have_fewer_see
 
 def test_an_entry_of_a_grid_that_failed_is_told_from_one_that_was_never_to_be(tmp_path):
     experiment = grid_experiment(tmp_path)
-    broken = [Outcome("clean/plain", seed, None, 1.0, error="no data", origin=ORIGIN) for seed in (0, 1)]
+    broken = [CellOutcome("clean/plain", seed, None, 1.0, error="no data", origin=ORIGIN) for seed in (0, 1)]
     results = measured(experiment, [*broken, outcomes()[2]])
     assert rows(experiment, results)[1] == ["own", "failed (.900/.08)", "1.000/.06"]
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.recheck import candidates, compare
 from holdfast.papers.engine.store import Check, Store
 from tests.papers.engine.test_results import ORIGIN, outcomes
@@ -46,13 +46,13 @@ def test_the_farthest_metric_decides_and_clocks_do_not(store, experiment):
         values={"score": (1.0, 4.0), "rate": (2.0, 2.0), "seconds": (1.0, 9.0)},
     )
     metrics = {"score": 4.0, "rate": 2.5, "seconds": 100.0, "new": 7.0}
-    found = compare(entry, metrics, Outcome("toy/a", 1, metrics, 1.0, origin=ORIGIN))
+    found = compare(entry, metrics, CellOutcome("toy/a", 1, metrics, 1.0, origin=ORIGIN))
     assert (found.metric, found.farthest) == ("rate", pytest.approx(0.2))
-    same = compare(entry, {**metrics, "rate": 2.0}, Outcome("toy/a", 1, metrics, 1.0, origin=ORIGIN))
+    same = compare(entry, {**metrics, "rate": 2.0}, CellOutcome("toy/a", 1, metrics, 1.0, origin=ORIGIN))
     assert same.farthest == 0.0
 
 
 def test_a_metric_that_is_gone_is_wholly_different(store, experiment):
     entry = store.entry(experiment.cells_at("cpu")[0])
-    found = compare(entry, {"other": 1.0}, Outcome("toy/a", 0, {"other": 1.0}, 1.0, origin=ORIGIN))
+    found = compare(entry, {"other": 1.0}, CellOutcome("toy/a", 0, {"other": 1.0}, 1.0, origin=ORIGIN))
     assert (found.metric, found.farthest) == ("score", 1.0)

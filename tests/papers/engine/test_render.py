@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.render import markdown
 from tests.papers.engine.test_results import ORIGIN, outcomes
 from tests.papers.toy import measured, toy_experiment
@@ -47,7 +47,7 @@ def test_the_page_has_ours_beside_theirs_verdicts_and_the_command(tmp_path):
 
 def test_the_page_says_what_did_not_finish(tmp_path):
     experiment = toy_experiment(tmp_path)
-    broken = [Outcome("toy/b", seed, None, 1.0, error="no data\nat all", origin=ORIGIN) for seed in (0, 1)]
+    broken = [CellOutcome("toy/b", seed, None, 1.0, error="no data\nat all", origin=ORIGIN) for seed in (0, 1)]
     page = markdown(measured(experiment, [*outcomes()[:2], *broken]), experiment)
     assert "| toy/b | failed | - | - |" in page
     assert "**Incomplete.**" in page
@@ -62,7 +62,7 @@ def test_decimals_and_columns_are_the_experiments(tmp_path):
 
 def test_a_cell_that_has_none_of_the_columns_is_not_a_row(tmp_path):
     experiment = toy_experiment(tmp_path)
-    other = [Outcome("toy/b", seed, {"other": 1.0}, 1.0, origin=ORIGIN) for seed in (0, 1)]
+    other = [CellOutcome("toy/b", seed, {"other": 1.0}, 1.0, origin=ORIGIN) for seed in (0, 1)]
     page = markdown(measured(toy_experiment(tmp_path, claims=()), [*outcomes()[:2], *other]), experiment)
     assert "| toy/a |" in page
     assert "| toy/b |" not in page

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.experiment import Claim, Printed, Verdict
 from holdfast.papers.engine.results import deviation, judge
 from tests.papers.toy import measured, toy_experiment
@@ -14,7 +14,7 @@ ORIGIN = {"commit": "abc", "date": "2026-01-02T03:04:05+00:00", "torch": "2"}
 
 
 def outcomes(values=VALUES):
-    return [Outcome(name, seed, {"score": value}, 3.0, origin=ORIGIN) for (name, seed), value in values.items()]
+    return [CellOutcome(name, seed, {"score": value}, 3.0, origin=ORIGIN) for (name, seed), value in values.items()]
 
 
 @pytest.fixture
@@ -60,7 +60,9 @@ def test_a_claim_that_the_numbers_do_not_decide_is_not_judged_and_says_why(tmp_p
 
 
 def test_a_claim_about_a_cell_that_failed_is_not_judged(experiment):
-    results = measured(experiment, [*outcomes()[:3], Outcome("toy/b", 1, None, 1.0, error="no data", origin=ORIGIN)])
+    results = measured(
+        experiment, [*outcomes()[:3], CellOutcome("toy/b", 1, None, 1.0, error="no data", origin=ORIGIN)]
+    )
     assert results.failed and not results.complete
     assert [claim.verdict for claim in results.claims] == ["not judged"] * 3
     assert results.claims[0].evidence == "toy/b didn't finish"
@@ -83,7 +85,7 @@ def test_a_claim_about_a_cell_of_an_older_version_is_not_judged(experiment, resu
 
 
 def test_seeds_that_disagree_about_the_metrics_are_an_error(experiment):
-    found = [*outcomes()[:3], Outcome("toy/b", 1, {"score": 1.0, "extra": 2.0}, 1.0, origin=ORIGIN)]
+    found = [*outcomes()[:3], CellOutcome("toy/b", 1, {"score": 1.0, "extra": 2.0}, 1.0, origin=ORIGIN)]
     assert "only some seeds gave extra" in measured(experiment, found).cells[1].errors[1]
 
 

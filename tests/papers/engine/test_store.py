@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.errors import CheckpointError, DataError
-from holdfast.papers.engine.execute import Outcome
+from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.kinds import key_of
 from holdfast.papers.engine.store import Store, read_record, results_file, to_json
 from tests.papers.engine.test_results import ORIGIN, outcomes
@@ -106,20 +106,20 @@ def test_values_of_an_older_version_are_shown_and_judge_nothing(store, experimen
 def test_a_new_version_forgets_the_old_values_of_its_cell_only(store, experiment):
     newer = raised(experiment, (1, 2))
     again = Store(store.folder, [newer], "cpu")
-    results = again.put(newer, (0, 1), [Outcome("toy/b", 0, {"score": 7.0}, 1.0, origin=LATER)])
+    results = again.put(newer, (0, 1), [CellOutcome("toy/b", 0, {"score": 7.0}, 1.0, origin=LATER)])
     assert results.values("toy/b", "score") == (7.0,)
     assert results.values("toy/a", "score") == (1.0, 4.0)
     assert [cell.origin["commit"] for cell in results.cells] == ["abc", "def"]
 
 
 def test_more_seeds_are_added_to_those_that_are_there(store, experiment):
-    results = store.put(experiment, (0, 1, 2), [Outcome("toy/a", 2, {"score": 9.0}, 6.0, origin=LATER)])
+    results = store.put(experiment, (0, 1, 2), [CellOutcome("toy/a", 2, {"score": 9.0}, 6.0, origin=LATER)])
     assert results.by_seed("toy/a", "score") == {0: 1.0, 1: 4.0, 2: 9.0}
     assert results.cells[0].seconds == 4.0
 
 
 def test_a_failure_does_not_take_the_place_of_a_measured_value(store, experiment):
-    results = store.put(experiment, (0, 1), [Outcome("toy/b", 1, None, 1.0, error="no data", origin=LATER)])
+    results = store.put(experiment, (0, 1), [CellOutcome("toy/b", 1, None, 1.0, error="no data", origin=LATER)])
     assert results.values("toy/b", "score") == (2.0, 5.0)
     assert not results.failed
 
@@ -191,7 +191,7 @@ def test_a_missing_file_is_refused(tmp_path):
 def test_a_write_that_fails_leaves_the_old_file(store, experiment, monkeypatch):
     file = results_file(store.folder, "toys/table1", "cpu")
     before = file.read_bytes()
-    store.put(experiment, (0, 1), [Outcome("toy/a", 0, {"score": 8.0}, 1.0, origin=LATER)])
+    store.put(experiment, (0, 1), [CellOutcome("toy/a", 0, {"score": 8.0}, 1.0, origin=LATER)])
 
     def full(descriptor):
         raise OSError(28, "No space left on device")

@@ -8,7 +8,7 @@ from torch import nn
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
-from holdfast.data.transforms import Normalise, Scale
+from holdfast.data.transforms import Normalise, ScalePixels
 from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results
 from holdfast.papers.engine.witness import watching
@@ -105,7 +105,7 @@ def test_watching_changes_nothing(column: str) -> None:
 def cifar_like(n: int, first: int) -> Examples:
     pixels = torch.randint(256, (n, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(first))
     transform = Normalise((0.5,) * 3, (0.25,) * 3)
-    inputs = TensorInputs(pixels, lambda images: transform(Scale()(images)))
+    inputs = TensorInputs(pixels, lambda images: transform(ScalePixels()(images)))
     return replace(
         Examples.of(torch.zeros(n, 3, 8, 8), torch.arange(n) % 4, ids=torch.arange(n) + first), inputs=inputs
     )

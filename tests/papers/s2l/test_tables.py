@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import MissingDependencyError
-from holdfast.finetuning import FineTuning, Trajectories
+from holdfast.finetuning import FineTuningSettings, Trajectories
 from holdfast.finetuning.evaluation import extract_answer, same_answer
 from holdfast.finetuning.selection.scores import ResponseScores
 from holdfast.papers.engine.catalog import find
@@ -67,7 +67,10 @@ def test_models_have_the_sizes_of_the_protocol() -> None:
 
 
 def test_the_beginning_of_a_course_is_that_of_the_whole() -> None:
-    tokens, settings = make_world(0, 60).train.tokens, FineTuning(epochs=2, batch_size=10, learning_rate=1e-3, seed=1)
+    tokens, settings = (
+        make_world(0, 60).train.tokens,
+        FineTuningSettings(epochs=2, batch_size=10, learning_rate=1e-3, seed=1),
+    )
     whole = follow(s2l_cells._model("proxy", 0), tokens, settings)
     part = begin(s2l_cells._model("proxy", 0), tokens, settings)
     for time in ("before", "early"):
@@ -129,7 +132,7 @@ def test_no_row_chooses_an_example_without_a_response(row: str) -> None:
 @pytest.mark.parametrize("row", ["s2l", "s2l by source", "last loss", "least confidence"])
 def test_the_target_has_no_say_in_the_choice_of_s2l(row: str) -> None:
     """A10: the same proxy, another target; those that ask the target choose otherwise."""
-    tokens, settings = make_world(0, 60).train.tokens, FineTuning(steps=6, batch_size=10, learning_rate=1e-2)
+    tokens, settings = make_world(0, 60).train.tokens, FineTuningSettings(steps=6, batch_size=10, learning_rate=1e-2)
     proxy = follow(s2l_cells._model("proxy", 0), tokens, settings)
     choices = []
     for seed in (0, 1):

@@ -16,7 +16,7 @@ from holdfast.report.html.charts import (
     loss_figure,
     round_numbers,
 )
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 from holdfast.training import Run
 from tests.report.reading import read_page
 
@@ -34,11 +34,11 @@ def with_groups(finished, path, count):
     results = json.loads((path / "results.json").read_text())
     results["test"] = results["test_last"] = events[-2]["validation"]
     (path / "results.json").write_text(json.dumps(results))
-    return Record.of(Run.open(path))
+    return RunRecord.of(Run.open(path))
 
 
 def test_each_group_has_a_line_with_a_point_per_epoch(finished):
-    record = Record.of(finished)
+    record = RunRecord.of(finished)
     figure = read_page(accuracy_figure(record))
     lines = figure.one("svg", role="img").all("path", class_="line")
     assert len(lines) == 4
@@ -46,7 +46,7 @@ def test_each_group_has_a_line_with_a_point_per_epoch(finished):
 
 
 def test_the_accent_goes_to_the_worst_group_of_the_headline(finished):
-    record = Record.of(finished)
+    record = RunRecord.of(finished)
     (worst,) = read_page(accuracy_figure(record)).one("svg", role="img").all("path", class_="worst")
     assert worst.text.startswith(record.report.worst.name)
 
@@ -61,7 +61,7 @@ def test_of_many_groups_only_the_worst_are_named(finished, tmp_path):
 
 
 def test_the_chosen_epoch_is_marked_where_it_is(finished):
-    record = Record.of(finished)
+    record = RunRecord.of(finished)
     figure = read_page(accuracy_figure(record))
     share = (record.best_epoch + 1) / len(record.epochs)
     assert float(figure.one("line", class_="chosen").attributes["x1"]) == pytest.approx(1000 * share)
@@ -69,13 +69,13 @@ def test_the_chosen_epoch_is_marked_where_it_is(finished):
 
 
 def test_changes_of_plan_are_marked_and_counted(shrinking):
-    figure = read_page(accuracy_figure(Record.of(shrinking)))
+    figure = read_page(accuracy_figure(RunRecord.of(shrinking)))
     assert len(figure.all("line", class_="plan")) == 3
     assert "3 changes of plan" in figure.one("figcaption").text
 
 
 def test_a_restart_is_marked_and_explained(finished):
-    record = Record.of(finished)
+    record = RunRecord.of(finished)
     epochs = tuple({**event, "stage": int(event["epoch"] >= 2)} for event in record.epochs)
     figure = read_page(accuracy_figure(replace(record, epochs=epochs)))
     assert float(figure.one("line", class_="restart").attributes["x1"]) == pytest.approx(500)
@@ -83,7 +83,7 @@ def test_a_restart_is_marked_and_explained(finished):
 
 
 def test_the_active_examples_go_down_in_steps(shrinking):
-    figure = read_page(active_figure(Record.of(shrinking)))
+    figure = read_page(active_figure(RunRecord.of(shrinking)))
     (line,) = figure.all("path", class_="line")
     heights = [float(pair.split()[1]) for pair in re.split("[ML]", line.attributes["d"])[1:]]
     assert heights == sorted(heights)
@@ -96,7 +96,7 @@ def test_a_run_of_one_epoch_has_figures(finished, tmp_path):
     file = tmp_path / "run" / "metrics.jsonl"
     events = [line for line in file.read_text().splitlines(keepends=True) if json.loads(line)["epoch"] == 0]
     file.write_text("".join(events))
-    record = Record.of(Run.open(tmp_path / "run"))
+    record = RunRecord.of(Run.open(tmp_path / "run"))
     for figure in (accuracy_figure(record), loss_figure(record)):
         assert "h0" in figure
 

@@ -1,6 +1,6 @@
 from holdfast.report.html.markup import DASH
 from holdfast.report.html.tables import confusion_table, facts_table, group_table, timing_table
-from holdfast.report.pages.run_record import Record
+from holdfast.report.pages.run_record import RunRecord
 from holdfast.training import GroupReport
 from tests.report.reading import read_page
 
@@ -59,7 +59,7 @@ def test_confusion_of_many_classes_has_titles_instead_of_text():
 
 
 def test_timing_names_every_activity_and_the_speed(finished):
-    table = read_page(timing_table(Record.of(finished)))
+    table = read_page(timing_table(RunRecord.of(finished)))
     assert [row.all("th")[0].text for row in table.all("tr")] == [
         "train",
         "policy",

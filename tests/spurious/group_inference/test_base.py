@@ -8,14 +8,14 @@ import torch
 
 from holdfast.errors import ConfigError
 from holdfast.methods import GROUP_SOURCES, build_method
-from holdfast.spurious import GroupBalanced, GroupDRO, InferGroups, Inferring, Jtt, Pde, Spare
+from holdfast.spurious import GroupBalanced, GroupDRO, GroupInference, InferGroups, Jtt, Pde, Spare
 from holdfast.training import Curator, Plan, Training, Uniform, fit
 from holdfast.training.method import Method, as_method
 from tests.training.toy import toy_examples, toy_model, toy_splits
 
 
 @dataclass(kw_only=True)
-class Parity(Inferring):
+class Parity(GroupInference):
     """Groups by the parity of the position, for the tests."""
 
     name: ClassVar[str] = "parity"
@@ -23,7 +23,7 @@ class Parity(Inferring):
     def infer(self, context):
         return torch.arange(len(context.examples)) % 2
 
-    def answer(self, context, groups):
+    def plan_from_groups(self, context, groups):
         return Plan(copies=groups + 1)
 
 

@@ -10,7 +10,7 @@ from torch import nn
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.spurious import InferGroups, Pde
 from holdfast.spurious.group_inference.george import George, log_odds, principal_components, umap_embedding
-from holdfast.training import Curator, Outlook, Plan, Run, Training, Uniform, fit
+from holdfast.training import Curator, Plan, PlannedTraining, Run, Training, Uniform, fit
 from tests.spurious.group_inference.test_jtt import Threshold, of_first_input
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_examples, toy_model, toy_splits
@@ -78,12 +78,12 @@ def test_umap_gets_the_published_options_and_a_seed(monkeypatch):
 def test_plain_training_is_as_long_as_the_budget_unless_told_otherwise():
     george, source = George(), InferGroups(George())
     for policy in (george, source):
-        policy.expect(Outlook(7))
+        policy.validate(PlannedTraining(7))
         assert policy.warmup_epochs == 7
-        policy.expect(Outlook(4))
+        policy.validate(PlannedTraining(4))
         assert policy.warmup_epochs == 4
     fixed = George(infer_epoch=2)
-    fixed.expect(Outlook(7))
+    fixed.validate(PlannedTraining(7))
     assert fixed.warmup_epochs == 2
 
 

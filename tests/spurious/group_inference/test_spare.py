@@ -11,7 +11,7 @@ from holdfast.data.sets.images.coloured import ColouredDigits
 from holdfast.errors import CheckpointError, ConfigError, DataError, HoldfastWarning
 from holdfast.models import build
 from holdfast.spurious import balance_weights
-from holdfast.spurious.group_inference.partition import Partition, Separation
+from holdfast.spurious.group_inference.partition import ClusterPartition, Separation
 from holdfast.spurious.group_inference.quality import judge_groups
 from holdfast.spurious.group_inference.separation import sampling_probabilities, separate
 from holdfast.spurious.group_inference.spare import Spare
@@ -216,7 +216,7 @@ def test_a_saved_partition_comes_back_and_damage_is_noticed(tmp_path):
     outputs, labels, _ = outputs_of([(50, 9, 4), (60, 20)])
     found = separate(outputs, labels, ids=torch.arange(len(labels)) + 1000)
     found.save(tmp_path / "epoch-2.partition")
-    again = Partition.load(tmp_path / "epoch-2.partition")
+    again = ClusterPartition.load(tmp_path / "epoch-2.partition")
     for name in ("ids", "labels", "clusters", "p"):
         assert torch.equal(getattr(again, name), getattr(found, name))
     assert (again.classes, again.about) == (found.classes, found.about)
@@ -224,9 +224,9 @@ def test_a_saved_partition_comes_back_and_damage_is_noticed(tmp_path):
     separate(outputs, labels).save(tmp_path / "other")
     (tmp_path / "other.npz").rename(tmp_path / "epoch-2.partition.npz")
     with pytest.raises(CheckpointError, match="does not belong to"):
-        Partition.load(tmp_path / "epoch-2.partition")
+        ClusterPartition.load(tmp_path / "epoch-2.partition")
     with pytest.raises(CheckpointError, match="can't be read as a partition"):
-        Partition.load(tmp_path / "other")
+        ClusterPartition.load(tmp_path / "other")
 
 
 def test_a_partition_checks_itself():
@@ -238,7 +238,7 @@ def test_a_partition_checks_itself():
         "p": p,
         "classes": {c: Separation(1, 1.0, {}) for c in (0, 1)},
     }
-    assert Partition(**fine).groups.tolist() == [0, 1]
+    assert ClusterPartition(**fine).groups.tolist() == [0, 1]
     for change in (
         {"p": 2 * p},
         {"p": p.float()},
@@ -249,7 +249,7 @@ def test_a_partition_checks_itself():
         {"classes": {0: Separation(1, 1.0, {}), 1: Separation(2, 1.0, {})}},
     ):
         with pytest.raises(DataError):
-            Partition(**{**fine, **change})
+            ClusterPartition(**{**fine, **change})
 
 
 # ---------------------------------------------------------------------------------------------------- the policy

@@ -12,14 +12,14 @@ from holdfast.data import Examples, Splits
 from holdfast.errors import ConfigError, DataError
 from holdfast.models import LinearClassifier
 from holdfast.primitives.streams import derive_seed, torch_stream
-from holdfast.spurious.group_inference.base import InferGroups, Inferring
+from holdfast.spurious.group_inference.base import GroupInference, InferGroups
 from holdfast.spurious.last_layer.dfr import (
     DfrTrain,
     DfrVal,
     LinearRule,
     Option,
     Refit,
-    Scale,
+    Standardisation,
     fit_l1,
     mean_rule,
     write_head,
@@ -89,7 +89,7 @@ def sklearn_average(part: Examples, scaler: StandardScaler, method: str, fits: i
 def test_the_model_gives_the_averaged_regressions_probabilities(policy):
     splits = spurious_splits()
     trained = untrained(splits)
-    said = policy.finish()(trained)
+    said = policy.post_training()(trained)
     scaler = StandardScaler().fit(inputs_of(splits.train).astype(float))
     part = splits.train if policy.part == "train" else splits.validation
     expected = sklearn_average(part, scaler, policy.name, policy.fits, said["C"])
@@ -105,7 +105,7 @@ def test_more_than_two_classes_are_fitted_one_against_the_rest():
     """The released code fails here: scikit-learn's liblinear refuses three classes."""
     splits = spurious_splits(3)
     features, labels = inputs_of(splits.train).astype(float), splits.train.labels.numpy()
-    scale = Scale.of(torch.from_numpy(features))
+    scale = Standardisation.of(torch.from_numpy(features))
     rule = fit_l1(scale.apply(torch.from_numpy(features)), labels, Option(0.3, (1.0, 1.0, 1.0)), seed=7)
     one = LogisticRegression(solver="liblinear", l1_ratio=1, C=0.3, random_state=7)
     oracle = OneVsRestClassifier(one).fit(StandardScaler().fit_transform(features), labels)
@@ -120,14 +120,14 @@ def test_more_than_two_classes_are_fitted_one_against_the_rest():
 def test_a_head_of_three_classes_is_refitted():
     splits = spurious_splits(3)
     trained = untrained(splits)
-    said = DfrVal(fits=2, C=(0.3, 0.1)).finish()(trained)
+    said = DfrVal(fits=2, C=(0.3, 0.1)).post_training()(trained)
     assert len(said["class_weights"]) == 3
     attributes_agree = (splits.test.attributes == splits.test.labels).float().mean()
     assert (logits_of(trained, splits.test).argmax(1) == splits.test.labels).float().mean() > 2 * attributes_agree
 
 
 def test_standardising_is_undone_in_the_head():
-    scale = Scale(np.array([2.0, -1.0]), np.array([4.0, 0.5]))
+    scale = Standardisation(np.array([2.0, -1.0]), np.array([4.0, 0.5]))
     layer, x = nn.Linear(2, 2).double(), torch.tensor([[3.0, 5.0], [-2.0, 0.25]], dtype=torch.float64)
     write_head(layer, LinearRule(np.array([[0.8, -0.1]]), np.array([0.3])), scale)
     z = [0.8 * (3 - 2) / 4 - 0.1 * (5 + 1) / 0.5 + 0.3, 0.8 * (-2 - 2) / 4 - 0.1 * (0.25 + 1) / 0.5 + 0.3]
@@ -135,7 +135,7 @@ def test_standardising_is_undone_in_the_head():
 
 
 def test_a_feature_that_never_changes_is_not_divided_by_zero():
-    scale = Scale.of(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
+    scale = Standardisation.of(torch.tensor([[1.0, 5.0], [3.0, 5.0]]))
     assert (scale.mean.tolist(), scale.deviation.tolist()) == ([2.0, 5.0], [1.0, 1.0])
 
 
@@ -161,7 +161,7 @@ def test_a_linear_rule_is_recovered_from_features_that_hold_a_stronger_spurious_
     scaler = StandardScaler().fit(inputs_of(splits.train))
     plain = LogisticRegression().fit(scaler.transform(inputs_of(splits.train)), splits.train.labels)
     trained = untrained(splits)
-    policy.finish()(trained)
+    policy.post_training()(trained)
     before = GroupReport.of(plain.predict(scaler.transform(inputs_of(splits.test))), splits.test).worst_accuracy
     after = evaluate(trained.model, splits.test).worst_accuracy
     assert before < 0.6
@@ -172,7 +172,7 @@ def test_a_linear_rule_is_recovered_from_features_that_hold_a_stronger_spurious_
 
 
 def test_c_is_the_first_best_by_worst_group_accuracy_on_validation_data():
-    said = DfrTrain(fits=1, C=(0.3, 1e-6, 0.2999999)).finish()(untrained(spurious_splits()))
+    said = DfrTrain(fits=1, C=(0.3, 1e-6, 0.2999999)).post_training()(untrained(spurious_splits()))
     scores = [one["worst_accuracy"] for one in said["scores"]]
     assert scores[0] == scores[2] > scores[1]
     assert said["C"] == 0.3
@@ -190,7 +190,7 @@ def test_what_is_tuned_on_validation_is_fitted_on_one_half_and_scored_on_the_oth
         "holdfast.spurious.last_layer.dfr._Pool.fit",
         lambda pool, option, seed: fitted.append(pool.examples) or LinearRule(np.zeros((1, 8)), np.zeros(1)),
     )
-    DfrVal(fits=2, C=(1.0,)).finish()(untrained(splits))
+    DfrVal(fits=2, C=(1.0,)).post_training()(untrained(splits))
     tuned, held_out = set(fitted[0].ids.tolist()), set(judged[0].ids.tolist())
     assert not tuned & held_out
     counts = torch.bincount(judged[0].groups)
@@ -207,7 +207,7 @@ def test_class_weights_are_tried_one_class_at_a_time():
 
 
 def test_what_was_done_is_told_in_plain_values():
-    said = DfrTrain(fits=2, C=(0.3,)).finish()(untrained(spurious_splits()))
+    said = DfrTrain(fits=2, C=(0.3,)).post_training()(untrained(spurious_splits()))
     smallest = int(spurious_splits().train.group_counts().min())
     assert said["redraw_examples"] == said["tuning_examples"] == 4 * smallest
     assert (said["method"], said["refitted_on"], said["C"], said["fits"]) == ("dfr-train", "train", 0.3, 2)
@@ -217,7 +217,7 @@ def test_what_was_done_is_told_in_plain_values():
 def test_a_seed_gives_the_same_head_again_and_another_seed_another_one():
     def weights(seed: int) -> list[list[float]]:
         trained = untrained(spurious_splits())
-        DfrTrain(fits=2, C=(0.1,)).finish()(Trained(trained.model, trained.splits, seed))
+        DfrTrain(fits=2, C=(0.1,)).post_training()(Trained(trained.model, trained.splits, seed))
         return trained.model.head.weight.tolist()
 
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
@@ -240,13 +240,13 @@ def test_groups_that_another_policy_inferred_are_used():
     blind = Splits("blind", Examples.of(inputs_of(splits.train), splits.train.labels), splits.validation, splits.test)
     inferred = torch.arange(60) // 15
 
-    class Known(Inferring):
+    class Known(GroupInference):
         name = "known"
 
         def infer(self, context):
             return inferred
 
-        def answer(self, context, groups):
+        def plan_from_groups(self, context, groups):
             return Plan()
 
     ended = []
@@ -286,7 +286,7 @@ def test_a_class_without_examples_is_named():
     splits = spurious_splits()
     ones = splits.validation.subset(splits.validation.labels.nonzero().flatten())
     with pytest.raises(DataError, match="dfr-val refits every class of the head and has no example of y0"):
-        DfrVal().finish()(untrained(Splits("ones", splits.train, ones, splits.test)))
+        DfrVal().post_training()(untrained(Splits("ones", splits.train, ones, splits.test)))
 
 
 def test_the_plan_has_no_opinion():

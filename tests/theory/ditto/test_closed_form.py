@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.errors import ConfigError
 from holdfast.theory.ditto import (
-    Setting,
+    PointEstimation,
     best_lambda,
     conditional_spread,
     coordinate_covariance,
@@ -19,9 +19,9 @@ from holdfast.theory.ditto import (
     spread,
 )
 
-CLEAN = Setting(K=8, sigma=0.8, n=30, tau=0.1)
-ATTACKED = Setting(K=16, K_a=8, sigma=0.8, n=30, tau=0.1, tau_a=0.5)
-REGRESSION = Setting(K=6, K_a=2, d=4, n=10, beta=25.0, sigma=1.0, tau=0.3, tau_a=0.9)
+CLEAN = PointEstimation(K=8, sigma=0.8, n=30, tau=0.1)
+ATTACKED = PointEstimation(K=16, K_a=8, sigma=0.8, n=30, tau=0.1, tau_a=0.5)
+REGRESSION = PointEstimation(K=6, K_a=2, d=4, n=10, beta=25.0, sigma=1.0, tau=0.3, tau_a=0.9)
 
 LAMBDAS = {
     CLEAN: (0, 0.4, 1, 32 / 15, 3, 10, 100, math.inf),
@@ -51,10 +51,10 @@ def test_the_best_lambdas_of_figure_1_are_the_documents():
 @pytest.mark.parametrize(
     ("setting", "expected"),
     [
-        (Setting(K=20, sigma=1.0, n=20, tau=0.2001), (1.248751, 0.05, 0.023623, 0.040462)),
-        (Setting(K=10, K_a=3, sigma=0.5, n=10, tau=0.2001, tau_a=0.1), (0.640391, 0.025, 0.016216, 0.037565)),
-        (Setting(K=20, sigma=1.0, n=20, tau=0.0501), (None, 0.05, 0.004771, 0.004880)),
-        (Setting(K=20, sigma=1.0, n=20, tau=0.5001), (None, 0.05, 0.042086, 0.239621)),
+        (PointEstimation(K=20, sigma=1.0, n=20, tau=0.2001), (1.248751, 0.05, 0.023623, 0.040462)),
+        (PointEstimation(K=10, K_a=3, sigma=0.5, n=10, tau=0.2001, tau_a=0.1), (0.640391, 0.025, 0.016216, 0.037565)),
+        (PointEstimation(K=20, sigma=1.0, n=20, tau=0.0501), (None, 0.05, 0.004771, 0.004880)),
+        (PointEstimation(K=20, sigma=1.0, n=20, tau=0.5001), (None, 0.05, 0.042086, 0.239621)),
     ],
     ids=["clean", "attacked", "alike", "unlike"],
 )
@@ -93,7 +93,7 @@ def random_settings(count, clean=False):
         K_a = 0 if clean else int(rng.integers(1, K - 1))
         tau_a = None if clean else tau * float(rng.uniform(1, 5))
         n, d = int(rng.integers(1, 60)), int(rng.integers(1, 6))
-        yield Setting(
+        yield PointEstimation(
             K=K, K_a=K_a, tau=tau, tau_a=tau_a, n=n, d=d, sigma=rng.uniform(0.1, 3), beta=rng.uniform(0.2, 3) * n
         )
 
@@ -235,7 +235,7 @@ def test_the_best_lambda_depends_on_neither_beta_nor_the_dimension():
 
 
 def test_errors_of_two_devices_are_one_where_both_take_a_global_model_of_many():
-    wide = Setting(K=1000, K_a=999, sigma=0.1, n=10, tau=1e-9, tau_a=50.0)
+    wide = PointEstimation(K=1000, K_a=999, sigma=0.1, n=10, tau=1e-9, tau_a=50.0)
     assert coordinate_covariance(wide, math.inf) == pytest.approx(coordinate_error(wide, math.inf), rel=1e-9)
 
 

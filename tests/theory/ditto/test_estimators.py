@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from holdfast.theory.ditto import (
-    Setting,
+    PointEstimation,
     bayes,
     best_lambda,
     coordinate_error,
@@ -72,7 +72,7 @@ def test_gradient_descent_on_the_sum_of_losses_ends_at_the_global_model(data):
 def test_with_equal_orthogonal_designs_the_estimator_is_lemma_9(rng):
     designs, lambda_ = orthogonal(rng, 25.0), 0.8
     local = rng.standard_normal((K, D))
-    setting = Setting(K=K, sigma=SIGMA, n=N, tau=TAU, d=D, beta=25.0)
+    setting = PointEstimation(K=K, sigma=SIGMA, n=N, tau=TAU, d=D, beta=25.0)
     a, b = mixing(setting, lambda_)
     expected = a * local + b * (local.sum(axis=0) - local)
     np.testing.assert_allclose(
@@ -105,7 +105,7 @@ def test_the_bayes_estimator_is_the_posterior_of_the_joint_gaussian_for_any_desi
 
 def test_ditto_at_the_best_lambda_is_the_posterior_mean_with_orthogonal_designs_only(rng, data):
     designs, targets = orthogonal(rng, 25.0), data[1]
-    setting = Setting(K=K, sigma=SIGMA, n=N, tau=TAU, d=D, beta=25.0)
+    setting = PointEstimation(K=K, sigma=SIGMA, n=N, tau=TAU, d=D, beta=25.0)
     for used, equal in ((designs, True), (data[0], False)):
         local = least_squares(used, targets)
         ditto = personalized(used, local, global_model(used, local), best_lambda(setting))
@@ -117,7 +117,7 @@ def test_ditto_at_the_best_lambda_is_the_posterior_mean_with_orthogonal_designs_
 
 def test_with_the_literal_loss_the_best_lambda_doubles(rng):
     """Without the 1/2 in the loss its Hessian doubles, as if β did while the noise stayed."""
-    setting = Setting(K=K, sigma=SIGMA, n=N, tau=TAU, d=D, beta=25.0)
+    setting = PointEstimation(K=K, sigma=SIGMA, n=N, tau=TAU, d=D, beta=25.0)
     c, designs = setting.curvature, orthogonal(rng, 25.0)
     local = rng.standard_normal((K, D))
     common = global_model(designs, local)

@@ -25,10 +25,10 @@ from holdfast.files import write_atomically
 from holdfast.multimodal.audit.detection import Finding, Order
 from holdfast.multimodal.audit.detectors import THRESHOLD, load_owl_vit
 from holdfast.multimodal.audit.evidence import gather_evidence
-from holdfast.multimodal.audit.looking import look, read_vocabulary
-from holdfast.multimodal.audit.seen import Seen, read_seen, write_seen
-from holdfast.multimodal.audit.verdicts import FINDINGS, SEEN, Decision, Verdict, decide, write_audited
-from holdfast.multimodal.backends import TwoTower
+from holdfast.multimodal.audit.reviews import FINDINGS, SEEN, Decision, Review, decide, write_audited
+from holdfast.multimodal.audit.running_detectors import look, read_vocabulary
+from holdfast.multimodal.audit.task_detections import TaskDetections, read_seen, write_seen
+from holdfast.multimodal.backends import TwoTowerModel
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
 from holdfast.primitives.threads import torch_threads
@@ -173,7 +173,7 @@ def verdict(
         reason: why.
     """
     now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    decided = decide(folder, Verdict(label, word, verdict, reviewer, reason, now))
+    decided = decide(folder, Review(label, word, verdict, reviewer, reason, now))
     table = _table(f"{folder}: verdicts", ("class", "attribute", "verdict", "reviewer", "reason"), right=())
     for one in decided:
         table.add_row(*(escape(text) for text in (one.label, one.word, one.verdict, one.reviewer, one.reason)))
@@ -232,11 +232,11 @@ def parse_multimodal(arguments: Sequence[str]) -> tuple[Multimodal, ClipData]:
     return parsed.asked, parsed.data
 
 
-def _sightings(asked: Multimodal, task: ClipTask, tower: TwoTower, root: Path, console: Console) -> Seen:
+def _sightings(asked: Multimodal, task: ClipTask, tower: TwoTowerModel, root: Path, console: Console) -> TaskDetections:
     if asked.seen is not None:
         return read_seen(asked.seen, task)
     if asked.detector is None:
-        return Seen.known(task)
+        return TaskDetections.known(task)
     words = read_vocabulary(asked.vocabulary, root, task.wording.class_names)
     detector = load_owl_vit(asked.detector, threshold=asked.threshold)
     with bar(console, f"looking for {counted(len(words), 'word')}", "images") as told:

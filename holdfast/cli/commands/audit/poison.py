@@ -105,7 +105,7 @@ def poison(asked: Poison, subject: Subject, typed: Sequence[str]) -> None:
     out = asked.out or free_place("audits", f"{subject.name}-poison-s{settings.seed}")
     start = asked.start if asked.start is not None else max(1, settings.epochs // 4)
     epic = Epic(fraction=asked.fraction, start=start, every=asked.every, proxy=asked.proxy, pool=asked.pool)
-    epic.expect(settings.outlook)
+    epic.validate(settings.planned)
     with whole_folder(out) as folder, torch_threads(settings.threads or None):
         splits = subject.data.load(subject.data_root)
         train = splits.train
@@ -120,7 +120,7 @@ def poison(asked: Poison, subject: Subject, typed: Sequence[str]) -> None:
         with TrainingProgress(f"{subject.name}, epic", console) as progress:
             result = fit(model, splits, epic, settings, listeners=[progress])
         found = suspects(epic.drops, train)
-        epic.leave(folder)
+        epic.save_artifacts(folder)
         write_atomically(folder / "suspects.csv", suspects_csv(found, train).encode())
         write_suspects(
             folder / "audit.html",

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import tyro
 
 from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
-from holdfast.data.clients.federations import FEDERATIONS, FederatedData, Recipe, federation
+from holdfast.data.clients.federations import FEDERATIONS, FederatedData, TrainingRecipe, federation
 from holdfast.errors import ConfigError
 from holdfast.federated import (
     AGGREGATORS,
@@ -70,7 +70,7 @@ Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
-class Choices:
+class FederateChoices:
     """Whose data, which methods, and where to write.
 
     Attributes:
@@ -128,7 +128,7 @@ class FederateOptions:
         sections: the parts with options, by their names in a configuration file.
     """
 
-    choices: Choices
+    choices: FederateChoices
     settings: Rounds
     data: FederatedData
     objective: FederatedObjective
@@ -183,11 +183,11 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         ConfigError: if a name, a file or a key is unknown, or options contradict each other.
     """
     typed, settings, file = with_config(arguments)
-    data = federation(value_of("data", typed) or Choices.data)
+    data = federation(value_of("data", typed) or FederateChoices.data)
     attack = value_of("attack", typed)
-    objective = objective_named(value_of("objective", typed) or Choices.objective)
-    rules = aggregator_names(value_of("aggregate", typed) or Choices.aggregate)
-    methods = personalizer_names(value_of("personalize", typed) or Choices.personalize)
+    objective = objective_named(value_of("objective", typed) or FederateChoices.objective)
+    rules = aggregator_names(value_of("aggregate", typed) or FederateChoices.aggregate)
+    methods = personalizer_names(value_of("personalize", typed) or FederateChoices.personalize)
     parts: dict[str, Any] = {data.name: data, objective.name: objective()}
     parts |= {name: AGGREGATORS[name]() for name in rules}
     if attack is not None:
@@ -198,10 +198,12 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     _check_engine(typed, on_flower)
     if settings:
         keys = {name: set(_options_of(part)) for name, part in sections.items()}
-        check_keys(settings, configurable(Choices, Rounds, *([FlowerSettings] if on_flower else [])), keys, file)
+        check_keys(
+            settings, configurable(FederateChoices, Rounds, *([FlowerSettings] if on_flower else [])), keys, file
+        )
     parsed = _typed(typed, data.recipe, sections, on_flower)
     chosen = {name: _plain(part, getattr(parsed, _slot(name), part)) for name, part in parts.items()}
-    choices: Choices = parsed.choices
+    choices: FederateChoices = parsed.choices
     _check_threat(choices)
     if choices.app is not None and not on_flower:
         raise ConfigError(f"--app {choices.app} writes a Flower app; add --engine flower")
@@ -231,7 +233,7 @@ def personalizer_names(joined: str) -> list[str]:
     return names
 
 
-def settings_of(recipe: Recipe) -> Rounds:
+def settings_of(recipe: TrainingRecipe) -> Rounds:
     """The published settings of a data set."""
     return Rounds(
         rounds=recipe.rounds,
@@ -245,13 +247,13 @@ def settings_of(recipe: Recipe) -> Rounds:
     )
 
 
-def _typed(typed: Sequence[str], recipe: Recipe, sections: Mapping[str, Any], on_flower: bool) -> Any:
+def _typed(typed: Sequence[str], recipe: TrainingRecipe, sections: Mapping[str, Any], on_flower: bool) -> Any:
     """What tyro makes of the words, with a slot for each section."""
     slots: list[tuple[str, Any, Any]] = [
         (
             "choices",
-            Annotated[Choices, tyro.conf.arg(name="")],
-            field(default=Choices(model=recipe.model, weights=recipe.weights)),
+            Annotated[FederateChoices, tyro.conf.arg(name="")],
+            field(default=FederateChoices(model=recipe.model, weights=recipe.weights)),
         ),
         ("settings", Annotated[Rounds, tyro.conf.arg(name="")], field(default=settings_of(recipe))),
     ]
@@ -309,7 +311,7 @@ def _slot(name: str) -> str:
     return "of_" + name.replace("-", "_")
 
 
-def _with_recipe(name: str, recipe: Recipe) -> Personalizer | Policy:
+def _with_recipe(name: str, recipe: TrainingRecipe) -> Personalizer | Policy:
     """A personalization method with the data set's published settings, or a policy of `fit` for inside clients."""
     if name not in PERSONALIZATION:
         return METHODS[name]()
@@ -320,13 +322,13 @@ def _with_recipe(name: str, recipe: Recipe) -> Personalizer | Policy:
     return method(**options)
 
 
-def _inside_clients(name: str, part: Personalizer | Policy, recipe: Recipe) -> Personalizer:
+def _inside_clients(name: str, part: Personalizer | Policy, recipe: TrainingRecipe) -> Personalizer:
     if isinstance(part, Policy):
         return WithPolicy(policy=part, epochs=recipe.finetune_epochs, called=name)
     return part
 
 
-def _settled(method: Personalizer, recipe: Recipe, threat: Threat | None) -> Personalizer:
+def _settled(method: Personalizer, recipe: TrainingRecipe, threat: Threat | None) -> Personalizer:
     """Ditto with the data set's candidates for lambda, where it has others than usual and none were given."""
     strong = strong_attack(threat)
     published = recipe.strong if strong else recipe.weak
@@ -342,7 +344,7 @@ def _check_engine(typed: Sequence[str], on_flower: bool) -> None:
                 raise ConfigError(f"--{spelling} is for federations on Flower; add --engine flower")
 
 
-def _check_threat(choices: Choices) -> None:
+def _check_threat(choices: FederateChoices) -> None:
     if not 0 <= choices.malicious < 1:
         raise ConfigError(
             f"--malicious is {choices.malicious:g}, which is the share of clients that attack; give a number from 0 to "

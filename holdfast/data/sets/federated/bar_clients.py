@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows, by_classes
 from holdfast.data.download import RemoteFile
 from holdfast.data.randomness import local_generator
@@ -45,7 +45,7 @@ class BarClients(FederatedData):
     summary = "BAR over 50 clients of 5 actions, in their usual places or in unusual ones"
     files = (RemoteFile("BAR/train", also=("bar/train",)), RemoteFile("BAR/test", also=("bar/test",)))
     by_hand = "get https://github.com/alinlab/BAR and put its folders train and test into BAR/"
-    recipe: ClassVar = Recipe(
+    recipe: ClassVar = TrainingRecipe(
         "resnet18-pixels",
         1e-4,
         16,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.download import RemoteFile
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.leaf import LeafUsers, User, federate, leaf_folder, read_leaf
@@ -53,7 +53,7 @@ class CelebaLeaf(FederatedData):
         "celeba/, run LEAF's data/celeba/preprocess.sh (https://github.com/TalwalkarLab/leaf) with -s niid --sf 0.05 "
         "-k 5 -t sample and put its data/train and data/test, or data/all_data, into celeba-leaf/"
     )
-    recipe: ClassVar = Recipe("cnn-celeba", 0.1, 16, rounds=1000, cohort=10)
+    recipe: ClassVar = TrainingRecipe("cnn-celeba", 0.1, 16, rounds=1000, cohort=10)
 
     celebrities: int = 515
     workers: int = 2

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows
 from holdfast.data.download import RemoteFile
 from holdfast.data.randomness import local_generator
@@ -58,7 +58,7 @@ class CelebrityClients(FederatedData):
         "agree to the licence at https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html and put identity_CelebA.txt, "
         "list_attr_celeba.txt and the folder img_align_celeba into celeba/"
     )
-    recipe: ClassVar = Recipe(
+    recipe: ClassVar = TrainingRecipe(
         "cnn-64", 1e-4, 64, rounds=500, cohort=5, local_steps=0, local_epochs=5, optimizer="adam", finetune_epochs=10
     )
 

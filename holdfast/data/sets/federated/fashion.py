@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows, deal_in_turn, hold_out_tenth, rolling_classes
 from holdfast.data.randomness import local_generator
 from holdfast.data.readers.idx import FASHION_MNIST_FILES, FashionMnist, read_digits
@@ -55,7 +55,7 @@ class FederatedFashion(FederatedData):
     name = "fashion-mnist"
     summary = "Fashion-MNIST over 500 clients of 5 classes each, 31 to 1,378 training images (Ditto, Table 8)"
     files = FASHION_MNIST_FILES
-    recipe: ClassVar = Recipe("cnn-fashion", 0.05, 16, rounds=5000, cohort=10)
+    recipe: ClassVar = TrainingRecipe("cnn-fashion", 0.05, 16, rounds=5000, cohort=10)
 
     def load(self, root: Path, seed: int = 0) -> Clients:
         """Read the idx files and deal them out; images become float32 of shape (1, 28, 28), standardised by pixel."""

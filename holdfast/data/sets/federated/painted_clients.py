@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows
 from holdfast.data.download import RemoteFile
 from holdfast.data.randomness import local_generator
@@ -93,7 +93,7 @@ class PaintedMnist(Painted):
     name = "painted-mnist"
     summary = "MNIST painted red and green over 50 clients of 5 classes, each in one of two environments"
     files = MNIST_FILES
-    recipe: ClassVar = Recipe(
+    recipe: ClassVar = TrainingRecipe(
         "cnn-28",
         1e-4,
         64,
@@ -121,7 +121,7 @@ class PaintedDigits(Painted):
 
     name = "painted-digits"
     summary = "scikit-learn's digits painted red and green over 10 clients of 5 classes, no download"
-    recipe: ClassVar = Recipe(
+    recipe: ClassVar = TrainingRecipe(
         "cnn-28-small",
         1e-3,
         16,
@@ -153,7 +153,7 @@ class PaintedCoil(Painted):
         "get the processed archive coil-20-proc.zip of Columbia University's object image library (COIL-20, not the "
         "unprocessed one) and put it into the data root"
     )
-    recipe: ClassVar = Recipe(
+    recipe: ClassVar = TrainingRecipe(
         "cnn-64",
         2e-4,
         8,

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from holdfast.data.clients.clients import Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.download import RemoteFile
 from holdfast.data.readers.leaf import LeafUsers, federate
 from holdfast.errors import DataError, MissingDependencyError
@@ -139,7 +139,7 @@ class StackOverflow(FederatedData):
         "tff.simulation.datasets.stackoverflow (or export train.parquet with user, tokens, title, tags) and put them "
         "into stackoverflow/"
     )
-    recipe: ClassVar = Recipe(
+    recipe: ClassVar = TrainingRecipe(
         "bag-of-words",
         0.01,
         100,

@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.clients.clients import ClientPart, Clients
-from holdfast.data.clients.federations import FederatedData, Recipe, register_federation
+from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows, rolling_classes
 from holdfast.data.randomness import local_generator
 from holdfast.errors import ConfigError
@@ -84,7 +84,7 @@ class Surrogate(FederatedData):
 
     name = "surrogate"
     summary = "S(q): 100 generated clients, 10 classes, feature shift and label skew; no download, not a real data set"
-    recipe: ClassVar = Recipe("softmax", 0.1, 16, rounds=600, cohort=10)
+    recipe: ClassVar = TrainingRecipe("softmax", 0.1, 16, rounds=600, cohort=10)
 
     q: int = 5
 
@@ -108,7 +108,7 @@ class SyntheticMany(FederatedData):
 
     name = "synthetic-many"
     summary = "100,000 generated clients of a dozen examples, 10 classes; for scale, not for science"
-    recipe: ClassVar = Recipe("softmax", 0.1, 8, rounds=50, cohort=100)
+    recipe: ClassVar = TrainingRecipe("softmax", 0.1, 8, rounds=50, cohort=100)
 
     clients: int = 100_000
     examples: int = 12

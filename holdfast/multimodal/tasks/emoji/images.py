@@ -29,8 +29,8 @@ from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.emoji.names import ANIMALS, FOOD
 from holdfast.multimodal.tasks.prompts import Wording
+from holdfast.multimodal.tasks.rendered_attributes import visible_words
 from holdfast.multimodal.tasks.task import ClipTask
-from holdfast.multimodal.tasks.visible import visible_words
 from holdfast.primitives.streams import numpy_stream
 
 KINDS = ("animal", "food")
@@ -64,7 +64,7 @@ _SIZES = (0.3, 0.5)
 
 
 @dataclass(frozen=True, eq=False)
-class Scenes:
+class EmojiScenes:
     """Drawings on coloured grounds.
 
     Attributes:
@@ -87,7 +87,7 @@ class EmojiCorpus:
         captions: a sentence for each.
     """
 
-    scenes: Scenes
+    scenes: EmojiScenes
     captions: tuple[str, ...]
 
 
@@ -178,7 +178,7 @@ def emoji_task(preprocessing: Preprocessing, seed: int = 0, counts: dict[str, Se
     return ClipTask(splits, EMOJI_WORDING, regions, shown)
 
 
-def render(files: Sequence[Path], colours: NDArray[np.int64], draw: np.random.Generator, side: int) -> Scenes:
+def render(files: Sequence[Path], colours: NDArray[np.int64], draw: np.random.Generator, side: int) -> EmojiScenes:
     """Paste drawings on coloured grounds at random places, sizes and angles.
 
     Args:
@@ -205,7 +205,7 @@ def render(files: Sequence[Path], colours: NDArray[np.int64], draw: np.random.Ge
         canvas.paste(drawing, (left, top), drawing)
         pixels[at] = np.array(canvas)
         masks[at, top : top + size, left : left + size] = np.array(drawing)[:, :, 3] >= 128
-    return Scenes(
+    return EmojiScenes(
         torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(),
         torch.from_numpy(masks),
         torch.from_numpy(np.asarray(colours, np.int64)),

@@ -13,15 +13,15 @@ from torch import Tensor
 
 from holdfast.data.transforms import Normalise
 from holdfast.multimodal.backends import joined, pretraining
+from holdfast.multimodal.backends.cached_weights import cached_weights
 from holdfast.multimodal.backends.joined import JoinedTowers, load_joined_towers
-from holdfast.multimodal.backends.kept import kept_weights
 from holdfast.multimodal.backends.pretraining import pretrain
-from holdfast.multimodal.method.cache import CachedTower
+from holdfast.multimodal.method.cache import CachedTwoTowerModel
 from holdfast.multimodal.tasks.emoji import images as emoji
 from holdfast.multimodal.tasks.emoji import names as emoji_names
 from holdfast.multimodal.tasks.emoji.images import emoji_corpus
 from holdfast.primitives.streams import derive_seed
-from holdfast.training.sweep import evaluating
+from holdfast.training.model_outputs import evaluating
 
 _AT_ONCE = 64
 
@@ -49,7 +49,7 @@ def emoji_tower(
         The towers, in evaluation mode.
     """
     tower = load_joined_towers(image_size, seed=derive_seed(seed, "emoji-tower"))
-    cached = CachedTower(tower, texts=True)
+    cached = CachedTwoTowerModel(tower, texts=True)
 
     def make() -> None:
         known = emoji_corpus(pairs, image_size, seed, correlation=correlation)
@@ -57,7 +57,7 @@ def emoji_tower(
         pretrain(cached, images, encoded_texts(tower, known.captions), epochs=epochs, seed=seed)
 
     recipe = {"pairs": pairs, "epochs": epochs, "correlation": correlation, "image_size": image_size}
-    kept_weights(cached, folder, f"emoji-tower-s{seed}", (emoji, emoji_names, joined, pretraining), make, **recipe)
+    cached_weights(cached, folder, f"emoji-tower-s{seed}", (emoji, emoji_names, joined, pretraining), make, **recipe)
     return tower
 
 

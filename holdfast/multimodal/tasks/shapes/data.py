@@ -14,9 +14,9 @@ from holdfast.data.transforms import Normalise
 from holdfast.multimodal.audit.attributes import Attributes
 from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
-from holdfast.multimodal.tasks.shapes.images import BACKGROUNDS, SHAPE_WORDING, SHAPES, Scenes, render, shape_task
+from holdfast.multimodal.tasks.rendered_attributes import visible_words
+from holdfast.multimodal.tasks.shapes.images import BACKGROUNDS, SHAPE_WORDING, SHAPES, ShapeScenes, render, shape_task
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
-from holdfast.multimodal.tasks.visible import visible_words
 from holdfast.primitives.streams import numpy_stream
 
 
@@ -88,6 +88,6 @@ def on_every_ground(preprocessing: Preprocessing, count: int = 75, seed: int = 0
     return examples, visible(scenes)
 
 
-def visible(scenes: Scenes) -> Attributes:
+def visible(scenes: ShapeScenes) -> Attributes:
     """What rendered images show: their ground, and the size, place and colour of the shape."""
     return visible_words(scenes.pixels, scenes.masks, scenes.backgrounds, BACKGROUNDS)

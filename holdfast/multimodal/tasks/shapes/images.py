@@ -55,7 +55,7 @@ _Floats = NDArray[np.floating]
 
 
 @dataclass(frozen=True, eq=False)
-class Scenes:
+class ShapeScenes:
     """Rendered images and what they show.
 
     Attributes:
@@ -80,7 +80,7 @@ class Corpus:
         captions: a sentence for each.
     """
 
-    scenes: Scenes
+    scenes: ShapeScenes
     captions: tuple[str, ...]
 
 
@@ -94,7 +94,7 @@ class ShapeTask:
     """
 
     splits: Splits
-    scenes: dict[str, Scenes]
+    scenes: dict[str, ShapeScenes]
 
 
 def corpus(n: int = 6000, seed: int = 0, *, correlation: float = 0.97, side: int = 24) -> Corpus:
@@ -158,7 +158,7 @@ def shape_task(
 
 def render(
     shapes: NDArray[np.int64], backgrounds: NDArray[np.int64], draw: np.random.Generator, side: int = 24
-) -> Scenes:
+) -> ShapeScenes:
     """Draw shapes on backgrounds.
 
     Args:
@@ -193,7 +193,7 @@ def render(
         backgrounds[:, None, None, None], _grounds(x, y, uniform(0, 1, 2)[:, :, None, None])
     ) + 0.04 * draw.standard_normal((n, 3, side, side), np.float32)
     image = ground * (1 - cover[:, None]) + colour[:, :, None, None] * cover[:, None]
-    return Scenes(
+    return ShapeScenes(
         torch.from_numpy((np.clip(image, 0, 1) * 255).round().astype(np.uint8)),
         torch.from_numpy(cover >= 0.5),
         torch.from_numpy(np.asarray(shapes, np.int64)),

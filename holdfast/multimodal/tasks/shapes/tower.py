@@ -8,9 +8,9 @@ import torch
 
 from holdfast.data.transforms import Normalise
 from holdfast.multimodal.backends import pretraining, small, words
-from holdfast.multimodal.backends.kept import Progress, kept_weights
+from holdfast.multimodal.backends.cached_weights import Progress, cached_weights
 from holdfast.multimodal.backends.pretraining import pretrain
-from holdfast.multimodal.backends.small import SmallTwoTower
+from holdfast.multimodal.backends.small import SmallTwoTowerModel
 from holdfast.multimodal.backends.words import WordTokenizer
 from holdfast.multimodal.tasks.shapes import images as shapes
 from holdfast.multimodal.tasks.shapes.images import CAPTIONS, SHAPE_WORDING, corpus
@@ -21,7 +21,7 @@ _LONGEST = 14
 
 def shapes_tower(
     folder: Path, seed: int = 0, *, pairs: int = 6000, epochs: int = 12, progress: Progress | None = None
-) -> SmallTwoTower:
+) -> SmallTwoTowerModel:
     """The tower that experiments on a CPU start from, from its file or pre-trained now.
 
     Args:
@@ -36,7 +36,7 @@ def shapes_tower(
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "shapes-tower"))
-        tower = SmallTwoTower(WordTokenizer.of(_sentences(), _LONGEST)).eval()
+        tower = SmallTwoTowerModel(WordTokenizer.of(_sentences(), _LONGEST)).eval()
 
     def make() -> None:
         known = corpus(pairs, seed)
@@ -51,7 +51,7 @@ def shapes_tower(
         )
 
     sources = (shapes, small, words, pretraining)
-    kept_weights(tower, folder, f"shapes-tower-s{seed}", sources, make, pairs=pairs, epochs=epochs)
+    cached_weights(tower, folder, f"shapes-tower-s{seed}", sources, make, pairs=pairs, epochs=epochs)
     return tower
 
 

@@ -11,7 +11,7 @@ from holdfast.poisoning.attacks.crafting.pixels import pixels_at
 from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.streams import torch_stream
-from holdfast.training.sweep import Sweep
+from holdfast.training.model_outputs import ModelOutputs
 
 _CHUNK = 32
 
@@ -73,7 +73,7 @@ def similar_bases(surrogates: Surrogates, train: Examples, adversarial_class: in
         Positions, ascending, int64 of shape (count,).
     """
     candidates = _candidates(train, adversarial_class, count)
-    features = Sweep(as_list(surrogates)[0], train, features=True).features(candidates)
+    features = ModelOutputs(as_list(surrogates)[0], train, features=True).features(candidates)
     first = int(torch.randint(len(candidates), (), generator=torch_stream(seed, "bases", "similar")))
     distances = torch.linalg.vector_norm(features - features[first], dim=1)
     return candidates[distances.topk(count, largest=False).indices].sort().values

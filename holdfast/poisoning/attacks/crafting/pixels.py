@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import Inputs, SubsetInputs, TensorInputs
-from holdfast.data.transforms import Normalise, Scale
+from holdfast.data.transforms import Normalise, ScalePixels
 from holdfast.errors import DataError
 
 
@@ -77,5 +77,5 @@ def _in_pixels(inputs: Inputs) -> Inputs:
     if isinstance(inputs, SubsetInputs):
         return SubsetInputs(_in_pixels(inputs.parent), inputs.positions)
     if isinstance(inputs, TensorInputs) and isinstance(inputs.values, Tensor) and inputs.values.dtype == torch.uint8:
-        return TensorInputs(inputs.values, Scale())
+        return TensorInputs(inputs.values, ScalePixels())
     return inputs

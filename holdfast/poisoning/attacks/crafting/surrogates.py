@@ -15,8 +15,8 @@ from holdfast.errors import ConfigError
 from holdfast.models.heads import features_and_logits
 from holdfast.poisoning.attacks.crafting.last_epoch import fit_to_the_end
 from holdfast.primitives.streams import derive_seed
+from holdfast.training.model_outputs import device_of
 from holdfast.training.settings import Training
-from holdfast.training.sweep import device_of
 
 #: One network, or several that an attack is to work on at once.
 Surrogates = nn.Module | Sequence[nn.Module]

@@ -25,10 +25,10 @@ from holdfast.primitives.streams import derive_seed
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Listener
 from holdfast.training.method import Method
+from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.policy import Policy
 from holdfast.training.run import Run
 from holdfast.training.settings import Training
-from holdfast.training.sweep import Sweep
 
 #: How the victim comes to its model.
 Scenario = Literal["scratch", "transfer", "fine-tuning"]
@@ -98,7 +98,7 @@ def ask(model: nn.Module, aim: Aim, test: Examples, seed: int = 0) -> Answers:
         The answers.
     """
     shown = aim.shown(test, seed)
-    answers = Sweep(model, shown)
+    answers = ModelOutputs(model, shown)
     predicted = answers.predictions()
     return Answers(
         success=float((predicted == aim.adversarial_class).float().mean()),
@@ -200,7 +200,9 @@ def _on_features(model: nn.Module, splits: Splits, head: str | None) -> tuple[nn
     _, layer = find_head(model, head)
 
     def features(examples: Examples) -> Examples:
-        return replace(examples, inputs=TensorInputs(Sweep(model, examples, features=True, head=head).features()))
+        return replace(
+            examples, inputs=TensorInputs(ModelOutputs(model, examples, features=True, head=head).features())
+        )
 
     seen = Splits(splits.name, features(splits.train), features(splits.validation), features(splits.test))
     return layer, seen

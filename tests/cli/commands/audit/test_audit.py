@@ -16,7 +16,7 @@ from holdfast.cli.commands.audit.audit import parse_groups
 from holdfast.cli.main import main
 from holdfast.data import load
 from holdfast.errors import ConfigError
-from holdfast.spurious import Partition
+from holdfast.spurious import ClusterPartition
 
 FILES = ["audit.html", "clusters.csv", "early.safetensors", "partition.json", "partition.npz"]
 
@@ -69,7 +69,7 @@ def test_an_audit_leaves_its_page_and_files_and_nothing_else(audited):
 
 
 def test_the_csv_has_a_line_per_cluster_that_agrees_with_the_partition(audited):
-    partition = Partition.load(audited / "partition")
+    partition = ClusterPartition.load(audited / "partition")
     lines = tables(audited)
     assert [(int(line["class"]), int(line["cluster"])) for line in lines] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [int(line["examples"]) for line in lines] == torch.bincount(partition.groups).tolist()
@@ -105,10 +105,10 @@ def test_the_early_weights_can_be_audited_again_with_other_options(audited):
 
 def test_a_run_brings_its_data_model_weights_and_seed(run, audited):
     assert main(["audit", "groups", "--run", str(run), "--out", "of-run"]) == 0
-    partition = Partition.load(Path("of-run") / "partition")
+    partition = ClusterPartition.load(Path("of-run") / "partition")
     assert partition.about["seed"] == 3
     assert "mlp, as chosen in the run plain" in Path("of-run/audit.html").read_text()
-    assert torch.equal(partition.ids, Partition.load(audited / "partition").ids)
+    assert torch.equal(partition.ids, ClusterPartition.load(audited / "partition").ids)
 
 
 def test_the_next_step_repeats_what_was_typed():

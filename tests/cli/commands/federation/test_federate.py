@@ -15,7 +15,7 @@ from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError
 from holdfast.federated import Clipping, Ditto, FineTuning, Krum, Local, Term
-from holdfast.federated.aggregation import Chain
+from holdfast.federated.aggregation import WithPreStep
 from holdfast.training import Run
 
 QUICK = ["--rounds", "6", "--cohort", "4", "--digits-clients.clients", "12", "--executor", "serial",
@@ -51,7 +51,7 @@ def test_options_of_what_was_chosen_are_named_after_it():
     assert options.aggregator == Clipping()
     assert options.personalizers == [Ditto(lambda_=0.5), Local(), FineTuning(epochs=3)]
     chained = parse(["--aggregate", "clipping+krum", "--krum.reference"]).aggregator
-    assert chained == Chain(Clipping(), Krum(reference=True))
+    assert chained == WithPreStep(Clipping(), Krum(reference=True))
 
 
 @pytest.mark.parametrize(("attack", "expected"), [("a1", (0.05, 0.1, 0.3)), ("a3", (0.01, 0.05, 0.1))])

@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from holdfast.integrations.flower.rehearsal import method
+from holdfast.integrations.flower.rehearsal import driver
 from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE
 
 
@@ -24,13 +24,13 @@ class Calls:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
-    monkeypatch.setattr(method, "_RETRY_PAUSE", 0.001)
+    monkeypatch.setattr(driver, "_RETRY_PAUSE", 0.001)
 
 
 @pytest.mark.parametrize("trouble", [httpx.ConnectError, httpx.ReadError, httpx.ReadTimeout, 500, 502, 503, 504])
 def test_a_call_is_repeated_while_the_superlink_is_away_or_its_database_is_locked(trouble):
     call = Calls(trouble, times=3)
-    assert method._retrying().invoke(call) == "an answer"
+    assert driver._retrying().invoke(call) == "an answer"
     assert call.made == 4
 
 
@@ -38,18 +38,18 @@ def test_a_call_is_repeated_while_the_superlink_is_away_or_its_database_is_locke
 def test_a_refusal_is_final(status):
     call = Calls(status, times=1)
     with pytest.raises(httpx.HTTPStatusError, match=str(status)):
-        method._retrying().invoke(call)
+        driver._retrying().invoke(call)
     assert call.made == 1
 
 
 @pytest.mark.parametrize("trouble", [httpx.ConnectError, 500])
 def test_trouble_that_does_not_end_is_reported_as_it_is(trouble, monkeypatch):
-    monkeypatch.setattr(method, "_RETRY_PATIENCE", 0.05)
+    monkeypatch.setattr(driver, "_RETRY_PATIENCE", 0.05)
     call = Calls(trouble, times=float("inf"))
     with pytest.raises(httpx.HTTPError, match=r"500|away"):
-        method._retrying().invoke(call)
+        driver._retrying().invoke(call)
     assert call.made > 1
 
 
 def test_a_call_is_repeated_for_longer_than_a_superlink_may_take_to_start():
-    assert method._retrying().max_time > START_PATIENCE
+    assert driver._retrying().max_time > START_PATIENCE

@@ -3,8 +3,8 @@ import torch
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.multimodal.audit.detectors import Detections
-from holdfast.multimodal.audit.looking import look, read_vocabulary
-from holdfast.multimodal.audit.seen import Seen, read_seen, write_seen
+from holdfast.multimodal.audit.running_detectors import look, read_vocabulary
+from holdfast.multimodal.audit.task_detections import TaskDetections, read_seen, write_seen
 from holdfast.multimodal.tasks.shapes.images import SHAPE_WORDING
 from holdfast.multimodal.tasks.task import PARTS, ClipTask
 from tests.multimodal.toy import small_tower, tiny_task
@@ -16,7 +16,7 @@ def task():
 
 
 def test_what_labels_say_is_seen_and_survives_a_file(task, tmp_path):
-    known = Seen.known(task)
+    known = TaskDetections.known(task)
     assert known.words == ("sand", "sea")
     write_seen(tmp_path / "seen.csv", known, task)
     again = read_seen(tmp_path / "seen.csv", task)
@@ -30,7 +30,9 @@ def test_boxes_survive_a_file(task, tmp_path):
     box = torch.tensor([[0.1, 0.2, 0.5, 0.75]])
     one = Detections(torch.tensor([3]), torch.tensor([0]), torch.tensor([0.25]), box)
     none = Detections(*(tensor[:0] for tensor in (one.images, one.words, one.scores, one.boxes)))
-    write_seen(tmp_path / "s.csv", Seen(("gull",), {"train": one, "validation": none, "test": none}, True), task)
+    write_seen(
+        tmp_path / "s.csv", TaskDetections(("gull",), {"train": one, "validation": none, "test": none}, True), task
+    )
     again = read_seen(tmp_path / "s.csv", task)
     assert again.has_boxes
     assert torch.allclose(again.detections["train"].boxes, box)

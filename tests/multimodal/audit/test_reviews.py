@@ -5,13 +5,13 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.multimodal.audit.seen import Seen
-from holdfast.multimodal.audit.verdicts import Verdict, decide, mitigated, read_review, spurious_words
+from holdfast.multimodal.audit.reviews import Review, decide, mitigated, read_review, spurious_words
+from holdfast.multimodal.audit.task_detections import TaskDetections
 from holdfast.multimodal.tasks.shapes.images import SHAPE_WORDING
 from holdfast.multimodal.tasks.task import ClipTask
 from tests.multimodal.toy import small_tower, tiny_task
 
-SAND = Verdict("disc", "sand", "spurious", "Ada", "a disc is no disc by its ground", "2026-11-16T00:00:00+00:00")
+SAND = Review("disc", "sand", "spurious", "Ada", "a disc is no disc by its ground", "2026-11-16T00:00:00+00:00")
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def bare_task():
 
 def test_words_that_every_image_has_one_of_become_its_attribute():
     known, bare = bare_task()
-    found = mitigated(bare, ("sand", "sea"), Seen.known(known))
+    found = mitigated(bare, ("sand", "sea"), TaskDetections.known(known))
     assert torch.equal(found.splits.train.attributes, known.splits.train.attributes)
     assert found.splits.test.group_names == known.splits.test.group_names
     assert found.wording.spurious_words == ("sand", "sea")
@@ -80,10 +80,10 @@ def test_words_that_every_image_has_one_of_become_its_attribute():
 
 def test_one_word_leaves_the_others_without():
     known, bare = bare_task()
-    found = mitigated(bare, ("sea",), Seen.known(known))
+    found = mitigated(bare, ("sea",), TaskDetections.known(known))
     assert found.splits.train.attribute_names == ("sea", "none of them")
     assert torch.equal(found.splits.train.attributes, 1 - known.splits.train.attributes)
     assert found.wording.spurious_words == ("sea", "")
     assert found.wording.attribute_phrases == ("sea", "something else")
     with pytest.raises(DataError, match="nobody looked for 'snow'"):
-        mitigated(bare, ("snow",), Seen.known(known))
+        mitigated(bare, ("snow",), TaskDetections.known(known))

@@ -20,7 +20,7 @@ from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError, nearest
 from holdfast.files import write_atomically
 from holdfast.multimodal.audit.attributes import Attributes
-from holdfast.multimodal.audit.seen import Seen
+from holdfast.multimodal.audit.task_detections import TaskDetections
 from holdfast.multimodal.tasks.task import PARTS, ClipTask
 
 Decision = Literal["spurious", "healthy", "unsure"]
@@ -31,7 +31,7 @@ ABSENT = "none of them"
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Review:
     """What somebody decided about a finding.
 
     Attributes:
@@ -58,7 +58,7 @@ class Verdict:
                 raise ConfigError(f"a verdict needs a {what}; give one, so that others can follow it")
 
 
-def read_review(folder: Path) -> list[Verdict]:
+def read_review(folder: Path) -> list[Review]:
     """The verdicts of an audit so far, none at first.
 
     Raises:
@@ -68,12 +68,12 @@ def read_review(folder: Path) -> list[Verdict]:
     if not path.exists():
         return []
     try:
-        return [Verdict(**record) for record in _json(path)]
+        return [Review(**record) for record in _json(path)]
     except TypeError as error:
         raise DataError(f"{path} is no record of verdicts ({error}); restore it, or decide again") from error
 
 
-def decide(folder: Path, verdict: Verdict) -> list[Verdict]:
+def decide(folder: Path, verdict: Review) -> list[Review]:
     """Write a verdict down; an earlier one about the same class and word is replaced.
 
     Args:
@@ -125,7 +125,7 @@ def check_audited(folder: Path, task: ClipTask) -> None:
         )
 
 
-def spurious_words(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+def spurious_words(verdicts: Sequence[Review]) -> tuple[str, ...]:
     """The words that were called spurious, in the order of the verdicts, each once.
 
     Raises:
@@ -140,7 +140,7 @@ def spurious_words(verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     return words
 
 
-def mitigated(task: ClipTask, words: Sequence[str], seen: Seen) -> ClipTask:
+def mitigated(task: ClipTask, words: Sequence[str], seen: TaskDetections) -> ClipTask:
     """The task with spurious words as the attribute of its images and in its prompts.
 
     Args:

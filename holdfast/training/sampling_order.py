@@ -14,7 +14,7 @@ from holdfast.primitives.streams import torch_stream
 from holdfast.training.plan import Plan
 
 
-class Draws:
+class SamplingOrder:
     """Positions (or whole mini-batches) in the order in which they are trained on.
 
     Args:

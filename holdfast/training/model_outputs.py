@@ -1,6 +1,6 @@
 """What the model makes of the examples, computed once and shared by every policy that asks.
 
-A sweep is a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its batch-norm
+Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its batch-norm
 statistics are as they were afterwards. Outputs are kept per example, so a policy that asks for a subset pays for that
 subset only, and a second policy that asks for the same examples pays nothing.
 """
@@ -51,11 +51,11 @@ def call(model: nn.Module, inputs: InputBatch) -> Tensor:
     return logits_of(model(**inputs) if isinstance(inputs, dict) else model(inputs))
 
 
-class Sweep:
+class ModelOutputs:
     """Lazily computed, cached outputs of one model state for the examples of one set.
 
     Args:
-        model: the model; its parameters must not change while the sweep is used.
+        model: the model; its parameters must not change while the outputs are used.
         examples: the set.
         batch_size: examples per forward pass.
         features: whether to keep the inputs of the head too; asking for them later runs a second pass.

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from holdfast.errors import ConfigError
-from holdfast.multimodal.backends.kept import kept_weights
+from holdfast.multimodal.backends.cached_weights import cached_weights
 from holdfast.multimodal.backends.towers import load_tower
 from holdfast.multimodal.tasks.shapes import images as shapes
 from holdfast.multimodal.tasks.shapes.tower import shapes_tower
@@ -19,7 +19,7 @@ def test_weights_are_made_once_per_recipe(tmp_path):
             made.append(rate)
             nn.init.constant_(module.weight, rate)
 
-        kept_weights(module, tmp_path, "line", [shapes], make, rate=rate)
+        cached_weights(module, tmp_path, "line", [shapes], make, rate=rate)
         return module.weight
 
     first, again, other = ask(0.5), ask(0.5), ask(0.25)
@@ -33,14 +33,14 @@ def test_what_fails_leaves_no_file(tmp_path):
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
-        kept_weights(nn.Linear(1, 1), tmp_path, "line", [], fail)
+        cached_weights(nn.Linear(1, 1), tmp_path, "line", [], fail)
     assert not list(tmp_path.glob("*.safetensors"))
 
 
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="set HOLDFAST_DATA to one of yours"):
-        kept_weights(nn.Linear(1, 1), tmp_path / "file", "line", [], lambda: None)
+        cached_weights(nn.Linear(1, 1), tmp_path / "file", "line", [], lambda: None)
 
 
 def test_a_tower_is_the_same_from_its_file_and_knows_every_word(tmp_path):

@@ -1,7 +1,7 @@
 import torch
 import torch.nn.functional as F
 
-from holdfast.training.sweep import Sweep, evaluating
+from holdfast.training.model_outputs import ModelOutputs, evaluating
 from tests.training.toy import toy_examples, toy_model
 
 
@@ -13,37 +13,37 @@ def test_outputs_equal_a_plain_forward_pass_in_dataset_order():
         expected = model(x)
         features = model.body(x)
     model.train()
-    sweep = Sweep(model, examples, batch_size=7)
-    assert torch.allclose(sweep.logits(), expected, atol=1e-6)
-    assert torch.allclose(sweep.losses(), F.cross_entropy(expected, y, reduction="none"), atol=1e-6)
-    assert torch.allclose(sweep.features(), features, atol=1e-6)
-    assert torch.allclose(sweep.residuals(), expected.softmax(1) - F.one_hot(y, 2), atol=1e-6)
+    outputs = ModelOutputs(model, examples, batch_size=7)
+    assert torch.allclose(outputs.logits(), expected, atol=1e-6)
+    assert torch.allclose(outputs.losses(), F.cross_entropy(expected, y, reduction="none"), atol=1e-6)
+    assert torch.allclose(outputs.features(), features, atol=1e-6)
+    assert torch.allclose(outputs.residuals(), expected.softmax(1) - F.one_hot(y, 2), atol=1e-6)
 
 
 def test_residuals_are_the_gradient_with_respect_to_the_logits():
     examples = toy_examples()
-    sweep = Sweep(toy_model(), examples)
-    logits = sweep.logits().requires_grad_()
+    outputs = ModelOutputs(toy_model(), examples)
+    logits = outputs.logits().requires_grad_()
     F.cross_entropy(logits, examples.labels, reduction="sum").backward()
-    assert torch.allclose(sweep.residuals(), logits.grad, atol=1e-6)
+    assert torch.allclose(outputs.residuals(), logits.grad, atol=1e-6)
 
 
 def test_each_example_is_passed_at_most_once():
-    sweep = Sweep(toy_model(), toy_examples(), features=True, batch_size=8)
-    sweep.losses(torch.tensor([3, 5, 3]))
-    assert sweep.forwarded == 2
-    sweep.residuals(torch.tensor([5, 9]))
-    assert sweep.forwarded == 3
-    sweep.features()
-    sweep.probabilities()
-    assert sweep.forwarded == 60
+    outputs = ModelOutputs(toy_model(), toy_examples(), features=True, batch_size=8)
+    outputs.losses(torch.tensor([3, 5, 3]))
+    assert outputs.forwarded == 2
+    outputs.residuals(torch.tensor([5, 9]))
+    assert outputs.forwarded == 3
+    outputs.features()
+    outputs.probabilities()
+    assert outputs.forwarded == 60
 
 
 def test_the_model_is_left_as_it_was():
     model = toy_model()
     model.body[1].eval()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    Sweep(model, toy_examples(), features=True).features()
+    ModelOutputs(model, toy_examples(), features=True).features()
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     assert model.training
     assert not model.body[1].training
@@ -60,6 +60,6 @@ def test_modes_come_back_after_an_error():
 
 
 def test_answers_can_be_changed_without_changing_the_sweep():
-    sweep = Sweep(toy_model(), toy_examples())
-    sweep.logits().zero_()
-    assert sweep.logits().abs().sum() > 0
+    outputs = ModelOutputs(toy_model(), toy_examples())
+    outputs.logits().zero_()
+    assert outputs.logits().abs().sum() > 0

@@ -12,7 +12,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError, DataError
 from holdfast.multimodal.audit.attributes import vocabulary
 from holdfast.multimodal.audit.detectors import Detections, Detector
-from holdfast.multimodal.audit.seen import Seen
+from holdfast.multimodal.audit.task_detections import TaskDetections
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.task import PARTS, ClipTask
 
@@ -56,7 +56,7 @@ def look(
     detector: Detector,
     words: Sequence[str],
     progress: Callable[[int, int], None] | None = None,
-) -> Seen:
+) -> TaskDetections:
     """What a detector sees in every image of all parts.
 
     Args:
@@ -82,7 +82,7 @@ def look(
             if progress is not None:
                 progress(done, total)
         found[part] = Detections(*(torch.cat(tensors) for tensors in zip(*pieces, strict=True)))
-    return Seen(tuple(words), found, has_boxes=True)
+    return TaskDetections(tuple(words), found, has_boxes=True)
 
 
 def _words(path: Path) -> list[str]:

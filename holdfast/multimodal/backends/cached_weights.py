@@ -23,7 +23,7 @@ from holdfast.training.state import load_state, save_state
 Progress = Callable[[int, int, float], None]
 
 
-def kept_weights(
+def cached_weights(
     module: nn.Module,
     folder: Path,
     name: str,

@@ -26,7 +26,7 @@ _BOX = ("left", "top", "right", "bottom")
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class TaskDetections:
     """Sightings in all parts of a task.
 
     Attributes:
@@ -44,7 +44,7 @@ class Seen:
         return self.detections[part].attributes(self.words, len(examples), threshold)
 
     @classmethod
-    def known(cls, task: ClipTask) -> Seen:
+    def known(cls, task: ClipTask) -> TaskDetections:
         """What a task knows of its images, without boxes."""
         tables = {part: task.known(part) for part in PARTS}
         found = {}
@@ -55,7 +55,7 @@ class Seen:
         return cls(tables["train"].words, found, has_boxes=False)
 
 
-def write_seen(path: Path, seen: Seen, task: ClipTask) -> None:
+def write_seen(path: Path, seen: TaskDetections, task: ClipTask) -> None:
     """Write the table."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -70,7 +70,7 @@ def write_seen(path: Path, seen: Seen, task: ClipTask) -> None:
     write_atomically(path, text.getvalue().encode())
 
 
-def read_seen(path: Path, task: ClipTask) -> Seen:
+def read_seen(path: Path, task: ClipTask) -> TaskDetections:
     """Read a table of sightings.
 
     Args:
@@ -105,7 +105,7 @@ def read_seen(path: Path, task: ClipTask) -> Seen:
         if not (0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
             raise DataError(f"line {line} of {path} has the box {box}; give fractions of the image, left before right")
         found[part].append((at, number[row["word"]], score, box))
-    return Seen(words, {part: _detections(lines) for part, lines in found.items()}, has_boxes)
+    return TaskDetections(words, {part: _detections(lines) for part, lines in found.items()}, has_boxes)
 
 
 def _image(row: Mapping[str, str], line: int, path: Path, places: Mapping[tuple[str, int], int]) -> tuple[str, int]:

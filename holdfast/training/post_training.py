@@ -31,7 +31,7 @@ class Trained:
     head: str | None = None
 
 
-class Finish:
+class PostTraining:
     """A last step. Derive a dataclass and write `__call__`."""
 
     def __call__(self, trained: Trained) -> dict[str, Any]:
