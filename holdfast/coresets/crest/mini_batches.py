@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from holdfast.data.clients.partitions import share_out
+from holdfast.data.apportionment import apportion
 from holdfast.errors import ConfigError
 from holdfast.primitives.facility_location import Exemplars, facility_location_in_parts
 from holdfast.primitives.similarity import LastLayerGradients, Metric
@@ -65,7 +65,7 @@ class SubsetCandidates:
             stream: where the draws come from.
         """
         parts = self._parts(size)
-        shares = share_out(size, np.array([self._masses[part].sum() for part in parts]))
+        shares = apportion(size, np.array([self._masses[part].sum() for part in parts]))
         return torch.cat([self._some(part, int(share), stream) for part, share in zip(parts, shares, strict=True)])
 
     def _parts(self, size: int) -> list[list[int]]:
@@ -102,7 +102,7 @@ def quotas(counts: Tensor, total: int) -> list[int]:
         >>> quotas(torch.tensor([60, 38, 0, 2]), 10)
         [5, 4, 0, 1]
     """
-    shares = share_out(total, counts.numpy().astype(np.float64))
+    shares = apportion(total, counts.numpy().astype(np.float64))
     for label in np.flatnonzero((shares == 0) & (counts.numpy() > 0)):
         donor = int(shares.argmax())
         if shares[donor] > 1:

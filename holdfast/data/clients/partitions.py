@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast.data.apportionment import apportion
 from holdfast.data.clients.clients import ClientPart
 from holdfast.errors import ConfigError, DataError
 
@@ -100,21 +101,7 @@ def draw_sizes(kind: Sizes, clients: int, total: int, rng: np.random.Generator, 
         weights = rng.lognormal(3, 1, clients) + 10
     else:
         weights = rng.pareto(1.5, clients) + 1
-    return at_least + share_out(total - clients * at_least, weights)
-
-
-def share_out(total: int, weights: NDArray[np.float64]) -> Rows:
-    """Whole numbers that add up to `total` and are nearest to the weights' proportions (largest remainders).
-
-    Example:
-        >>> share_out(10, np.array([1.0, 1.0, 2.0])).tolist()
-        [3, 2, 5]
-    """
-    exact = total * weights / weights.sum()
-    counts: Rows = np.floor(exact).astype(np.int64)
-    left = total - int(counts.sum())
-    counts[np.argsort(counts - exact, kind="stable")[:left]] += 1
-    return counts
+    return at_least + apportion(total - clients * at_least, weights)
 
 
 def rolling_classes(clients: int, per_client: int, classes: int) -> Rows:
@@ -153,7 +140,7 @@ def by_classes(labels: Rows, owned: Rows, sizes: Rows, rng: np.random.Generator)
                 f"class {label} has {len(rows)} examples and {len(clients)} clients own it, client {clients[-1]} among "
                 "them; use fewer clients, or fewer classes per client"
             )
-        counts = 1 + share_out(len(rows) - len(clients), sizes[clients].astype(np.float64))
+        counts = 1 + apportion(len(rows) - len(clients), sizes[clients].astype(np.float64))
         owners[rows] = np.repeat(clients, counts)
     return Partition.of_owners(owners, len(owned))
 

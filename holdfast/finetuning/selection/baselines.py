@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from holdfast.data.apportionment import round_to_total
 from holdfast.errors import ConfigError
 from holdfast.finetuning.selection.balanced import balanced, quotas
 from holdfast.primitives.facility_location import facility_location_on_points
@@ -96,11 +97,7 @@ def most_confident(confidence: Floats, usable: Mask, count: int) -> Ints:
 
 def proportional(sizes: Ints, budget: int) -> Ints:
     """Shares by size, rounded so that they sum to the budget: the largest remainders are rounded up."""
-    exact = sizes * (budget / sizes.sum())
-    found: Ints = np.floor(exact).astype(np.int64)
-    order = np.argsort(-(exact - found), kind="stable")
-    found[order[: budget - int(found.sum())]] += 1
-    return found
+    return round_to_total(sizes * (budget / sizes.sum()), budget)
 
 
 def _lowest(scores: Floats, usable: Mask, budget: int) -> Ints:

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from holdfast.coresets.crest.mini_batches import SubsetCandidates, cluster_weights, mini_batch_coresets, quotas
-from holdfast.data.clients.partitions import share_out
+from holdfast.data.apportionment import apportion
 from holdfast.errors import ConfigError
 
 
@@ -50,7 +50,7 @@ def test_classes_are_drawn_from_one_after_the_other_where_they_are_there():
     labels = torch.tensor([0, 2, 2, 0, 5]).repeat(80)[torch.randperm(400, generator=stream())]
     positions = torch.randperm(400, generator=stream())[:280]
     of_class = [positions[labels[positions] == label] for label in (0, 2, 5)]
-    shares, by = share_out(101, np.array([len(part) for part in of_class], dtype=float)), stream()
+    shares, by = apportion(101, np.array([len(part) for part in of_class], dtype=float)), stream()
     expected = [
         part[torch.randperm(len(part), generator=by)[:share]] for part, share in zip(of_class, shares, strict=True)
     ]

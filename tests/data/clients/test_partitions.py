@@ -12,7 +12,6 @@ from holdfast.data.clients.partitions import (
     hold_out_tenth,
     random_classes,
     rolling_classes,
-    share_out,
     split_parts,
 )
 from holdfast.errors import ConfigError, DataError
@@ -60,13 +59,6 @@ def test_too_many_clients_are_refused_with_the_number_that_would_do() -> None:
         draw_sizes("equal", 51, 100, rng())
     with pytest.raises(ConfigError, match="at least one client and was asked for 0"):
         draw_sizes("equal", 0, 100, rng())
-
-
-def test_shares_are_off_by_less_than_one() -> None:
-    weights = rng().random(50)
-    counts = share_out(997, weights)
-    assert counts.sum() == 997
-    assert np.abs(counts - 997 * weights / weights.sum()).max() < 1
 
 
 def test_rolling_and_random_classes() -> None:

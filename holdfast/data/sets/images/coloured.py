@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from holdfast.data.apportionment import apportion
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.randomness import local_generator
@@ -107,7 +108,7 @@ def correlated_colours(
         others = (label + np.arange(1, n_colours)) % n_colours
         majority = round(correlation * len(members))
         rest = len(members) - majority
-        drawn = np.repeat(others, _apportion(rest, ratio)) if ratio else rng.choice(others, rest)
+        drawn = np.repeat(others, apportion(rest, np.asarray(ratio, np.float64))) if ratio else rng.choice(others, rest)
         colours[members] = np.concatenate([np.full(majority, label), drawn])
     return colours
 
@@ -366,10 +367,3 @@ class ColouredDigits5(DataSet):
         )
         return Splits(self.name, *parts)
 
-
-def _apportion(total: int, ratio: Sequence[float]) -> NDArray[np.int64]:
-    """Whole counts that sum to `total` and differ from the exact shares by less than one (largest remainders)."""
-    shares = total * np.asarray(ratio, float) / sum(ratio)
-    counts = np.floor(shares).astype(np.int64)
-    counts[np.argsort(counts - shares, kind="stable")[: total - counts.sum()]] += 1
-    return counts
