@@ -90,7 +90,7 @@ MUTANTS = (
     Mutant(
         "data: the rest of a division goes to the smallest remainders",
         True,
-        (("holdfast/data/clients/partitions.py", "np.argsort(counts - exact", "np.argsort(exact - counts"),),
+        (("holdfast/data/apportionment.py", "np.argsort(counts - exact", "np.argsort(exact - counts"),),
     ),
     Mutant(
         "training: examples are visited in another order",
@@ -129,30 +129,34 @@ MUTANTS = (
         (("holdfast/primitives/greedy.py", "exemplar = np.argmax(gains)", "exemplar = np.argsort(gains)[-2]"),),
     ),
     Mutant(
-        "training: the duplicate _threads is replaced by torch_threads",
+        "training: fit calls torch_threads by another name",
         False,
         (
-            ("holdfast/training/fitting.py", "with _threads(", "with torch_threads("),
             (
                 "holdfast/training/fitting.py",
-                "from holdfast.primitives.streams import",
-                "from holdfast.primitives.threads import torch_threads\nfrom holdfast.primitives.streams import",
+                "with torch_threads(self.settings.threads), ",
+                "with _threads(self.settings.threads), ",
+            ),
+            (
+                "holdfast/training/fitting.py",
+                "from holdfast.primitives.threads import torch_threads",
+                "from holdfast.primitives.threads import torch_threads as _threads",
             ),
         ),
     ),
     Mutant(
-        "data: the duplicate _apportion is replaced by share_out",
+        "data: coloured digits compute their exact shares themselves",
         False,
         (
             (
                 "holdfast/data/sets/images/coloured.py",
-                "_apportion(rest, ratio)",
-                "share_out(rest, np.asarray(ratio, float))",
+                "apportion(rest, np.asarray(ratio, np.float64))",
+                "round_to_total(rest * np.asarray(ratio, np.float64) / sum(ratio), rest)",
             ),
             (
                 "holdfast/data/sets/images/coloured.py",
-                "from holdfast.data.randomness import",
-                "from holdfast.data.clients.partitions import share_out\nfrom holdfast.data.randomness import",
+                "from holdfast.data.apportionment import apportion",
+                "from holdfast.data.apportionment import round_to_total",
             ),
         ),
     ),

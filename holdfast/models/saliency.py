@@ -9,14 +9,12 @@ maps come from captum, the extra `gradcam`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
 from holdfast.models.heads import logits_of
+from holdfast.models.modes import evaluation_mode
 
 _CHUNK = 32
 
@@ -52,13 +50,13 @@ def heat_maps(model: nn.Module, inputs: Tensor, targets: Tensor, layer: str | No
         )
     device = next((parameter.device for parameter in model.parameters()), inputs.device)
     size, maps = (inputs.shape[2], inputs.shape[3]), []
-    with _in_evaluation_mode(model), torch.enable_grad():
+    with evaluation_mode(model), torch.enable_grad():
         name = last_feature_maps(model, inputs[:1].to(device)) if layer is None else layer
         method = LayerGradCam(lambda batch: logits_of(model(batch)), _part(model, name))
         for images, classes in zip(torch.split(inputs, _CHUNK), torch.split(targets, _CHUNK), strict=True):
             batch = images.detach().to(device).requires_grad_()
-            found = method.attribute(batch, classes.to(device), relu_attributions=True).detach()
-            maps.append(LayerAttribution.interpolate(found, size, "bilinear")[:, 0].to("cpu", torch.float32))
+            evidence = method.attribute(batch, classes.to(device), relu_attributions=True).detach()
+            maps.append(LayerAttribution.interpolate(evidence, size, "bilinear")[:, 0].to("cpu", torch.float32))
     heat = torch.cat(maps)
     return heat / heat.amax((1, 2), keepdim=True).clamp_min(torch.finfo(heat.dtype).tiny)
 
@@ -92,7 +90,7 @@ def last_feature_maps(model: nn.Module, inputs: Tensor) -> str:
 
     hooks = [watch(name, module) for name, module in model.named_modules() if name]
     try:
-        with _in_evaluation_mode(model), torch.no_grad():
+        with evaluation_mode(model), torch.no_grad():
             model(inputs)
     finally:
         for hook in hooks:
@@ -112,14 +110,3 @@ def _part(model: nn.Module, name: str) -> nn.Module:
         raise ConfigError(
             f"{type(model).__name__} has no part named {name!r}; take a name from model.named_modules()"
         ) from error
-
-
-@contextmanager
-def _in_evaluation_mode(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

@@ -7,8 +7,7 @@ live in the space where the budget is measured, so images are in [0, 1] and norm
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -17,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
+from holdfast.models.modes import constant_parameters, evaluation_mode
 
 #: In which norm a perturbation is small.
 Norm = Literal["inf", "2"]
@@ -87,7 +87,7 @@ class Pgd:
                     "model, or lift the bounds where inputs are no pixels"
                 )
         losses = loss or _cross_entropy
-        with evaluating(model):
+        with evaluation_mode(model), constant_parameters(model):
             blocks = zip(torch.split(inputs.detach(), _BLOCK), torch.split(labels, _BLOCK), strict=True)
             moved = [self._attack(model, start, target, losses) for start, target in blocks]
         return torch.cat(moved) if moved else inputs.detach().clone()
@@ -117,23 +117,6 @@ class Pgd:
             away = at - start
             at = start + away * (self.epsilon / _norms(away).clamp(min=self.epsilon))
         return at if self.bounds is None else at.clamp(*self.bounds)
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in evaluation mode without gradients of its parameters, for a while."""
-    training = {module: module.training for module in model.modules()}
-    wanted = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    model.eval()
-    for parameter in wanted:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for module, mode in training.items():
-            module.training = mode
-        for parameter in wanted:
-            parameter.requires_grad_()
 
 
 def _norms(values: Tensor) -> Tensor:

@@ -19,6 +19,7 @@ from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.primitives.streams import derive_seed
+from holdfast.primitives.threads import torch_threads
 from holdfast.training.curator import Curator
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
@@ -148,7 +149,7 @@ class _Fit:
         self.next_save = 0.0
 
     def go(self) -> FitResult:
-        with _threads(self.settings.threads), torch.random.fork_rng(devices=[]):
+        with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
             if self.run is not None and self.run.has_checkpoint():
                 self._load(self.run.load_checkpoint())
@@ -421,14 +422,3 @@ class _RunningMean:
                 self.total += value * size
             self._pending.clear()
             self._sizes.clear()
-
-
-@contextmanager
-def _threads(count: int | None) -> Iterator[None]:
-    before = torch.get_num_threads()
-    if count is not None:
-        torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,8 +1,8 @@
 """What the model makes of the examples, computed once and shared by every policy that asks.
 
-Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its batch-norm
-statistics are as they were afterwards. Outputs are kept per example, so a policy that asks for a subset pays for that
-subset only, and a second policy that asks for the same examples pays nothing.
+Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its
+batch-norm statistics are as they were afterwards. Outputs are stored per example, so a policy that asks for a subset
+pays for that subset only, and a second policy that asks for the same examples pays nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +18,14 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
 from holdfast.models.heads import features_and_logits, logits_of
+from holdfast.models.modes import evaluation_mode
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
     """Evaluation mode and no tape inside the block; every submodule gets its own mode back."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
+    with evaluation_mode(model), torch.no_grad():
+        yield
 
 
 def device_of(model: nn.Module) -> torch.device:
@@ -77,7 +72,7 @@ class ModelOutputs:
         self._batch_size = batch_size
         self._want_features = features
         self._head = head
-        self._kept: dict[str, Tensor] = {}
+        self._stored: dict[str, Tensor] = {}
         self._known = torch.zeros(len(examples), dtype=torch.bool)
 
     def logits(self, positions: Tensor | None = None) -> Tensor:
@@ -117,8 +112,8 @@ class ModelOutputs:
         if positions is not None:
             missing[positions] = ~self._known[positions]
         self._fill(missing.nonzero().flatten())
-        kept = self._kept[kind]
-        return kept.clone() if positions is None else kept[positions]
+        stored = self._stored[kind]
+        return stored.clone() if positions is None else stored[positions]
 
     def _fill(self, positions: Tensor) -> None:
         if len(positions) == 0:
@@ -129,15 +124,15 @@ class ModelOutputs:
                 inputs = to_device(self._examples.inputs.gather(chunk), device)
                 if self._want_features:
                     features, logits = features_and_logits(self._model, inputs, head=self._head)
-                    self._keep("features", chunk, features)
+                    self._store("features", chunk, features)
                 else:
                     logits = call(self._model, inputs)
-                self._keep("logits", chunk, logits)
+                self._store("logits", chunk, logits)
                 self.forwarded += len(chunk)
         self._known[positions] = True
 
-    def _keep(self, kind: str, positions: Tensor, values: Tensor) -> None:
+    def _store(self, kind: str, positions: Tensor, values: Tensor) -> None:
         values = values.detach().to("cpu", torch.float32)
-        if kind not in self._kept or self._kept[kind].shape[1:] != values.shape[1:]:
-            self._kept[kind] = torch.zeros(len(self._examples), *values.shape[1:])
-        self._kept[kind][positions] = values
+        if kind not in self._stored or self._stored[kind].shape[1:] != values.shape[1:]:
+            self._stored[kind] = torch.zeros(len(self._examples), *values.shape[1:])
+        self._stored[kind][positions] = values

@@ -24,6 +24,7 @@ from holdfast.coresets.crest.batch_norm import weighted_batch_norm
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.heads import features_and_logits, find_head
+from holdfast.models.modes import evaluation_mode
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.model_outputs import call, device_of, to_device
@@ -61,22 +62,19 @@ class GradientProxies:
 @contextmanager
 def undisturbed(model: nn.Module, statistics: Statistics) -> Iterator[None]:
     """Evaluation mode inside the block, except for batch norm where it is to use the batch's statistics."""
-    modes = [(module, module.training) for module in model.modules()]
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
     # Other tensors stand in for the buffers: a tape that leads through the originals must find them untouched.
-    kept = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
-    for norm, name, buffer in kept:
+    originals = [(norm, name, buffer) for norm in norms for name, buffer in norm.named_buffers(recurse=False)]
+    for norm, name, buffer in originals:
         setattr(norm, name, buffer.clone())
-    model.eval()
-    if statistics != "running":
-        for norm in norms:
-            norm.train()
     try:
-        yield
+        with evaluation_mode(model):
+            if statistics != "running":
+                for norm in norms:
+                    norm.train()
+            yield
     finally:
-        for module, mode in modes:
-            module.training = mode
-        for norm, name, buffer in kept:
+        for norm, name, buffer in originals:
             setattr(norm, name, buffer)
 
 
@@ -112,27 +110,27 @@ def gradient_proxies(
             inputs, labels = examples.gather(chunk)
             inputs, labels = to_device(inputs, device), labels.to(device)
             if proxy in ("last_layer", "feature"):
-                seen, logits = features_and_logits(model, inputs, head=head)
-                features.append(seen.cpu())
+                last, logits = features_and_logits(model, inputs, head=head)
+                features.append(last.cpu())
             else:
                 logits = call(model, inputs)
             losses.append(F.cross_entropy(logits, labels, reduction="none").float().cpu())
             if proxy is not None:
                 residuals.append((logits.softmax(1) - F.one_hot(labels, logits.shape[1])).cpu())
-    losses_seen = torch.cat(losses)
-    if not bool(torch.isfinite(losses_seen).all()):
+    all_losses = torch.cat(losses)
+    if not bool(torch.isfinite(all_losses).all()):
         raise HoldfastError("the loss of some examples is not finite: training has diverged; lower the learning rate")
     if proxy is None:
-        return GradientProxies(positions, losses_seen)
-    found = torch.cat(residuals)
+        return GradientProxies(positions, all_losses)
+    residual = torch.cat(residuals)
     if proxy == "logit":
-        return GradientProxies(positions, losses_seen, found)
+        return GradientProxies(positions, all_losses, residual)
     if proxy == "feature":
         weight = find_head(model, head)[1].weight.detach().cpu()
-        return GradientProxies(positions, losses_seen, found @ weight)
+        return GradientProxies(positions, all_losses, residual @ weight)
     if proxy == "last_layer":
-        return GradientProxies(positions, losses_seen, LastLayerGradients(found, torch.cat(features)))
-    return GradientProxies(positions, losses_seen, _full_gradients(model, examples, positions))
+        return GradientProxies(positions, all_losses, LastLayerGradients(residual, torch.cat(features)))
+    return GradientProxies(positions, all_losses, _full_gradients(model, examples, positions))
 
 
 def weighted_loss(

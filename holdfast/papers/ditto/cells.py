@@ -24,7 +24,6 @@ from holdfast.federated.aggregation import AGGREGATORS, Mean, aggregator_names, 
 from holdfast.federated.attacks import attack_named
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.executors import make_executor
-from holdfast.federated.engine.shared_memory import keep_freed_memory
 from holdfast.federated.federation import federate
 from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.objectives import FedAvg, objective_named
@@ -34,6 +33,7 @@ from holdfast.federated.settings import Rounds
 from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
+from holdfast.primitives.memory import keep_freed_memory
 
 #: The numbers that are kept of each model, see `ClientReport`.
 KEPT = ("pooled", "mean", "std", "worst_tenth", "loss_std")

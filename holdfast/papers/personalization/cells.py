@@ -22,7 +22,6 @@ from holdfast.data.sets.federated.environments import some_clients
 from holdfast.federated.aggregation import AGGREGATORS, Aggregator, build_aggregator
 from holdfast.federated.attacks import attack_named
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.engine.shared_memory import keep_freed_memory
 from holdfast.federated.federation import federate
 from holdfast.federated.metrics.disparity import (
     EnvironmentReport,
@@ -42,6 +41,7 @@ from holdfast.methods import METHODS
 from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
+from holdfast.primitives.memory import keep_freed_memory
 from holdfast.primitives.pgd import Pgd
 from holdfast.theory.personalization.gaussian import accuracy
 from holdfast.theory.personalization.simulation import Simulation, federate_gaussian, personalise_gaussian

@@ -15,28 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
-from holdfast.poisoning.attacks.crafting.aims import Targets
-from holdfast.poisoning.attacks.crafting.bases import check_bases
-from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew
+from holdfast.poisoning.attacks.crafting.brewing import Brewed, Brewing, brew
 from holdfast.poisoning.attacks.crafting.objectives import bullseye
-from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.crafting.record import poisoned_set
-from holdfast.poisoning.attacks.crafting.surrogates import (
-    Surrogates,
-    as_list,
-    features_at,
-    in_evaluation,
-    shared_device,
-)
+from holdfast.poisoning.attacks.crafting.surrogates import features_at
+from holdfast.poisoning.attacks.crafting.targeted import Crafting, TargetedAttack
 
 #: Adam from the bases on. The published step of 0.04 is in normalised inputs, about 0.01 in pixels.
 FEATURE_BREWING = Brewing(steps=1200, step_size=0.01, signed=False, decay=False, start="bases")
 
 
 @dataclass(frozen=True)
-class BullseyePolytope:
+class BullseyePolytope(TargetedAttack):
     """The attack.
 
     Attributes:
@@ -56,49 +46,23 @@ class BullseyePolytope:
         if self.dropout_draws < 0:
             raise ConfigError(f"dropout_draws is {self.dropout_draws}; give 0 or more")
 
-    def craft(
-        self,
-        surrogates: Surrogates,
-        train: Examples,
-        targets: Targets,
-        bases: Tensor,
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> PoisonedSet:
-        """Move the poisons' mean features to those of the target.
+    def search(self, work: Crafting) -> Brewed:
+        """Move the poisons' mean features to those of the one target."""
+        models, target = work.models, work.targets.one("Bullseye Polytope").to(work.device)
+        known = [self._features(model, target) for model in models]
 
-        Args:
-            surrogates: networks whose features are looked at; objectives are averaged over them.
-            train: the clean training set, in pixels.
-            targets: one target.
-            bases: positions of training images of the adversarial class.
-            seed: names the random streams.
-            progress: told of every step.
+        def objective(poisons: Tensor, stream: torch.Generator) -> Tensor:
+            if not self.dropout_draws:
+                return self._distance(models, known, poisons)
+            with torch.random.fork_rng(devices=[]), _dropping(models):
+                torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
+                draws = [
+                    self._distance(models, [self._features(model, target) for model in models], poisons)
+                    for _ in range(self.dropout_draws)
+                ]
+            return torch.stack(draws).mean()
 
-        Returns:
-            The poisoned set.
-        """
-        images = check_bases(train, bases, targets.adversarial_class)
-        models = as_list(surrogates)
-        device = shared_device(models)
-        target = targets.one("Bullseye Polytope").to(device)
-        with in_evaluation(models):
-            known = [self._features(model, target) for model in models]
-
-            def objective(poisons: Tensor, stream: torch.Generator) -> Tensor:
-                if not self.dropout_draws:
-                    return self._distance(models, known, poisons)
-                with torch.random.fork_rng(devices=[]), _dropping(models):
-                    torch.manual_seed(int(torch.randint(2**62, (), generator=stream)))
-                    draws = [
-                        self._distance(models, [self._features(model, target) for model in models], poisons)
-                        for _ in range(self.dropout_draws)
-                    ]
-                return torch.stack(draws).mean()
-
-            brewed = brew(objective, images.to(device), self.brewing, seed=seed, progress=progress)
-        return poisoned_set(self, train, bases, brewed, aim=targets, epsilon=self.brewing.epsilon, seed=seed)
+        return brew(objective, work.images, self.brewing, seed=work.seed, progress=work.progress)
 
     def _distance(self, models: list[nn.Module], goals: list[list[Tensor]], poisons: Tensor) -> Tensor:
         """Mean over networks and layers of the distance from the bullseye."""

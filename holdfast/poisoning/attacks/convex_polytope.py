@@ -13,26 +13,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.data.examples import Examples
 from holdfast.poisoning.attacks.bullseye_polytope import FEATURE_BREWING
-from holdfast.poisoning.attacks.crafting.aims import Targets
-from holdfast.poisoning.attacks.crafting.bases import check_bases
-from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew
+from holdfast.poisoning.attacks.crafting.brewing import Brewed, Brewing, brew
 from holdfast.poisoning.attacks.crafting.objectives import convex_polytope
-from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.crafting.record import poisoned_set
-from holdfast.poisoning.attacks.crafting.surrogates import (
-    Surrogates,
-    as_list,
-    features_at,
-    in_evaluation,
-    shared_device,
-)
+from holdfast.poisoning.attacks.crafting.surrogates import features_at
+from holdfast.poisoning.attacks.crafting.targeted import Crafting, TargetedAttack
 from holdfast.poisoning.attacks.simplex import nearest_combination
 
 
 @dataclass(frozen=True)
-class ConvexPolytope:
+class ConvexPolytope(TargetedAttack):
     """The attack.
 
     Attributes:
@@ -43,53 +33,27 @@ class ConvexPolytope:
     brewing: Brewing = FEATURE_BREWING
     head: str | None = None
 
-    def craft(
-        self,
-        surrogates: Surrogates,
-        train: Examples,
-        targets: Targets,
-        bases: Tensor,
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> PoisonedSet:
-        """Bring the target into the hull of the poisons' features.
-
-        Args:
-            surrogates: networks whose features are looked at, each with coefficients of its own.
-            train: the clean training set, in pixels.
-            targets: one target.
-            bases: positions of training images of the adversarial class.
-            seed: names the random streams.
-            progress: told of every step.
-
-        Returns:
-            The poisoned set.
-        """
-        images = check_bases(train, bases, targets.adversarial_class)
-        models = as_list(surrogates)
-        device = shared_device(models)
-        target = targets.one("Convex Polytope").to(device)
+    def search(self, work: Crafting) -> Brewed:
+        """Bring the one target into the hull of the poisons' features; each network has coefficients of its own."""
+        models, target = work.models, work.targets.one("Convex Polytope").to(work.device)
         coefficients: list[Tensor | None] = [None] * len(models)
 
         def start_over(step: int, _: Tensor) -> None:
             if step == 0:
                 coefficients[:] = [None] * len(models)
 
-        with in_evaluation(models):
-            with torch.no_grad():
-                goals = [features_at(model, target, head=self.head)[0][0] for model in models]
+        with torch.no_grad():
+            goals = [features_at(model, target, head=self.head)[0][0] for model in models]
 
-            def objective(poisons: Tensor, _: torch.Generator) -> Tensor:
-                terms = list[Tensor]()
-                for number, (model, goal) in enumerate(zip(models, goals, strict=True)):
-                    features = features_at(model, poisons, head=self.head)[0]
-                    nearest = nearest_combination(features, goal, coefficients[number])
-                    coefficients[number] = nearest
-                    terms.append(convex_polytope(features, goal, nearest))
-                return torch.stack(terms).mean()
+        def objective(poisons: Tensor, _: torch.Generator) -> Tensor:
+            terms = list[Tensor]()
+            for number, (model, goal) in enumerate(zip(models, goals, strict=True)):
+                features = features_at(model, poisons, head=self.head)[0]
+                nearest = nearest_combination(features, goal, coefficients[number])
+                coefficients[number] = nearest
+                terms.append(convex_polytope(features, goal, nearest))
+            return torch.stack(terms).mean()
 
-            brewed = brew(
-                objective, images.to(device), self.brewing, seed=seed, progress=progress, before_step=start_over
-            )
-        return poisoned_set(self, train, bases, brewed, aim=targets, epsilon=self.brewing.epsilon, seed=seed)
+        return brew(
+            objective, work.images, self.brewing, seed=work.seed, progress=work.progress, before_step=start_over
+        )

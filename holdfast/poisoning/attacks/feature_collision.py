@@ -14,25 +14,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
-from holdfast.poisoning.attacks.crafting.aims import Targets
-from holdfast.poisoning.attacks.crafting.bases import check_bases
 from holdfast.poisoning.attacks.crafting.brewing import Brewed, Progress, project, quantise
 from holdfast.poisoning.attacks.crafting.objectives import feature_collision
-from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.crafting.record import poisoned_set
-from holdfast.poisoning.attacks.crafting.surrogates import (
-    Surrogates,
-    as_list,
-    features_at,
-    in_evaluation,
-    shared_device,
-)
+from holdfast.poisoning.attacks.crafting.surrogates import features_at
+from holdfast.poisoning.attacks.crafting.targeted import Crafting, TargetedAttack
 
 
 @dataclass(frozen=True)
-class FeatureCollision:
+class FeatureCollision(TargetedAttack):
     """The attack.
 
     Attributes:
@@ -64,36 +54,15 @@ class FeatureCollision:
         if self.epsilon is not None and not self.epsilon > 0:
             raise ConfigError(f"epsilon is {self.epsilon}; give a positive budget, or none for the soft one")
 
-    def craft(
-        self,
-        surrogates: Surrogates,
-        train: Examples,
-        targets: Targets,
-        bases: Tensor,
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> PoisonedSet:
-        """Move every poison's features to those of the target.
+    @property
+    def budget(self) -> float | None:
+        """The hard budget, if any; ``largest`` of a poisoned set says how far the soft one was stretched."""
+        return self.epsilon
 
-        Args:
-            surrogates: networks whose features are looked at; squared distances are averaged over them.
-            train: the clean training set, in pixels.
-            targets: one target.
-            bases: positions of training images of the adversarial class.
-            seed: recorded; nothing is drawn.
-            progress: told of every step, as restart 0.
-
-        Returns:
-            The poisoned set; ``largest`` says how far the soft budget was stretched.
-        """
-        images = check_bases(train, bases, targets.adversarial_class)
-        models = as_list(surrogates)
-        device = shared_device(models)
-        target = targets.one("Feature Collision").to(device)
-        with in_evaluation(models):
-            brewed = self._collide(models, images.to(device), target, progress)
-        return poisoned_set(self, train, bases, brewed, aim=targets, epsilon=self.epsilon, seed=seed)
+    def search(self, work: Crafting) -> Brewed:
+        """Move every poison's features to those of the one target, from one start; nothing is drawn at random."""
+        target = work.targets.one("Feature Collision").to(work.device)
+        return self._collide(work.models, work.images, target, work.progress)
 
     def _collide(self, models: Sequence[nn.Module], bases: Tensor, target: Tensor, progress: Progress | None) -> Brewed:
         with torch.no_grad():
@@ -133,10 +102,10 @@ class FeatureCollision:
             sizes = torch.where(better, sizes, 0.2 * sizes)
             if change < self.tolerance:
                 break
-        kept = quantise(at - bases, bases, self.epsilon)
+        perturbations = quantise(at - bases, bases, self.epsilon)
         with torch.no_grad():
-            final = objectives(bases + kept, collisions(bases + kept)).mean()
-        return Brewed(kept, float(final), torch.tensor(trace))
+            final = objectives(bases + perturbations, collisions(bases + perturbations)).mean()
+        return Brewed(perturbations, float(final), torch.tensor(trace))
 
     def _backward(self, at: Tensor, bases: Tensor, sizes: Tensor) -> Tensor:
         """The proximal step towards the bases; with a hard budget, the projection."""

@@ -13,17 +13,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.examples import Examples
 from holdfast.data.transforms import Compose, RandomFlip
 from holdfast.errors import ConfigError
-from holdfast.poisoning.attacks.crafting.aims import Targets
 from holdfast.poisoning.attacks.crafting.augment import RandomShift
-from holdfast.poisoning.attacks.crafting.bases import check_bases
-from holdfast.poisoning.attacks.crafting.brewing import Brewing, Objective, Progress, brew
+from holdfast.poisoning.attacks.crafting.brewing import Brewed, Brewing, Objective, brew
 from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient, scatter
-from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.crafting.record import poisoned_set
-from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.targeted import Crafting, TargetedAttack
 from holdfast.training.policy import Augmentation
 
 _CHUNK = 512
@@ -33,7 +28,7 @@ SHIFT_AND_FLIP = Compose((RandomShift(), RandomFlip()))
 
 
 @dataclass(frozen=True)
-class GradientMatching:
+class GradientMatching(TargetedAttack):
     """The attack.
 
     Attributes:
@@ -51,38 +46,12 @@ class GradientMatching:
         if not self.gathering >= 0:
             raise ConfigError(f"gathering is {self.gathering}; give 0 or more")
 
-    def craft(
-        self,
-        surrogates: Surrogates,
-        train: Examples,
-        targets: Targets,
-        bases: Tensor,
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> PoisonedSet:
-        """Brew poisons.
-
-        Args:
-            surrogates: networks trained on clean data; objectives are averaged over them.
-            train: the clean training set, in pixels.
-            targets: what shall be taken for the adversarial class.
-            bases: positions of training images of that class.
-            seed: names the random streams.
-            progress: told of every step.
-
-        Returns:
-            The poisoned set.
-        """
-        images = check_bases(train, bases, targets.adversarial_class)
-        models = as_list(surrogates)
-        device = shared_device(models)
-        shown = targets.images.to(device)
-        with in_evaluation(models):
-            wanted = [adversarial_gradient(model, shown, targets.adversarial_class) for model in models]
-            objective = self.objective(models, wanted, train.labels[bases].to(device))
-            brewed = brew(objective, images.to(device), self.brewing, seed=seed, progress=progress)
-        return poisoned_set(self, train, bases, brewed, aim=targets, epsilon=self.brewing.epsilon, seed=seed)
+    def search(self, work: Crafting) -> Brewed:
+        """Turn the gradient of the poisons to that of the targets under the adversarial label."""
+        adversarial, shown = work.targets.adversarial_class, work.targets.images.to(work.device)
+        wanted = [adversarial_gradient(model, shown, adversarial) for model in work.models]
+        objective = self.objective(work.models, wanted, work.train.labels[work.bases].to(work.device))
+        return brew(objective, work.images, self.brewing, seed=work.seed, progress=work.progress)
 
     def objective(self, models: Sequence[nn.Module], wanted: Sequence[Tensor], labels: Tensor) -> Objective:
         """The mean over networks of 1 - cos(gradient of the poisons, wanted gradient).
@@ -97,10 +66,10 @@ class GradientMatching:
         """
 
         def objective(poisons: Tensor, stream: torch.Generator) -> Tensor:
-            seen = poisons if self.augment is None else self.augment(poisons, stream)
+            augmented = poisons if self.augment is None else self.augment(poisons, stream)
             terms = list[Tensor]()
             for model, goal in zip(models, wanted, strict=True):
-                gradient, logits = parameter_gradient(model, seen, labels, create_graph=True)
+                gradient, logits = parameter_gradient(model, augmented, labels, create_graph=True)
                 term = misalignment(gradient, goal)
                 terms.append(term + self.gathering * scatter(logits, labels) if self.gathering else term)
             return torch.stack(terms).mean()

@@ -15,20 +15,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
 from holdfast.models.heads import logits_of
-from holdfast.poisoning.attacks.crafting.aims import Targets
-from holdfast.poisoning.attacks.crafting.bases import check_bases
-from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew
+from holdfast.poisoning.attacks.crafting.brewing import Brewed, Brewing, brew
 from holdfast.poisoning.attacks.crafting.pixels import pixels_at
-from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
-from holdfast.poisoning.attacks.crafting.record import poisoned_set
-from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.targeted import Crafting, TargetedAttack
 
 
 @dataclass(frozen=True)
-class MetaPoison:
+class MetaPoison(TargetedAttack):
     """The attack.
 
     Attributes:
@@ -49,34 +44,12 @@ class MetaPoison:
         if not self.learning_rate > 0 or self.clean < 0:
             raise ConfigError("give a positive learning_rate, and 0 or more clean examples")
 
-    def craft(
-        self,
-        surrogates: Surrogates,
-        train: Examples,
-        targets: Targets,
-        bases: Tensor,
-        *,
-        seed: int = 0,
-        progress: Progress | None = None,
-    ) -> PoisonedSet:
-        """Brew poisons.
-
-        Args:
-            surrogates: networks at different stages of training; losses are averaged over them.
-            train: the clean training set, in pixels.
-            targets: what shall be taken for the adversarial class.
-            bases: positions of training images of that class.
-            seed: names the random streams.
-            progress: told of every step.
-
-        Returns:
-            The poisoned set.
-        """
-        images = check_bases(train, bases, targets.adversarial_class)
-        models, labels = as_list(surrogates), train.labels[bases]
-        device = shared_device(models)
+    def search(self, work: Crafting) -> Brewed:
+        """Lower the targets' adversarial loss after the steps that are unrolled, averaged over the surrogates."""
+        train, device, targets = work.train, work.device, work.targets
+        labels = train.labels[work.bases]
         question = targets.images.to(device), torch.full_like(targets.labels, targets.adversarial_class).to(device)
-        others = torch.ones(len(train), dtype=torch.bool).index_fill(0, bases, False).nonzero().flatten()
+        others = torch.ones(len(train), dtype=torch.bool).index_fill(0, work.bases, False).nonzero().flatten()
 
         def objective(poisons: Tensor, stream: torch.Generator) -> Tensor:
             batches = list[tuple[Tensor, Tensor]]()
@@ -84,12 +57,10 @@ class MetaPoison:
                 drawn = others[torch.randperm(len(others), generator=stream)[: self.clean]]
                 inputs = torch.cat([poisons, pixels_at(train, drawn).to(device)])
                 batches.append((inputs, torch.cat([labels, train.labels[drawn]]).to(device)))
-            terms = [unrolled_loss(model, batches, question, self.learning_rate) for model in models]
+            terms = [unrolled_loss(model, batches, question, self.learning_rate) for model in work.models]
             return torch.stack(terms).mean()
 
-        with in_evaluation(models):
-            brewed = brew(objective, images.to(device), self.brewing, seed=seed, progress=progress)
-        return poisoned_set(self, train, bases, brewed, aim=targets, epsilon=self.brewing.epsilon, seed=seed)
+        return brew(objective, work.images, self.brewing, seed=work.seed, progress=work.progress)
 
 
 def unrolled_loss(

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
+from holdfast.models.modes import evaluation_mode
 from holdfast.poisoning.attacks.crafting.aims import Backdoor
 from holdfast.poisoning.attacks.crafting.bases import check_bases
 from holdfast.poisoning.attacks.crafting.brewing import Brewed, Progress, project, quantise
@@ -24,7 +25,6 @@ from holdfast.poisoning.attacks.crafting.surrogates import (
     Surrogates,
     as_list,
     features_at,
-    in_evaluation,
     shared_device,
 )
 from holdfast.primitives.pgd import Pgd
@@ -70,8 +70,8 @@ class CleanLabelBackdoor:
         device = shared_device([model])
         hard = self.noise(model, images.to(device), train.labels[bases].to(device)).cpu()
         patched = backdoor.paste(hard, torch_stream(seed, "clean-label"))
-        kept = quantise(project(patched - images, images, self.noise.epsilon), images, self.noise.epsilon)
-        brewed = Brewed(kept, float("nan"), torch.zeros(0))
+        perturbations = quantise(project(patched - images, images, self.noise.epsilon), images, self.noise.epsilon)
+        brewed = Brewed(perturbations, float("nan"), torch.zeros(0))
         return poisoned_set(self, train, bases, brewed, aim=backdoor, epsilon=self.noise.epsilon, seed=seed)
 
 
@@ -131,7 +131,7 @@ class HiddenTrigger:
             )
         stream = torch_stream(seed, "hidden-trigger")
         drawn = source[torch.randperm(len(source), generator=stream)[: len(bases)]]
-        with in_evaluation([model]):
+        with evaluation_mode(model):
             with torch.no_grad():
                 patched = backdoor.paste(pixels_at(train, drawn), stream).to(device)
                 goals = features_at(model, patched, head=self.head)[0]
@@ -151,11 +151,11 @@ class HiddenTrigger:
                 if trace[-1] < self.tolerance:
                     break
                 delta = project(delta - self.step_size * gradient, images, self.epsilon)
-            kept = quantise(delta, images, self.epsilon)
+            perturbations = quantise(delta, images, self.epsilon)
             with torch.no_grad():
-                features = features_at(model, images + kept, head=self.head)[0]
+                features = features_at(model, images + perturbations, head=self.head)[0]
                 final = (features - goals[greedy_pairs(features, goals)]).square().sum() / len(bases)
-        brewed = Brewed(kept, float(final), torch.tensor(trace))
+        brewed = Brewed(perturbations, float(final), torch.tensor(trace))
         return poisoned_set(self, train, bases, brewed, aim=backdoor, epsilon=self.epsilon, seed=seed)
 
 
@@ -175,8 +175,8 @@ def greedy_pairs(features: Tensor, goals: Tensor) -> Tensor:
     rows = torch.arange(len(features), device=features.device)
     pairs = torch.full_like(rows, -1)
     while bool((pairs < 0).any()):
-        nearest, asked_by = distances.argmin(1), distances.argmin(0)
-        mutual = (asked_by[nearest] == rows) & (pairs < 0)
+        nearest, nearest_back = distances.argmin(1), distances.argmin(0)
+        mutual = (nearest_back[nearest] == rows) & (pairs < 0)
         pairs[mutual] = nearest[mutual]
         distances[mutual] = torch.inf
         distances[:, nearest[mutual]] = torch.inf

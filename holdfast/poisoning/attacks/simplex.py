@@ -5,20 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-
-def project_to_simplex(values: Tensor) -> Tensor:
-    """The nearest vector of non-negative numbers that add up to one, by sorting (Duchi et al. 2008).
-
-    Args:
-        values: shape (p,).
-
-    Returns:
-        Shape (p,).
-    """
-    descending = values.sort(descending=True).values
-    excess = (descending.cumsum(0) - 1) / torch.arange(1, len(values) + 1, dtype=values.dtype, device=values.device)
-    last = int((descending > excess).nonzero().max())
-    return (values - excess[last]).clamp(min=0)
+from holdfast.primitives.simplex import project_to_simplex
 
 
 def nearest_combination(
@@ -40,22 +27,22 @@ def nearest_combination(
         Shape (p,), without a gradient.
     """
     points, goal = points.detach(), goal.detach()
-    found = torch.full_like(points[:, 0], 1 / len(points)) if start is None else start
+    coefficients = torch.full_like(points[:, 0], 1 / len(points)) if start is None else start
     gram, pull = points @ points.T, points @ goal
     size = 2 / torch.linalg.matrix_norm(gram, 2).clamp(min=torch.finfo(gram.dtype).tiny)
 
-    def distance(coefficients: Tensor) -> Tensor:
-        return (goal - coefficients @ points).square().sum()
+    def distance(weights: Tensor) -> Tensor:
+        return (goal - weights @ points).square().sum()
 
-    now = distance(found)
+    now = distance(coefficients)
     for _ in range(steps):
-        moved = project_to_simplex(found - size * (gram @ found - pull))
+        moved = project_to_simplex(coefficients - size * (gram @ coefficients - pull))
         there = distance(moved)
-        settled = torch.linalg.vector_norm(moved - found) <= tolerance * torch.linalg.vector_norm(found)
+        converged = torch.linalg.vector_norm(moved - coefficients) <= tolerance * torch.linalg.vector_norm(coefficients)
         if there <= now:
-            found, now = moved, there
+            coefficients, now = moved, there
         else:
             size = size / 2
-        if settled:
+        if converged:
             break
-    return found
+    return coefficients

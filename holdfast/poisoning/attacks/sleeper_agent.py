@@ -16,13 +16,14 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
+from holdfast.models.modes import evaluation_mode
 from holdfast.poisoning.attacks.crafting.aims import Backdoor
 from holdfast.poisoning.attacks.crafting.bases import check_bases
 from holdfast.poisoning.attacks.crafting.brewing import Brewing, Progress, brew, quantise
 from holdfast.poisoning.attacks.crafting.pixels import pixels_at
 from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
 from holdfast.poisoning.attacks.crafting.record import poisoned_set
-from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, shared_device
 from holdfast.poisoning.attacks.gradient_matching import SHIFT_AND_FLIP, GradientMatching, adversarial_gradient
 from holdfast.primitives.streams import torch_stream
 from holdfast.training.policy import Augmentation
@@ -110,6 +111,6 @@ class SleeperAgent:
             assert objective is not None
             return objective(poisons, stream)
 
-        with in_evaluation(first):
+        with evaluation_mode(*first):
             brewed = brew(current, images, self.brewing, seed=seed, progress=progress, before_step=before_step)
         return poisoned_set(self, train, bases, brewed, aim=backdoor, epsilon=self.brewing.epsilon, seed=seed)

@@ -15,9 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
+from holdfast.models.modes import evaluation_mode
 from holdfast.poisoning.attacks.crafting.brewing import Brewing, brew
 from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient
-from holdfast.poisoning.attacks.crafting.surrogates import in_evaluation
 from holdfast.training.model_outputs import call
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
@@ -61,7 +61,7 @@ class PoisonedCrossEntropy(Objective):
         def objective(poisons: Tensor, _: torch.Generator) -> Tensor:
             return misalignment(parameter_gradient(model, poisons, own, create_graph=True)[0], wanted)
 
-        with in_evaluation([model]):
+        with evaluation_mode(model):
             targets = inputs[count:]
             wanted = parameter_gradient(model, targets, pretended.expand(len(targets)))[0].detach()
             return brew(objective, inputs[:count], self.brewing, seed=forward.clock.step).perturbations

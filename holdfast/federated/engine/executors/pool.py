@@ -22,9 +22,10 @@ from torch import Tensor
 from holdfast.errors import FederationError, HoldfastError
 from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
 from holdfast.federated.engine.executors.base import Executor
-from holdfast.federated.engine.shared_memory import keep_freed_memory, shared_zeros
+from holdfast.federated.engine.shared_memory import shared_zeros
 from holdfast.federated.metrics.scoring import ClientScores
 from holdfast.federated.personalization.base import PostHocPersonalizer
+from holdfast.primitives.memory import keep_freed_memory
 from holdfast.primitives.threads import torch_threads
 
 #: An action, its arguments, and for messages the clients and what they are asked in.

@@ -7,8 +7,9 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
+from holdfast.models.modes import evaluation_mode
 from holdfast.poisoning.attacks.crafting.pixels import pixels_at
-from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, in_evaluation, shared_device
+from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, shared_device
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.streams import torch_stream
 from holdfast.training.model_outputs import ModelOutputs
@@ -48,7 +49,7 @@ def steepest_bases(surrogates: Surrogates, train: Examples, adversarial_class: i
     candidates = _candidates(train, adversarial_class, count)
     models = as_list(surrogates)
     device, norms = shared_device(models), torch.zeros(len(candidates))
-    with in_evaluation(models):
+    with evaluation_mode(*models):
         for places in torch.split(torch.arange(len(candidates)), _CHUNK):
             positions = candidates[places]
             images, labels = pixels_at(train, positions).to(device), train.labels[positions].to(device)
@@ -104,7 +105,7 @@ def check_bases(train: Examples, bases: Tensor, adversarial_class: int) -> Tenso
 
 
 def _candidates(train: Examples, adversarial_class: int, count: int) -> Tensor:
-    found = (train.labels == adversarial_class).nonzero().flatten()
-    if count < 1 or count > len(found):
-        raise DataError(f"{count} bases are wanted and class {adversarial_class} has {len(found)} examples")
-    return found
+    candidates = (train.labels == adversarial_class).nonzero().flatten()
+    if count < 1 or count > len(candidates):
+        raise DataError(f"{count} bases are wanted and class {adversarial_class} has {len(candidates)} examples")
+    return candidates

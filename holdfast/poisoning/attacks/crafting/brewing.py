@@ -133,11 +133,11 @@ def brew(
             optimizer.step()
             with torch.no_grad():
                 delta.copy_(project(delta, bases, brewing.epsilon))
-        kept = quantise(delta.detach(), bases, brewing.epsilon)
-        judged = float(objective(bases + kept, torch_stream(seed, "judge")).detach())
-        return Brewed(kept, judged, torch.tensor(trace))
+        perturbations = quantise(delta.detach(), bases, brewing.epsilon)
+        judged = float(objective(bases + perturbations, torch_stream(seed, "judge")).detach())
+        return Brewed(perturbations, judged, torch.tensor(trace))
 
-    return min((search(restart) for restart in range(brewing.restarts)), key=lambda found: found.objective)
+    return min((search(restart) for restart in range(brewing.restarts)), key=lambda brewed: brewed.objective)
 
 
 def project(perturbations: Tensor, bases: Tensor, epsilon: float) -> Tensor:

@@ -37,8 +37,8 @@ def parameter_gradient(
     with torch.enable_grad():
         logits = logits_of(model(inputs))
         loss = F.cross_entropy(logits, labels)
-        found = torch.autograd.grad(loss, trained, create_graph=create_graph)
-    return torch.cat([gradient.flatten() for gradient in found]), logits
+        gradients = torch.autograd.grad(loss, trained, create_graph=create_graph)
+    return torch.cat([gradient.flatten() for gradient in gradients]), logits
 
 
 def misalignment(gradient: Tensor, wanted: Tensor) -> Tensor:

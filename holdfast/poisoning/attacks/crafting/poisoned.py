@@ -108,9 +108,9 @@ class PoisonedSet:
 
     def only(self, ids: Tensor) -> PoisonedSet:
         """The poisons among `ids`; the other bases stay clean. For asking which poisons are effective."""
-        kept = torch.isin(self.ids, ids)
-        labels = None if self.labels is None else self.labels[kept]
-        return replace(self, ids=self.ids[kept], perturbations=self.perturbations[kept], labels=labels)
+        wanted = torch.isin(self.ids, ids)
+        labels = None if self.labels is None else self.labels[wanted]
+        return replace(self, ids=self.ids[wanted], perturbations=self.perturbations[wanted], labels=labels)
 
     def save(self, path: Path | str) -> None:
         """Write the set as one safetensors file with a JSON header.
@@ -173,11 +173,11 @@ def positions_of(examples: Examples, ids: Tensor) -> Tensor:
         DataError: if some are not there.
     """
     order = examples.ids.argsort()
-    found = order[torch.searchsorted(examples.ids[order], ids).clamp(max=len(examples) - 1)]
-    missing = examples.ids[found] != ids
+    positions = order[torch.searchsorted(examples.ids[order], ids).clamp(max=len(examples) - 1)]
+    missing = examples.ids[positions] != ids
     if bool(missing.any()):
         raise DataError(
             f"{int(missing.sum())} of {len(ids)} bases are not in the training set, such as id "
             f"{int(ids[missing][0])}; give the training set that the poisons were made for"
         )
-    return found
+    return positions

@@ -44,13 +44,13 @@ def poisoned_set(
 
 def described(settings: Any) -> dict[str, Any]:
     """The fields of a dataclass as plain values; what is no plain value is written out."""
-    found = dict[str, Any]()
+    values = dict[str, Any]()
     for each in fields(settings):
         value = getattr(settings, each.name)
         if value is None or isinstance(value, (bool, int, float, str)):
-            found[each.name] = value
+            values[each.name] = value
         elif is_dataclass(value) and not isinstance(value, type):
-            found[each.name] = described(value)
+            values[each.name] = described(value)
         else:
-            found[each.name] = repr(value)
-    return found
+            values[each.name] = repr(value)
+    return values

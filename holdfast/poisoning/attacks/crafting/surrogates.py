@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -31,10 +31,10 @@ def as_list(surrogates: Surrogates) -> list[nn.Module]:
     Raises:
         ConfigError: if there is none.
     """
-    found = [surrogates] if isinstance(surrogates, nn.Module) else list(surrogates)
-    if not found:
+    models = [surrogates] if isinstance(surrogates, nn.Module) else list(surrogates)
+    if not models:
         raise ConfigError("there is no surrogate; give at least one network that was trained on clean data")
-    return found
+    return models
 
 
 def shared_device(models: Sequence[nn.Module]) -> torch.device:
@@ -47,19 +47,6 @@ def shared_device(models: Sequence[nn.Module]) -> torch.device:
     if len(devices) > 1:
         raise ConfigError(f"surrogates are on {', '.join(sorted(map(str, devices)))}; move them to one device")
     return devices.pop()
-
-
-@contextmanager
-def in_evaluation(models: Sequence[nn.Module]) -> Iterator[None]:
-    """Evaluation mode inside the block, with the tape on; every submodule gets its own mode back."""
-    modes = [(module, module.training) for model in models for module in model.modules()]
-    for model in models:
-        model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
 
 
 def features_at(model: nn.Module, inputs: Tensor, layers: Sequence[str] = (), head: str | None = None) -> list[Tensor]:
@@ -77,11 +64,11 @@ def features_at(model: nn.Module, inputs: Tensor, layers: Sequence[str] = (), he
     Raises:
         ConfigError: if a layer has no such name, or isn't run exactly once.
     """
-    seen: dict[str, list[Tensor]] = {name: [] for name in layers}
+    recorded: dict[str, list[Tensor]] = {name: [] for name in layers}
     modules = dict(model.named_modules())
 
     def keep(name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-        return lambda _, __, output: seen[name].append(output)
+        return lambda _, __, output: recorded[name].append(output)
 
     with ExitStack() as hooks:
         for name in layers:
@@ -89,10 +76,10 @@ def features_at(model: nn.Module, inputs: Tensor, layers: Sequence[str] = (), he
                 raise ConfigError(f"{type(model).__name__} has no layer {name!r}; see model.named_modules()")
             hooks.callback(modules[name].register_forward_hook(keep(name)).remove)
         features, _ = features_and_logits(model, inputs, head)
-    for name, outputs in seen.items():
+    for name, outputs in recorded.items():
         if len(outputs) != 1:
             raise ConfigError(f"the layer {name!r} was run {len(outputs)} times in a forward pass, not once")
-    return [features, *(seen[name][0] for name in layers)]
+    return [features, *(recorded[name][0] for name in layers)]
 
 
 def train_surrogate(model: nn.Module, train: Examples, settings: Training) -> nn.Module:
@@ -125,11 +112,11 @@ def staggered_surrogates(new_model: NewModel, train: Examples, settings: Trainin
     Returns:
         The networks.
     """
-    found = list[nn.Module]()
+    models = list[nn.Module]()
     for number in range(count):
         seed = derive_seed(settings.seed, "staggered", number)
         model, epochs = new_model(seed), settings.epochs * number // count
         if epochs:
             train_surrogate(model, train, replace(settings, epochs=epochs, seed=seed))
-        found.append(model)
-    return found
+        models.append(model)
+    return models
