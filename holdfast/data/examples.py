@@ -144,7 +144,7 @@ class Examples:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one input as a model gets it; of named ones, such as token ids and masks, the shape they share."""
-        inputs = self.inputs.gather(torch.tensor([0]))
+        inputs = self.inputs.gather(torch.empty(0, dtype=torch.int64))  # an empty batch: no image is decoded for it
         named = inputs if isinstance(inputs, dict) else {"inputs": inputs}
         shapes = {name: tuple(part.shape[1:]) for name, part in named.items()}
         if len(set(shapes.values())) != 1:

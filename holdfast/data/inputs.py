@@ -1,4 +1,4 @@
-"""Where the inputs of a set live: in one tensor, or behind a function that reads one when it is asked for.
+"""Where the inputs of a set live: in one tensor, or behind a function that reads one when it is needed.
 
 Both are gathered by position, a batch at a time. In-memory data never goes through a DataLoader: one indexed read of a
 contiguous tensor is several times faster than collating examples one by one (`benchmarks/fit_overhead.py`).
@@ -27,7 +27,7 @@ class Inputs(Protocol):
     def __len__(self) -> int: ...
 
     def gather(self, positions: Tensor) -> InputBatch:
-        """The inputs at `positions`, an int64 vector, in that order."""
+        """The inputs at `positions`, an int64 vector, in that order; an empty batch of the right shape for none."""
         ...
 
 
@@ -69,17 +69,19 @@ def _rows(values: Tensor, positions: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class LazyInputs:
-    """Inputs read one by one when asked for, by threads: decoding images releases the interpreter lock.
+    """Inputs read one by one when they are needed, by threads: decoding images releases the interpreter lock.
 
     Attributes:
         read: gives the input at a position.
         length: how many there are.
         workers: how many threads read at once; 0 reads in the calling thread.
+        shape: of one input, where it is the same for all and known without reading one.
     """
 
     read: Callable[[int], Tensor]
     length: int
     workers: int = 0
+    shape: tuple[int, ...] | None = None
     _pools: dict[int, ThreadPoolExecutor] = field(default_factory=dict, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -88,6 +90,8 @@ class LazyInputs:
     def gather(self, positions: Tensor) -> Tensor:
         """The inputs at `positions`, stacked."""
         wanted = positions.tolist()
+        if not wanted:
+            return self.read(0)[None][:0] if self.shape is None else torch.empty(0, *self.shape)
         if self.workers == 0:
             return torch.stack([self.read(i) for i in wanted])
         process = os.getpid()  # a forked process inherits the pool without its threads

@@ -3,9 +3,11 @@ import threading
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch.utils.data import Dataset
 
 from holdfast.data import Examples, LazyInputs, TensorInputs
+from holdfast.data.readers.images import ImageReader
 from holdfast.errors import DataError
 
 
@@ -156,3 +158,22 @@ def test_a_truncated_read_surfaces(workers: int) -> None:
     examples.gather(torch.tensor([0, 1, 2]))
     with pytest.raises(OSError, match="truncated"):
         examples.gather(torch.tensor([2, 3]))
+
+
+def test_the_shape_of_an_input_is_known_without_reading_one():
+    def read(position):
+        raise AssertionError
+
+    assert Examples.of(LazyInputs(read, 5, shape=(3, 8, 8)), [0] * 5).subset([2, 4]).input_shape == (3, 8, 8)
+    assert LazyInputs(lambda _: torch.zeros(2, 7), 5).gather(torch.empty(0, dtype=torch.int64)).shape == (0, 2, 7)
+
+
+def test_the_shape_that_a_reader_promises_is_that_of_its_images(tmp_path):
+    Image.new("RGB", (40, 30)).save(tmp_path / "image.png")
+    for reader in (
+        ImageReader(resize=20, crop=16),
+        ImageReader(resize=20, crop=None),
+        ImageReader(resize=None, crop=None),
+    ):
+        inputs = reader.inputs([tmp_path / "image.png"], workers=0)
+        assert Examples.of(inputs, [0]).input_shape == tuple(inputs.gather(torch.tensor([0])).shape[1:])

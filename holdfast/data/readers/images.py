@@ -1,4 +1,4 @@
-"""Image files to tensors: open, crop, resize and normalise with Pillow, one image at a time and only when asked for."""
+"""Image files to tensors: open, crop, resize and normalise with Pillow, one image at a time and only when needed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class ImageReader:
 
     def inputs(self, paths: Sequence[Path], workers: int) -> LazyInputs:
         """The images at `paths` as inputs that are read when gathered, by `workers` threads."""
-        return LazyInputs(lambda position: self(paths[position]), len(paths), workers)
+        side = self.resize if self.crop is None else self.crop
+        shape = None if side is None else (3, side, side)
+        return LazyInputs(lambda position: self(paths[position]), len(paths), workers, shape)
 
     def pixels(self, path: Path) -> NDArray[np.uint8]:
         """Read one image as bytes of shape (3, height, width), cropped and resized, not normalised.

@@ -73,7 +73,8 @@ class Preprocessing:
 
     def inputs(self, paths: Sequence[Path], workers: int = 0) -> LazyInputs:
         """Image files as inputs of `Examples`, read when they are gathered."""
-        return LazyInputs(lambda at: self(torch.from_numpy(_FILE.pixels(paths[at]))), len(paths), workers)
+        shape = (3, self.size, self.size)
+        return LazyInputs(lambda at: self(torch.from_numpy(_FILE.pixels(paths[at]))), len(paths), workers, shape)
 
     def pictures(self, batch: Tensor) -> Tensor:
         """What was normalised, back as floats from 0 to 1, (n, 3, size, size)."""

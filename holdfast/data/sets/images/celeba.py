@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.data.catalog import DataSet, register
+from holdfast.data.catalog import register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Splits
-from holdfast.data.readers.folder import check_group_counts, lazy_splits
+from holdfast.data.readers.folder import FINE_TUNED_RESNET50, PublishedImages, lazy_splits
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.tables import read_columns, split_codes
 from holdfast.errors import DataError, nearest
@@ -56,7 +56,7 @@ def read_attributes(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[np.
 
 @register
 @dataclass(frozen=True)
-class CelebA(DataSet):
+class CelebA(PublishedImages):
     """Faces: blond or dark hair, which goes with gender in training.
 
     Attributes:
@@ -76,30 +76,17 @@ class CelebA(DataSet):
         "agree to the licence at https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html and put list_attr_celeba.txt (or "
         ".csv), list_eval_partition.txt (or .csv) and the folder img_align_celeba into celeba/"
     )
-    recipe: ClassVar = {
-        "model": "resnet50",
-        "epochs": 50,
-        "batch_size": 128,
-        "learning_rate": 1e-5,
-        "weight_decay": 1.0,
-        "momentum": 0.9,
-        "optimizer": "sgd",
-        "augment": "flip",
-        "weights": "imagenet",
-    }
+    recipe: ClassVar = {**FINE_TUNED_RESNET50, "epochs": 50, "learning_rate": 1e-5, "weight_decay": 1.0}
+    published = CELEBA_COUNTS
 
-    size: int = 224
-    check_counts: bool = True
-    workers: int = 2
-
-    def load(self, root: Path) -> Splits:
+    def read(self, root: Path) -> Splits:
         """Read attributes and partition; the images are opened when they are gathered."""
         where = self.locate(root, "celeba/list_attr_celeba.csv", "celeba/list_attr_celeba.txt")
         partition = self.locate(root, "celeba/list_eval_partition.csv", "celeba/list_eval_partition.txt")
         table = read_attributes(where, ("Blond_Hair", "Male"))
         codes = split_codes(partition, "partition", _partition_of(partition, table["image_id"]))
         images = root / "celeba" / "img_align_celeba"
-        splits = lazy_splits(
+        return lazy_splits(
             self.name,
             [images / image for image in table["image_id"]],
             ImageReader(crop_first=178, resize=self.size, crop=None),
@@ -110,9 +97,6 @@ class CelebA(DataSet):
             attribute_names=("female", "male"),
             workers=self.workers,
         )
-        if self.check_counts:
-            check_group_counts(splits, CELEBA_COUNTS)
-        return splits
 
 
 def signs(path: Path, name: str, table: dict[str, NDArray[np.object_]]) -> NDArray[np.int64]:

@@ -8,7 +8,7 @@ protocols, in two classes (PDE's P3, SPARE's S1) and five (SPARE's S2 to S4).
 from __future__ import annotations
 
 import colorsys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
@@ -27,6 +27,9 @@ from holdfast.data.transforms import Normalise
 from holdfast.errors import ConfigError
 
 Pixel = TypeVar("Pixel", np.uint8, np.float32)
+
+#: From a part's name, grey images and classes to coloured images and the colour of each.
+Painter = Callable[[str, NDArray[np.uint8], NDArray[np.int64]], tuple[NDArray[np.uint8], NDArray[np.int64]]]
 
 
 @dataclass(frozen=True)
@@ -218,6 +221,43 @@ def shifted_coloured_digits(
     return result
 
 
+def five_class_splits(
+    data_set: DataSet, root: Path, paint: Painter, *, palette: Palette, validation: int, seed: int
+) -> Splits:
+    """MNIST in five classes of two digits each, with a colour in every image; the pixels stay uint8 in memory.
+
+    Args:
+        data_set: whose files are read.
+        root: where they are.
+        paint: given ``train``, ``validation`` or ``test``, grey images (n, 28, 28) and their classes (n,), gives the
+            images in colour (n, 3, 28, 28) and the colour of each (n,).
+        palette: the colours.
+        validation: how many of the official training images are held out for validation.
+        seed: decides which.
+
+    Returns:
+        The three parts, with positions in MNIST as ids and colours as attributes.
+    """
+    digits = read_digits(type(data_set), root)
+    train, held_out = split_validation(digits.n_train, validation, seed)
+
+    def part(purpose: str, rows: NDArray[np.int64]) -> Examples:
+        labels = digits.labels[rows].astype(np.int64) // 2
+        images, colours = paint(purpose, digits.images[rows], labels)
+        return Examples.of(
+            torch.from_numpy(images),
+            labels,
+            attributes=colours,
+            ids=rows,
+            class_names=FIVE_CLASSES,
+            attribute_names=palette.names,
+            transform=Normalise((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+        )
+
+    test = np.arange(digits.n_train, len(digits.labels))
+    return Splits(data_set.name, part("train", train), part("validation", held_out), part("test", test))
+
+
 @register
 @dataclass(frozen=True)
 class CMnist5(DataSet):
@@ -257,31 +297,21 @@ class CMnist5(DataSet):
     seed: int = 0
 
     def load(self, root: Path) -> Splits:
-        """Read MNIST and colour it; the pixels stay uint8 in memory."""
-        digits = read_digits(type(self), root)
-        train, held_out = split_validation(digits.n_train, self.validation, self.seed)
+        """Read MNIST and colour it."""
         palette = PALETTES[self.palette]
+        n_colours = len(palette.names)
 
-        def part(purpose: str, rows: NDArray[np.int64]) -> Examples:
+        def paint(
+            purpose: str, images: NDArray[np.uint8], labels: NDArray[np.int64]
+        ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
             rng = local_generator(self.seed, f"colours {purpose}")
-            labels = digits.labels[rows].astype(np.int64) // 2
-            colours = (
-                correlated_colours(labels, len(palette.names), self.correlation, rng, self.minority_ratio)
-                if purpose == "train"
-                else rng.integers(len(palette.names), size=len(rows))
-            )
-            return Examples.of(
-                torch.from_numpy(self._coloured(digits.images[rows], colours, palette)),
-                labels,
-                attributes=colours,
-                ids=rows,
-                class_names=FIVE_CLASSES,
-                attribute_names=palette.names,
-                transform=Normalise((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-            )
+            if purpose == "train":
+                colours = correlated_colours(labels, n_colours, self.correlation, rng, self.minority_ratio)
+            else:
+                colours = rng.integers(n_colours, size=len(labels))
+            return self._coloured(images, colours, palette), colours
 
-        test = np.arange(digits.n_train, len(digits.labels))
-        return Splits(self.name, part("train", train), part("validation", held_out), part("test", test))
+        return five_class_splits(self, root, paint, palette=palette, validation=self.validation, seed=self.seed)
 
     def _coloured(self, images: NDArray[np.uint8], colours: NDArray[np.int64], palette: Palette) -> NDArray[np.uint8]:
         if self.colouring == "intensity":
@@ -366,4 +396,3 @@ class ColouredDigits5(DataSet):
             seed=self.seed,
         )
         return Splits(self.name, *parts)
-

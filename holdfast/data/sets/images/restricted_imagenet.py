@@ -63,9 +63,9 @@ def read_superclasses(folder: Path) -> tuple[list[Path], NDArray[np.int64]]:
     images: list[Path] = []
     counts = []
     for indices in SUPERCLASSES.values():
-        found = [image for index in indices for image in image_files(synsets[index])]
-        images += found
-        counts.append(len(found))
+        members = [image for index in indices for image in image_files(synsets[index])]
+        images += members
+        counts.append(len(members))
     return images, np.repeat(np.arange(len(SUPERCLASSES)), counts)
 
 

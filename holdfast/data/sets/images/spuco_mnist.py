@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.examples import Examples, Splits
+from holdfast.data.examples import Splits
 from holdfast.data.randomness import local_generator
-from holdfast.data.readers.idx import MNIST_FILES, read_digits, split_validation
-from holdfast.data.sets.images.coloured import FIVE_CLASSES, PALETTES, correlated_colours
-from holdfast.data.transforms import Normalise
+from holdfast.data.readers.idx import MNIST_FILES
+from holdfast.data.sets.images.coloured import PALETTES, correlated_colours, five_class_splits
 
 Difficulty = Literal[
     "magnitude-large", "magnitude-medium", "magnitude-small", "variance-low", "variance-medium", "variance-high"
@@ -118,32 +116,20 @@ class SpucoMnist(DataSet):
     seed: int = 0
 
     def load(self, root: Path) -> Splits:
-        """Read MNIST and colour its background; the pixels stay uint8 in memory."""
-        digits = read_digits(type(self), root)
-        train, held_out = split_validation(digits.n_train, self.validation, self.seed)
+        """Read MNIST and colour its background."""
         palette = PALETTES["distinct"]
         n_colours = len(palette.names)
 
-        def part(purpose: str, rows: NDArray[np.int64]) -> Examples:
-            labels = digits.labels[rows].astype(np.int64) // 2
-            colours = np.arange(len(rows)) % n_colours
+        def paint(
+            purpose: str, images: NDArray[np.uint8], labels: NDArray[np.int64]
+        ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+            colours = np.arange(len(labels)) % n_colours
             if purpose == "train":
                 rng = local_generator(self.seed, "colours train")
                 colours = correlated_colours(labels, n_colours, self.correlation, rng, (1,) * (n_colours - 1))
-            images = digits.images[rows]
             shape = (images.shape[1], images.shape[2])
             rng = local_generator(self.seed, f"places {purpose}")
-            places = coloured_places(self.difficulty, len(rows), shape, rng)
-            painted = paint_background(images, places, colours, np.rint(palette.array(255)).astype(np.uint8))
-            return Examples.of(
-                torch.from_numpy(painted),
-                labels,
-                attributes=colours,
-                ids=rows,
-                class_names=FIVE_CLASSES,
-                attribute_names=palette.names,
-                transform=Normalise((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
-            )
+            places = coloured_places(self.difficulty, len(labels), shape, rng)
+            return paint_background(images, places, colours, np.rint(palette.array(255)).astype(np.uint8)), colours
 
-        test = np.arange(digits.n_train, len(digits.labels))
-        return Splits(self.name, part("train", train), part("validation", held_out), part("test", test))
+        return five_class_splits(self, root, paint, palette=palette, validation=self.validation, seed=self.seed)

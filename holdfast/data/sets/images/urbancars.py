@@ -15,10 +15,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from holdfast.data.catalog import DataSet, register
+from holdfast.data.catalog import register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Splits
-from holdfast.data.readers.folder import check_group_counts, lazy_splits, waterbirds_reader
+from holdfast.data.readers.folder import FINE_TUNED_RESNET50, PublishedImages, lazy_splits, waterbirds_reader
 from holdfast.data.readers.image_tree import image_files
 from holdfast.errors import DataError
 
@@ -66,7 +66,7 @@ def shortcut_gaps(accuracies: Sequence[float]) -> dict[str, float]:
 
 @register
 @dataclass(frozen=True)
-class UrbanCars(DataSet):
+class UrbanCars(PublishedImages):
     """Urban and country cars, whose background and neighbouring object agree with them in 95 % of training.
 
     Attributes:
@@ -82,34 +82,21 @@ class UrbanCars(DataSet):
         "make UrbanCars with the program at https://github.com/facebookresearch/Whac-A-Mole and put the folders "
         "bg-0.95_co_occur_obj-0.95 and bg-0.5_co_occur_obj-0.5 into urbancars/"
     )
-    recipe: ClassVar = {
-        "model": "resnet50",
-        "epochs": 300,
-        "batch_size": 128,
-        "learning_rate": 1e-4,
-        "weight_decay": 1e-1,
-        "momentum": 0.9,
-        "optimizer": "sgd",
-        "augment": "flip",
-        "weights": "imagenet",
-    }
+    recipe: ClassVar = FINE_TUNED_RESNET50
+    published = URBANCARS_COUNTS
 
-    size: int = 224
-    check_counts: bool = True
-    workers: int = 2
-
-    def load(self, root: Path) -> Splits:
+    def read(self, root: Path) -> Splits:
         """List the images; they are opened when they are gathered."""
         images: list[Path] = []
         cells: list[tuple[int, int, int]] = []
         for code, file in enumerate(self.files):
             part = self.locate(root, file.path, *file.also)
             for group, (car, background, thing) in enumerate(product(KINDS, repeat=3)):
-                found = image_files(part / f"obj-{car}_bg-{background}_co_occur_obj-{thing}")
-                images += found
-                cells += [(code, *divmod(group, len(ATTRIBUTES)))] * len(found)
+                files = image_files(part / f"obj-{car}_bg-{background}_co_occur_obj-{thing}")
+                images += files
+                cells += [(code, *divmod(group, len(ATTRIBUTES)))] * len(files)
         codes, labels, attributes = np.array(cells, np.int64).reshape(-1, 3).T
-        splits = lazy_splits(
+        return lazy_splits(
             self.name,
             images,
             waterbirds_reader(self.size),
@@ -120,6 +107,3 @@ class UrbanCars(DataSet):
             attribute_names=ATTRIBUTES,
             workers=self.workers,
         )
-        if self.check_counts:
-            check_group_counts(splits, URBANCARS_COUNTS)
-        return splits

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 
 from holdfast.data.transforms import Normalise
-from holdfast.multimodal.backends import joined, pretraining
 from holdfast.multimodal.backends.cached_weights import cached_weights
 from holdfast.multimodal.backends.joined import JoinedTowers, load_joined_towers
 from holdfast.multimodal.backends.pretraining import pretrain
 from holdfast.multimodal.method.cache import CachedTwoTowerModel
-from holdfast.multimodal.tasks.emoji import images as emoji
-from holdfast.multimodal.tasks.emoji import names as emoji_names
 from holdfast.multimodal.tasks.emoji.images import emoji_corpus
 from holdfast.primitives.streams import derive_seed
 from holdfast.training.model_outputs import evaluating
 
 _AT_ONCE = 64
+
+#: To be raised whenever the corpus, the joined towers or their training compute something else than before.
+_RECIPE = 1
 
 
 def emoji_tower(
@@ -56,8 +56,17 @@ def emoji_tower(
         images = encoded_images(tower, known.scenes.pixels)
         pretrain(cached, images, encoded_texts(tower, known.captions), epochs=epochs, seed=seed)
 
-    recipe = {"pairs": pairs, "epochs": epochs, "correlation": correlation, "image_size": image_size}
-    cached_weights(cached, folder, f"emoji-tower-s{seed}", (emoji, emoji_names, joined, pretraining), make, **recipe)
+    cached_weights(
+        cached,
+        folder,
+        f"emoji-tower-s{seed}",
+        make,
+        version=_RECIPE,
+        pairs=pairs,
+        epochs=epochs,
+        correlation=correlation,
+        image_size=image_size,
+    )
     return tower
 
 
