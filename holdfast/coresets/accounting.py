@@ -48,8 +48,8 @@ class Accounts:
     def load(cls, folder: Path, name: str) -> Accounts | None:
         """What `save` wrote, or None where it wrote nothing."""
         file = folder / f"{name}.json"
-        found = json.loads(file.read_text()) if file.exists() else None
-        return cls.from_json(found) if isinstance(found, dict) and "selections" in found else None
+        content = json.loads(file.read_text()) if file.exists() else None
+        return cls.from_json(content) if isinstance(content, dict) and "selections" in content else None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for files and checkpoints."""

@@ -72,8 +72,8 @@ def record_trajectories(
             f"the proxy has learned {proxy.positions} positions and an example has {longest} tokens; cut examples with "
             f"--max-length {proxy.positions}, or take a proxy that computes its positions"
         )
-    seen = _trained_on(tokens, trained, settings.seed)
-    total = settings.steps_for(len(seen))
+    trained_on = _trained_on(tokens, trained, settings.seed)
+    total = settings.steps_for(len(trained_on))
     if total < 2:
         raise ConfigError(
             f"the proxy's training has {total} step, and its rate is 0 in the first of a warm-up, so nothing would be "
@@ -100,25 +100,25 @@ def record_trajectories(
     recorder = TrajectoryRecorder(folder / "points", tokens, every=every, first=first, key=key, processes=processes)
     fine_tune(
         proxy.model,
-        seen,
+        trained_on,
         settings,
         recorder=recorder,
         checkpoint=folder / "checkpoint.safetensors",
         processes=processes,
         progress=progress,
     )
-    return _compared(recorder.trajectories(), len(seen), settings.batch_size)
+    return _compared(recorder.trajectories(), len(trained_on), settings.batch_size)
 
 
-def _compared(found: Trajectories, trained: int, batch_size: int) -> Trajectories:
+def _compared(trajectories: Trajectories, trained: int, batch_size: int) -> Trajectories:
     """The same trajectories, whose recording is beside what the cost model says."""
-    if found.seconds is None:
-        return found
-    epochs, rest = divmod(found.steps[-1], math.ceil(trained / batch_size))
-    passes = (epochs * trained + rest * batch_size) / len(found)
-    cost = selection_cost(1, 1, epochs=1, points=len(found.steps), trained=passes)
-    by_model = found.seconds.training * cost.recording / cost.training
-    return replace(found, seconds=replace(found.seconds, recording_by_model=by_model))
+    if trajectories.seconds is None:
+        return trajectories
+    epochs, rest = divmod(trajectories.steps[-1], math.ceil(trained / batch_size))
+    passes = (epochs * trained + rest * batch_size) / len(trajectories)
+    cost = selection_cost(1, 1, epochs=1, points=len(trajectories.steps), trained=passes)
+    by_model = trajectories.seconds.training * cost.recording / cost.training
+    return replace(trajectories, seconds=replace(trajectories.seconds, recording_by_model=by_model))
 
 
 def _trained_on(tokens: TokenPairs, count: int | None, seed: int) -> TokenPairs:

@@ -178,9 +178,9 @@ class TrajectoryRecorder:
         self._since = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
         for step, path in self.points().items():
-            found = _read(path)[1]
-            if found != json.loads(json.dumps(self._key)):
-                changed = sorted(name for name in {*found, *self._key} if found.get(name) != self._key.get(name))
+            recorded = _read(path)[1]
+            if recorded != json.loads(json.dumps(self._key)):
+                changed = sorted(name for name in {*recorded, *self._key} if recorded.get(name) != self._key.get(name))
                 raise ConfigError(
                     f"{folder} has the losses of step {step} from a run with another {', '.join(changed)}; "
                     "continue that run with its own settings, or choose another folder"
@@ -244,13 +244,13 @@ class TrajectoryRecorder:
             return
         some = np.arange(min(len(self.tokens), _GLANCE))
         known = _read(self._path(step))[0]["loss"][some]
-        found = trajectory_point(
+        losses = trajectory_point(
             model, self.tokens.part(some), reduction=self._reduction, most_tokens=self._most_tokens
         )
-        if not np.allclose(found, known, rtol=0.02, atol=0.02):
+        if not np.allclose(losses, known, rtol=0.02, atol=0.02):
             raise CheckpointError(
                 f"the model that training continues with isn't the one that was recorded after step {step} in "
-                f"{self.folder}: a loss of {known[0]:.4g} was recorded and is {found[0]:.4g} now; the checkpoint was "
+                f"{self.folder}: a loss of {known[0]:.4g} was recorded and is {losses[0]:.4g} now; the checkpoint was "
                 "not loaded as a whole"
             )
 

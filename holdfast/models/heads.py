@@ -47,13 +47,13 @@ def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear
     if head is not None and head not in modules:
         raise ConfigError(f"{type(model).__name__} has no part named {head!r}; {_choices(model)}")
     start = head or ""
-    found = _candidates(modules[start], start)
-    if len(found) != 1:
+    candidates = _candidates(modules[start], start)
+    if len(candidates) != 1:
         where = type(model).__name__ if head is None else f"{head!r} of {type(model).__name__}"
         raise ConfigError(f"the linear head of {where} can't be told; {_choices(model)}")
-    layer = modules[found[0]]
+    layer = modules[candidates[0]]
     assert isinstance(layer, nn.Linear)
-    return found[0], layer
+    return candidates[0], layer
 
 
 def features_and_logits(
@@ -126,17 +126,17 @@ def _candidates(module: nn.Module, name: str) -> list[str]:
     in_order = isinstance(module, nn.Sequential)
     known = {} if in_order else {key: part for key, part in parts.items() if key in KNOWN_NAMES and _linears(part)}
     last = known or dict(list(parts.items())[-1:])
-    found = [path for key, part in last.items() for path in _candidates(part, f"{name}.{key}" if name else key)]
-    if in_order or len(parts) == 1 or len(found) != 1:
-        return found
+    candidates = [path for key, part in last.items() for path in _candidates(part, f"{name}.{key}" if name else key)]
+    if in_order or len(parts) == 1 or len(candidates) != 1:
+        return candidates
     # Names and order are only hints: another layer that could follow this one, or stand in its place, is a rival.
     linears = {f"{name}.{path}" if name else path: layer for path, layer in _linears(module).items()}
-    head, paths = linears[found[0]], list(linears)
-    later = paths[paths.index(found[0]) + 1 :]
+    head, paths = linears[candidates[0]], list(linears)
+    later = paths[paths.index(candidates[0]) + 1 :]
     rivals = [path for path in later if linears[path].in_features == head.out_features]
     if not known:
-        rivals += [path for path in paths if linears[path].out_features == head.out_features and path != found[0]]
-    return found + rivals
+        rivals += [path for path in paths if linears[path].out_features == head.out_features and path != candidates[0]]
+    return candidates + rivals
 
 
 def _linears(module: nn.Module) -> dict[str, nn.Linear]:

@@ -21,7 +21,7 @@ def packaged_folder(module: str, missing: str) -> Path:
     Raises:
         MissingDependencyError: if it isn't installed.
     """
-    found = importlib.util.find_spec(module)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(module)
+    if spec is None or not spec.submodule_search_locations:
         raise MissingDependencyError(missing)
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])

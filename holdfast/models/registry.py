@@ -184,10 +184,10 @@ def load_weights(model: nn.Module, path: Path | str, head: str | None = None) ->
             if given[key].shape != expected[key].shape
         ),
     }
-    said = [f"{_some(keys)} {what}" for what, keys in complaints.items() if keys]
-    if said:
+    reasons = [f"{_some(keys)} {what}" for what, keys in complaints.items() if keys]
+    if reasons:
         raise CheckpointError(
-            f"{path} doesn't fit {type(model).__name__}: {'; '.join(said)}; give the weights of this network"
+            f"{path} doesn't fit {type(model).__name__}: {'; '.join(reasons)}; give the weights of this network"
         )
     model.load_state_dict({key: given.get(key, expected[key]) for key in expected})
 

@@ -67,13 +67,13 @@ def dropped_over_time(drops: Sequence[Drop], kinds: dict[str, Tensor]) -> dict[s
         drops: EPIC's rounds.
         kinds: ids by kind, such as effective poisons, other poisons and clean examples.
     """
-    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    shares: dict[str, list[float]] = {kind: [] for kind in kinds}
     gone = torch.empty(0, dtype=torch.int64)
     for drop in drops:
         gone = torch.cat([gone, drop.ids])
         for kind, ids in kinds.items():
-            found[kind].append(float(torch.isin(ids, gone).float().mean()) if len(ids) else 0.0)
-    return found
+            shares[kind].append(float(torch.isin(ids, gone).float().mean()) if len(ids) else 0.0)
+    return shares
 
 
 def cluster_sizes(gradients: Tensor, labels: Tensor, medoids: Medoids) -> Tensor:

@@ -87,7 +87,7 @@ class Epic(Policy):
                 f"{self.largest}; give at least 0, 1 and 1"
             )
         self.drops: list[Drop] = []
-        self._kept: Tensor | None = None
+        self._remaining: Tensor | None = None
 
     @property
     def needs_features(self) -> bool:  # type: ignore[override]
@@ -112,10 +112,10 @@ class Epic(Policy):
     def update(self, context: Context) -> Plan:
         """Drop what stands alone now."""
         examples, upstream = context.examples, context.active_positions()
-        if self._kept is None:
-            self._kept = torch.ones(len(examples), dtype=torch.bool)
-        pool = upstream if self.pool == "all" else upstream[self._kept[upstream]]
-        found = gradient_medoids(
+        if self._remaining is None:
+            self._remaining = torch.ones(len(examples), dtype=torch.bool)
+        pool = upstream if self.pool == "all" else upstream[self._remaining[upstream]]
+        medoids = gradient_medoids(
             self._gradients(context),
             examples.labels,
             self.fraction,
@@ -125,8 +125,8 @@ class Epic(Policy):
             equal=self.equal_classes,
             stochastic=self.stochastic,
         )
-        self._drop(found, context, pool)
-        return Plan(copies=self._kept)
+        self._drop(medoids, context, pool)
+        return Plan(copies=self._remaining)
 
     def _gradients(self, context: Context) -> Geometry:
         head = None
@@ -136,14 +136,14 @@ class Epic(Policy):
         features = context.outputs.features() if self.proxy == "last-layer" else None
         return gradient_geometry(context.outputs.residuals(), self.proxy, features=features, head=head)
 
-    def _drop(self, found: Medoids, context: Context, pool: Tensor) -> None:
+    def _drop(self, medoids: Medoids, context: Context, pool: Tensor) -> None:
         """Take the isolated out for good, and write down those that are new."""
-        assert self._kept is not None
+        assert self._remaining is not None
         examples = context.examples
-        positions, sizes = self._isolated(found, context)
-        kept = self._kept.clone()
-        kept[positions] = False
-        left = torch.bincount(examples.labels[pool[kept[pool]]], minlength=examples.n_classes)
+        positions, sizes = self._isolated(medoids, context)
+        remaining = self._remaining.clone()
+        remaining[positions] = False
+        left = torch.bincount(examples.labels[pool[remaining[pool]]], minlength=examples.n_classes)
         gone = (torch.bincount(examples.labels[pool], minlength=examples.n_classes) > 0) & (left == 0)
         if bool(gone.any()):
             name = examples.class_names[int(gone.nonzero()[0])]
@@ -151,7 +151,7 @@ class Epic(Policy):
                 f"at epoch {context.clock.epoch} epic would drop the last example of class {name}; lower its fraction, "
                 "start later, or stop earlier"
             )
-        self._kept = kept
+        self._remaining = remaining
         self.drops.append(
             Drop(
                 context.clock.epoch,
@@ -163,11 +163,11 @@ class Epic(Policy):
             )
         )
 
-    def _isolated(self, found: Medoids, context: Context) -> tuple[Tensor, Tensor]:
+    def _isolated(self, medoids: Medoids, context: Context) -> tuple[Tensor, Tensor]:
         """Positions of isolated medoids that are still trained on, and the sizes of their clusters."""
-        assert self._kept is not None
-        alone = found.isolated(self.largest) & self._kept[found.positions]
-        return found.positions[alone], found.sizes[alone]
+        assert self._remaining is not None
+        alone = medoids.isolated(self.largest) & self._remaining[medoids.positions]
+        return medoids.positions[alone], medoids.sizes[alone]
 
     def save_artifacts(self, folder: Path) -> None:
         """Write ``epic.parquet``: what was dropped, when, and what the network made of it then."""
@@ -177,14 +177,14 @@ class Epic(Policy):
 
     def state_dict(self) -> dict[str, Any]:
         """Who is kept, and the rounds so far."""
-        if self._kept is None:
+        if self._remaining is None:
             return {}
         rounds = [{field.name: getattr(drop, field.name) for field in fields(drop)} for drop in self.drops]
-        return {"kept": self._kept, "rounds": rounds}
+        return {"kept": self._remaining, "rounds": rounds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back who is kept, and the rounds."""
-        self._kept = state.get("kept")
+        self._remaining = state.get("kept")
         self.drops = [Drop(**one) for one in state.get("rounds", [])]
 
 

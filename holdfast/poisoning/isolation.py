@@ -139,16 +139,17 @@ def gradient_medoids(
         return Medoids(empty, empty, empty)
     parts, shares = [pool[own == label] for label in classes], [budgets[label] for label in classes]
     if stochastic:
-        found = [_stochastic(geometry, part, share, metric, stream) for part, share in zip(parts, shares, strict=True)]
+        pairs = zip(parts, shares, strict=True)
+        exemplars = [_stochastic(geometry, part, share, metric, stream) for part, share in pairs]
     else:
-        found = facility_location_in_parts(geometry, parts, shares, metric=metric)
+        exemplars = facility_location_in_parts(geometry, parts, shares, metric=metric)
     return Medoids(
-        torch.cat([one.chosen for one in found]),
+        torch.cat([one.chosen for one in exemplars]),
         torch.tensor(classes).repeat_interleave(torch.tensor(shares)),
-        torch.cat([one.weights for one in found]).round().long(),
+        torch.cat([one.weights for one in exemplars]).round().long(),
     )
 
 
 def _stochastic(geometry: Geometry, part: Tensor, share: int, metric: Metric, stream: torch.Generator) -> Exemplars:
-    found = stochastic_facility_location(geometry.part(part), share, metric=metric, stream=stream)
-    return Exemplars(part[found.chosen], found.weights)
+    selection = stochastic_facility_location(geometry.part(part), share, metric=metric, stream=stream)
+    return Exemplars(part[selection.chosen], selection.weights)

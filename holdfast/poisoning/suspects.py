@@ -47,10 +47,10 @@ def suspects(drops: Sequence[Drop], examples: Examples) -> list[Suspect]:
         examples: the training set.
     """
     order = torch.argsort(examples.ids)
-    found = list[Suspect]()
+    listed = list[Suspect]()
     for drop in drops:
         places = order[torch.searchsorted(examples.ids[order], drop.ids)]
         columns = (drop.ids, places, drop.classes, drop.sizes, drop.losses, drop.predicted)
         for identity, place, label, size, loss, predicted in zip(*(part.tolist() for part in columns), strict=True):
-            found.append(Suspect(identity, place, label, drop.epoch, size, loss, predicted))
-    return sorted(found, key=lambda one: (one.epoch, -one.loss))
+            listed.append(Suspect(identity, place, label, drop.epoch, size, loss, predicted))
+    return sorted(listed, key=lambda one: (one.epoch, -one.loss))

@@ -21,8 +21,8 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
 
 def gradient_of(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
     """The gradient of a loss as one vector; parameters that the loss doesn't depend on have zeros."""
-    found = torch.autograd.grad(loss, list(parameters), allow_unused=True)
-    return flat([torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True)])
+    gradients = torch.autograd.grad(loss, list(parameters), allow_unused=True)
+    return flat([torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters, strict=True)])
 
 
 def gradient_and_diagonal(
@@ -40,8 +40,8 @@ def gradient_and_diagonal(
         Both of shape (numbers in the parameters,).
     """
     wanted = list(parameters)
-    found = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
-    gradients = [torch.zeros_like(p) if g is None else g for g, p in zip(found, wanted, strict=True)]
+    partial = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+    gradients = [torch.zeros_like(p) if g is None else g for g, p in zip(partial, wanted, strict=True)]
     diagonal = torch.zeros(sum(p.numel() for p in wanted), dtype=gradients[0].dtype, device=gradients[0].device)
     for draw in range(draws):
         signs = [_signs(p, stream) for p in wanted]
@@ -91,8 +91,8 @@ class Smoothed:
 
     def state_dict(self) -> dict[str, Any]:
         """The averages and the count."""
-        kept = {} if self._gradient is None else {"gradient": self._gradient, "square": self._square}
-        return {"count": self.count, **kept}
+        averages = {} if self._gradient is None else {"gradient": self._gradient, "square": self._square}
+        return {"count": self.count, **averages}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""

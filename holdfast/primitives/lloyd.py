@@ -88,19 +88,19 @@ def nearest_centre(points: Singles, centres: Singles) -> Ints:
     mean = centres.mean(0)
     own = centres - mean
     norms = np.square(own).sum(1)
-    found = np.empty(len(points), np.int64)
+    nearest = np.empty(len(points), np.int64)
     rows = max(1, _BLOCK // len(centres))
     for begin in range(0, len(points), rows):
         block = points[begin : begin + rows] - mean
-        found[begin : begin + rows] = (norms - 2 * block @ own.T).argmin(1)
-    return found
+        nearest[begin : begin + rows] = (norms - 2 * block @ own.T).argmin(1)
+    return nearest
 
 
 def _spread(sample: Singles, k: int, seed: int) -> Singles:
     from sklearn.cluster import kmeans_plusplus  # noqa: PLC0415 - takes a second to import
 
-    found: Singles = kmeans_plusplus(sample, k, random_state=derive_seed(seed, "k-means++") % 2**32)[0]
-    return found
+    centres: Singles = kmeans_plusplus(sample, k, random_state=derive_seed(seed, "k-means++") % 2**32)[0]
+    return centres
 
 
 def _use_faiss(engine: Engine) -> bool:
@@ -125,8 +125,8 @@ def _fit_faiss(sample: Singles, first: Singles, iterations: int) -> Singles:
         d, k, niter=iterations, min_points_per_centroid=1, max_points_per_centroid=1 + len(sample) // k, seed=1234
     )
     fitted.train(sample, init_centroids=first)
-    found: Singles = np.ascontiguousarray(fitted.centroids.reshape(k, d))
-    return found
+    centres: Singles = np.ascontiguousarray(fitted.centroids.reshape(k, d))
+    return centres
 
 
 def _fit_scikit(sample: Singles, first: Singles, iterations: int) -> Singles:
@@ -136,5 +136,5 @@ def _fit_scikit(sample: Singles, first: Singles, iterations: int) -> Singles:
     model = KMeans(len(first), init=first, n_init=1, max_iter=iterations, tol=0, algorithm="lloyd")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer different points than centres: some stay empty
-        found: Singles = model.fit(sample).cluster_centers_.astype(np.float32)
-    return found
+        centres: Singles = model.fit(sample).cluster_centers_.astype(np.float32)
+    return centres

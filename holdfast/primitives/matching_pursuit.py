@@ -101,8 +101,8 @@ def _refit(g: Tensor, b: Tensor, ridge: float, chosen: Tensor, weights: Tensor) 
         steps = torch.where(low, weights / (weights - fitted).clamp_min(torch.finfo(torch.float64).tiny), torch.inf)
         step = float(steps.min())
         weights = weights + step * (fitted - weights)
-        kept = ~(low & (steps <= step))
-        chosen, weights = chosen[kept], weights[kept].clamp_min(0)
+        remaining = ~(low & (steps <= step))
+        chosen, weights = chosen[remaining], weights[remaining].clamp_min(0)
 
 
 def _least_squares(g: Tensor, b: Tensor, ridge: float) -> Tensor:

@@ -32,5 +32,5 @@ def per_example_gradients(model: nn.Module, inputs: Tensor, labels: Tensor, *, c
         logits = functional_call(model, {**parameters, **rest}, (one[None],))
         return F.cross_entropy(logits, label[None])
 
-    found = vmap(grad(loss), in_dims=(None, 0, 0), chunk_size=chunk)(trained, inputs, labels)
-    return torch.cat([found[name].flatten(1) for name in trained], 1)
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0), chunk_size=chunk)(trained, inputs, labels)
+    return torch.cat([gradients[name].flatten(1) for name in trained], 1)

@@ -253,8 +253,8 @@ def _sampled_score(
     squares = _all_and_without_each(moments.distance_sums(points).view(-1, _JACKKNIFE_GROUPS, k)).clamp_(min=0)
     size = _all_and_without_each(torch.bincount(cells, minlength=n_cells).view(1, _JACKKNIFE_GROUPS, k)).squeeze(1)
     gaps = _scores(distances, codes, size) - _scores(squares, codes, size, power=2)
-    kept = torch.arange(-1, _JACKKNIFE_GROUPS)[:, None] != group
-    judged = (share / size.clamp(min=1))[:, codes] * kept
+    included = torch.arange(-1, _JACKKNIFE_GROUPS)[:, None] != group
+    judged = (share / size.clamp(min=1))[:, codes] * included
     whole, *partial = (gaps * judged).sum(1).tolist()
     spread = (_JACKKNIFE_GROUPS - 1) * statistics.pvariance(partial)
     return SilhouetteScore(min(1.0, max(-1.0, everywhere + whole)), "sampled", spread**0.5)

@@ -117,7 +117,7 @@ class Curator:
         self._device = device
         self._head = head
         self.started = False
-        self._asked = False
+        self._plan_is_current = False
         self._since = 0
         self._drawn = 0
         self._epoch_left = 0
@@ -172,7 +172,7 @@ class Curator:
         """Make the first plan, or the next one where the last epoch was thought to be the last; else do nothing."""
         if self._device is None and model is not None:
             self._device = device_of(model)
-        if self.started and self._asked:
+        if self.started and self._plan_is_current:
             return []
         if not self.started and self.chain.warmup_epochs and model is not None and optimizer is not None:
             self._initial = {
@@ -181,7 +181,7 @@ class Curator:
                     {name: group[name] for name in _OPTIONS if name in group} for group in optimizer.param_groups
                 ],
             }
-        self.started = self._asked = True
+        self.started = self._plan_is_current = True
         requests = self._update(model, optimizer)
         self._epoch_left = self.epoch_length
         return requests
@@ -241,8 +241,8 @@ class Curator:
             self.clock = self.clock.after_epoch()
         if self._drop_last and self.epoch_size is None and self.plan.batches is None:
             self._drawn += -self._drawn % self._stream().pass_length
-        self._asked = not last
-        requests = self._update(model, optimizer) if self._asked else []
+        self._plan_is_current = not last
+        requests = self._update(model, optimizer) if self._plan_is_current else []
         self._epoch_left = self.epoch_length
         return requests
 
@@ -307,7 +307,7 @@ class Curator:
             "clock": self.clock._asdict(),
             "chain": self.chain.state_dict(),
             "seed": self.seed,
-            "asked": self._asked,
+            "asked": self._plan_is_current,
             "since": self._since,
             "drawn": self._drawn,
             "epoch_left": self._epoch_left,
@@ -329,7 +329,7 @@ class Curator:
         self.augment = self.augment if state["augmenting"] else None
         self.examples_seen = state["examples_seen"]
         self._draws = None
-        self.started, self._asked = True, state["asked"]
+        self.started, self._plan_is_current = True, state["asked"]
 
     # ---------------------------------------------------------------------------------------------- internals
 
@@ -355,18 +355,18 @@ class Curator:
         return self._draws
 
     def _batch(self, drawn: int, size: int, step: int) -> Batch:
-        plan, weights, kept = self.plan, None, None
+        plan, weights, given = self.plan, None, None
         if plan.batches is not None:
             row = self._stream().take(drawn, 1)[0]
             positions = plan.batches[row]
             weights = None if plan.batch_weight is None else plan.batch_weight[row]
-            kept = None if plan.batch_inputs is None else plan.batch_inputs[row]
+            given = None if plan.batch_inputs is None else plan.batch_inputs[row]
         else:
             positions = self._stream().take(drawn, size)
         if plan.loss_weight is not None:
             weighed = plan.loss_weight[positions]
             weights = weighed if weights is None else weights * weighed
-        inputs = self._augmented(positions, step) if kept is None else kept
+        inputs = self._augmented(positions, step) if given is None else given
         labels = self.examples.labels.index_select(0, positions)
         weights = self._ones(len(positions)) if weights is None else weights
         if self._device is not None and self._device.type != "cpu":

@@ -297,11 +297,11 @@ class Chain(Policy):
             part = context.own = self._parts[number]
             if self._due(number, clock) or _outdated(part, context.plan):
                 context.clock = self._clock_of(number, clock)
-                asked = len(context.requests)
+                before = len(context.requests)
                 part = member.update(context)
                 _check_length(member.name, part, len(context.examples))
                 self._parts[number] = part
-                if any(isinstance(request, Restart) for request in context.requests[asked:]):
+                if any(isinstance(request, Restart) for request in context.requests[before:]):
                     clock = clock.after_restart()
             parts.append((member.name, part))
         return merge(parts)
@@ -346,8 +346,8 @@ def _members(policy: Policy) -> list[Policy]:
     return list(policy.members) if isinstance(policy, Chain) else [policy]
 
 
-def _only(found: list[tuple[str, _Part | None]], what: str) -> _Part | None:
-    several = [(name, part) for name, part in found if part is not None]
+def _only(parts: list[tuple[str, _Part | None]], what: str) -> _Part | None:
+    several = [(name, part) for name, part in parts if part is not None]
     if len(several) > 1:
         names = " and ".join(name for name, _ in several)
         raise ConfigError(f"{names} each bring their own {what}; keep one of them")

@@ -52,6 +52,6 @@ class Craig(SubsetPolicy):
         else:
             proxies = outputs.residuals(pool)
         parts, budgets = [place[members] for _, members, _ in classes], [share for _, _, share in classes]
-        found = facility_location_in_parts(proxies, parts, budgets, metric=self.metric)
-        chosen = pool[torch.cat([part.chosen for part in found])]
-        return chosen, cluster_weights(torch.cat([part.weights for part in found]))
+        exemplars = facility_location_in_parts(proxies, parts, budgets, metric=self.metric)
+        chosen = pool[torch.cat([part.chosen for part in exemplars])]
+        return chosen, cluster_weights(torch.cat([part.weights for part in exemplars]))

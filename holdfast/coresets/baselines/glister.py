@@ -53,18 +53,18 @@ class Glister(SubsetPolicy):
             raise DataError("glister chooses by validation loss and has no validation set; give one")
         step = self.step if self.step is not None else context.learning_rate or 0.01
         _, head = find_head(context.model, context.head)
-        seen = ModelOutputs(context.model, validation, features=True, head=context.head)
+        outputs = ModelOutputs(context.model, validation, features=True, head=context.head)
         picked = greedy_by_validation(
             _with_one(context.outputs.features(pool)),
             context.outputs.residuals(pool),
-            _with_one(seen.features()),
+            _with_one(outputs.features()),
             validation,
             _with_bias(head),
             size=size,
             rounds=self.rounds,
             step=step,
         )
-        self.accounts.forward += seen.forwarded
+        self.accounts.forward += outputs.forwarded
         return pool[picked], None
 
 

@@ -44,12 +44,12 @@ class GradMatch(SubsetPolicy):
             features = context.outputs.features(members)
             own = context.outputs.residuals(members)[:, label, None]
             gradients = torch.cat([own * features, own], 1)
-            found = positive_matching_pursuit(gradients, gradients.sum(0), share, ridge=self.ridge)
+            matched = positive_matching_pursuit(gradients, gradients.sum(0), share, ridge=self.ridge)
             rest = torch.ones(len(members), dtype=torch.bool)
-            rest[found.chosen] = False
+            rest[matched.chosen] = False
             left = rest.nonzero().flatten()
             order = torch.randperm(len(left), generator=context.stream("fill", label))
-            filled = left[order[: share - len(found.chosen)]]
-            chosen += [members[found.chosen], members[filled]]
-            weights += [found.weights, torch.ones(len(filled), dtype=torch.float64)]
+            filled = left[order[: share - len(matched.chosen)]]
+            chosen += [members[matched.chosen], members[filled]]
+            weights += [matched.weights, torch.ones(len(filled), dtype=torch.float64)]
         return torch.cat(chosen), torch.cat(weights)

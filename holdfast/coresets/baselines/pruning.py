@@ -64,8 +64,8 @@ class Pruning(Policy):
             if self.by_class
             else [(pool, size)]
         )
-        kept = [members[everywhere[members].argsort(descending=True, stable=True)[:share]] for members, share in parts]
-        return subset_plan(len(context.examples), torch.cat(kept))
+        first = [members[everywhere[members].argsort(descending=True, stable=True)[:share]] for members, share in parts]
+        return subset_plan(len(context.examples), torch.cat(first))
 
 
 @dataclass(kw_only=True)

@@ -78,10 +78,10 @@ def _normalised(norm: _BatchNorm, inputs: Tensor, weights: Tensor) -> Tensor:
             rate = 1 / float(norm.num_batches_tracked) if norm.momentum is None else norm.momentum
             norm.running_mean.lerp_(mean, rate)
             norm.running_var.lerp_(variance * count / max(count - 1, 1), rate)
-    found = (inputs - mean.view(shape)) * (variance + norm.eps).rsqrt().view(shape)
+    normalised = (inputs - mean.view(shape)) * (variance + norm.eps).rsqrt().view(shape)
     if norm.affine:
-        found = found * norm.weight.view(shape) + norm.bias.view(shape)
-    return found
+        normalised = normalised * norm.weight.view(shape) + norm.bias.view(shape)
+    return normalised
 
 
 class WeightedStatistics(Objective):
@@ -112,12 +112,12 @@ class FrozenStatistics(Objective):
 
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""
-        if not settled(forward.clock, len(forward.batch.positions), self._n, self._warmup):
+        if not statistics_are_warm(forward.clock, len(forward.batch.positions), self._n, self._warmup):
             return CrossEntropy()(forward)
         with frozen_batch_norm(forward.model):
             return CrossEntropy()(forward)
 
 
-def settled(clock: Clock, batch_size: int, n: int, warmup: int) -> bool:
+def statistics_are_warm(clock: Clock, batch_size: int, n: int, warmup: int) -> bool:
     """Whether training has gone through `warmup` tenths of the `n` examples, in mini-batches of `batch_size`."""
     return 10 * clock.stage_step * batch_size >= warmup * n

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.crest.augmented_views import AugmentedViews
-from holdfast.coresets.crest.batch_norm import FrozenStatistics, WeightedStatistics, settled
+from holdfast.coresets.crest.batch_norm import FrozenStatistics, WeightedStatistics, statistics_are_warm
 from holdfast.coresets.crest.gradient_proxies import GradientProxies, Proxy, check_metric, gradient_proxies
 from holdfast.coresets.crest.learned_examples import LossWatch
 from holdfast.coresets.crest.mini_batches import SubsetCandidates, mini_batch_coresets
@@ -140,7 +140,7 @@ class Crest(Policy):
         if self.batch_size is not None:
             self._check_subset(self.batch_size)
         self._size = self.batch_size or 1  # the run's, once it is known
-        self._region: TrustRegion
+        self._trust_region: TrustRegion
         self._first_curvature: float | None
         self._views: AugmentedViews | None
         self._forget()
@@ -189,9 +189,9 @@ class Crest(Policy):
         self.accounts.save(folder, self.name)
 
     def state_dict(self) -> dict[str, Any]:
-        """Region, watch and intervals; the mini-batches are the chain's to remember."""
+        """Trust region, watch and intervals; the mini-batches are the chain's to remember."""
         return {
-            "region": self._region.state_dict(),
+            "region": self._trust_region.state_dict(),
             "watch": self._watch.state_dict(),
             "views": None if self._views is None else [self._views.positions, self._views.views],
             "first_curvature": self._first_curvature,
@@ -204,7 +204,7 @@ class Crest(Policy):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self._region.load_state_dict(state["region"])
+        self._trust_region.load_state_dict(state["region"])
         self._watch.load_state_dict(state["watch"])
         self._views = None if state["views"] is None else AugmentedViews(*state["views"])
         self._first_curvature = state["first_curvature"]
@@ -215,7 +215,7 @@ class Crest(Policy):
     def _forget(self) -> None:
         """Begin anew, as at the start of every stage."""
         self.accounts = Accounts()
-        self._region = TrustRegion(
+        self._trust_region = TrustRegion(
             order=self.order,
             memory=(self.gradient_memory, self.curvature_memory) if self.smooth else None,
             curvature_of=self.curvature_of,
@@ -249,14 +249,14 @@ class Crest(Policy):
             )
         statistics = self.statistics
         if statistics == "frozen":
-            warm = settled(context.clock, self._size, len(context.examples), self.warmup)
+            warm = statistics_are_warm(context.clock, self._size, len(context.examples), self.warmup)
             statistics = "running" if warm else "batch"
         return TrustRegionSettings(context.model, context.examples, context.head, statistics)
 
     def _is_off(self, here: TrustRegionSettings, context: Context) -> bool:
         if self._views is not None:
             here = _seen_as(here, self._views)
-        return self._region.error(here, context.clock.step, self.accounts) > self.tolerance
+        return self._trust_region.error(here, context.clock.step, self.accounts) > self.tolerance
 
     def _choose(self, here: TrustRegionSettings, context: Context) -> Plan:
         """A mini-batch from each of P random subsets, and the model of the loss here."""
@@ -266,26 +266,28 @@ class Crest(Policy):
         if self.cached_view and context.augment is not None:
             views = AugmentedViews.of(here.examples, torch.cat(subsets), context.augment, context.stream("view"))
             here = _seen_as(here, views)
-        looks = self._look(here, subsets)
+        proxies = self._proxies_of(here, subsets)
         with self.accounts.timed("choose"):
-            found = mini_batch_coresets(
-                _joined([seen.proxies for seen in looks]),
+            chosen = mini_batch_coresets(
+                _joined([one.proxies for one in proxies]),
                 labels[torch.cat(subsets)],
                 len(subsets),
                 min(self._size, len(pool)),
                 by_class=self.by_class,
                 metric=self.metric,
             )
-        batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, found, strict=True)])
-        weights = torch.stack([one.weights for one in found])
+        batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, chosen, strict=True)])
+        weights = torch.stack([one.weights for one in chosen])
         record: dict[str, float] = {"step": context.clock.step, "coresets": len(subsets), "pool": len(pool)}
         if not self.every_batch:
             some = slice(self.modelled)
             probes = [context.stream("probe", number) for number in range(len(batches[some]))]
-            self._region.begin(here, batches[some], weights[some], looks=looks, probes=probes, accounts=self.accounts)
-            self._look_ahead(len(labels))
+            self._trust_region.begin(
+                here, batches[some], weights[some], proxies=proxies, probes=probes, accounts=self.accounts
+            )
+            self._plan_next_check(len(labels))
             record["interval"] = self._steps
-            self._views = None if views is None else views.subset(torch.cat(self._region.reference))
+            self._views = None if views is None else views.subset(torch.cat(self._trust_region.reference))
         self.accounts.selections.append(record)
         if self.reshuffle:
             order = torch.randperm(batches.numel(), generator=context.stream("reshuffle"))
@@ -305,9 +307,9 @@ class Crest(Policy):
                 for number in range(1 if self.every_batch else self._count)
             ]
 
-    def _look(self, here: TrustRegionSettings, subsets: list[Tensor]) -> list[GradientProxies]:
+    def _proxies_of(self, here: TrustRegionSettings, subsets: list[Tensor]) -> list[GradientProxies]:
         with self.accounts.timed("look"):
-            looks = [
+            proxies = [
                 gradient_proxies(
                     here.model, here.examples, one, proxy=self.proxy, statistics=here.statistics, head=here.head
                 )
@@ -318,14 +320,14 @@ class Crest(Policy):
         if self.proxy == "full":
             self.accounts.forward += examples
             self.accounts.backward += examples
-        for seen in looks:
-            self._watch.record(seen.positions, seen.losses)
-        return looks
+        for one in proxies:
+            self._watch.record(one.positions, one.losses)
+        return proxies
 
-    def _look_ahead(self, n: int) -> None:
+    def _plan_next_check(self, n: int) -> None:
         """T1 = h |H_0| / |H|: the flatter the loss, the longer its model holds, and the more mini-batches it takes."""
         most = max(math.ceil(_PASS * n / self._size), self.coresets)
-        norm = self._region.curvature_norm
+        norm = self._trust_region.curvature_norm
         if self._first_curvature is None:
             self._first_curvature = norm
         longer = self._first_curvature / norm if norm > 0 else 1.0

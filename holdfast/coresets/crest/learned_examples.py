@@ -28,7 +28,7 @@ class LossWatch:
 
     def record(self, positions: Tensor, losses: Tensor) -> None:
         """Remember the losses of some examples, each at most once among `positions`."""
-        self._seen[positions] += 1
+        self._sightings[positions] += 1
         self._largest[positions] = torch.maximum(self._largest[positions], losses)
 
     def close_window(
@@ -54,7 +54,7 @@ class LossWatch:
         Returns:
             How many examples were dropped.
         """
-        learned = (self._seen >= sightings) & (self._largest <= threshold)
+        learned = (self._sightings >= sightings) & (self._largest <= threshold)
         left = self.pool & ~learned
         there = torch.ones_like(left) if active is None else active
         short = torch.bincount(labels[left & there], minlength=int(labels.max()) + 1) < fewest_of_class
@@ -68,12 +68,12 @@ class LossWatch:
 
     def state_dict(self) -> dict[str, Any]:
         """The pool and the window so far."""
-        return {"pool": self.pool, "seen": self._seen, "largest": self._largest}
+        return {"pool": self.pool, "seen": self._sightings, "largest": self._largest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
-        self.pool, self._seen, self._largest = state["pool"], state["seen"], state["largest"]
+        self.pool, self._sightings, self._largest = state["pool"], state["seen"], state["largest"]
 
     def _clear(self) -> None:
-        self._seen = torch.zeros(len(self.pool), dtype=torch.int32)
+        self._sightings = torch.zeros(len(self.pool), dtype=torch.int32)
         self._largest = torch.full((len(self.pool),), -torch.inf)

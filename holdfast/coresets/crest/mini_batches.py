@@ -155,9 +155,9 @@ def mini_batch_coresets(
                 parts.append(places[here == label])
                 budgets.append(budget)
                 owners.append(subset)
-    found = facility_location_in_parts(proxies, parts, budgets, metric=metric)
+    exemplars = facility_location_in_parts(proxies, parts, budgets, metric=metric)
     return [
-        _mini_batch([one for one, owner in zip(found, owners, strict=True) if owner == subset], subset * r)
+        _mini_batch([one for one, owner in zip(exemplars, owners, strict=True) if owner == subset], subset * r)
         for subset in range(subsets)
     ]
 

@@ -21,11 +21,12 @@ class QuadraticModel:
 
     Args:
         order: 1 leaves the curvature out.
-        memory: beta_1 and beta_2 of the averages over time; with none a region goes by its own mini-batches alone, with
-            signs.
+        memory: beta_1 and beta_2 of the averages over time; with none a trust region goes by its own mini-batches
+            alone, with signs.
 
     Attributes:
-        curvature_norm: mean norm of the curvature over the mini-batches of the region, 0 for a model of order 1.
+        curvature_norm: mean norm of the curvature over the mini-batches of the trust region, 0 for a model of order
+            1.
     """
 
     def __init__(self, *, order: int = 2, memory: tuple[float, float] | None = (0.9, 0.999)) -> None:
@@ -36,11 +37,11 @@ class QuadraticModel:
         self._loss = 0.0
         self._gradient: Tensor | None = None
         self._curvature: Tensor | None = None
-        self._seen = 0
+        self._terms = 0
         self._norms = 0.0
 
     def begin(self, weights: Tensor, loss: float) -> None:
-        """Start a region.
+        """Start a trust region.
 
         Args:
             weights: the anchor, shape (parameters,).
@@ -48,7 +49,7 @@ class QuadraticModel:
         """
         self._anchor, self._loss = weights.clone(), loss
         self._gradient, self._curvature = torch.zeros_like(weights), torch.zeros_like(weights)
-        self._seen, self._norms = 0, 0.0
+        self._terms, self._norms = 0, 0.0
 
     def add(self, gradient: Tensor, diagonal: Tensor) -> None:
         """Take in a mini-batch coreset at the anchor.
@@ -62,14 +63,14 @@ class QuadraticModel:
             gradient, diagonal = self._averages.add(gradient, diagonal)
         self._gradient += gradient
         self._curvature += diagonal
-        self._seen += 1
+        self._terms += 1
         self._norms += float(diagonal.norm())
-        self.curvature_norm = self._norms / self._seen if self.order > 1 else 0.0
+        self.curvature_norm = self._norms / self._terms if self.order > 1 else 0.0
 
     def predict(self, weights: Tensor) -> float:
         """F at these weights."""
         assert self._anchor is not None and self._gradient is not None and self._curvature is not None
-        way, count = weights - self._anchor, max(self._seen, 1)
+        way, count = weights - self._anchor, max(self._terms, 1)
         predicted = self._loss + float(self._gradient @ way) / count
         if self.order > 1:
             predicted += 0.5 * float((self._curvature * way) @ way) / count
@@ -80,8 +81,8 @@ class QuadraticModel:
         return abs(self.predict(weights) - loss) / max(loss, torch.finfo(torch.float32).tiny)
 
     def state_dict(self) -> dict[str, Any]:
-        """The region and the averages."""
-        region = (
+        """The trust region and the averages."""
+        expansion = (
             {}
             if self._anchor is None
             else {
@@ -92,9 +93,9 @@ class QuadraticModel:
         )
         return {
             "averages": {} if self._averages is None else self._averages.state_dict(),
-            "region": region,
+            "region": expansion,
             "loss": self._loss,
-            "seen": self._seen,
+            "seen": self._terms,
             "norms": self._norms,
             "curvature_norm": self.curvature_norm,
         }
@@ -103,8 +104,8 @@ class QuadraticModel:
         """Take back what `state_dict` gave."""
         if self._averages is not None:
             self._averages.load_state_dict(state["averages"])
-        region = state["region"]
-        self._anchor, self._gradient = region.get("anchor"), region.get("gradient")
-        self._curvature = region.get("curvature")
-        self._loss, self._seen, self._norms = state["loss"], state["seen"], state["norms"]
+        expansion = state["region"]
+        self._anchor, self._gradient = expansion.get("anchor"), expansion.get("gradient")
+        self._curvature = expansion.get("curvature")
+        self._loss, self._terms, self._norms = state["loss"], state["seen"], state["norms"]
         self.curvature_norm = state["curvature_norm"]

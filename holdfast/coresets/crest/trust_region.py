@@ -22,7 +22,7 @@ Anchor = Literal["paired", "coreset"]
 
 @dataclass(frozen=True, eq=False)
 class TrustRegionSettings:
-    """What a region is about.
+    """What a trust region is about.
 
     Attributes:
         model: the model, as it is now.
@@ -81,7 +81,7 @@ class TrustRegion:
         batches: Tensor,
         weights: Tensor,
         *,
-        looks: list[GradientProxies],
+        proxies: list[GradientProxies],
         probes: list[torch.Generator],
         accounts: Accounts,
     ) -> None:
@@ -91,11 +91,11 @@ class TrustRegion:
             here: model and data.
             batches: the chosen mini-batches, int64 of shape (P, m).
             weights: of their examples, shape (P, m).
-            looks: at the random subsets that they stand for.
+            proxies: losses of the random subsets that they stand for.
             probes: a random stream per mini-batch.
             accounts: where the work is written down.
         """
-        self.reference = [seen.positions for seen in looks[: self._checked]]
+        self.reference = [one.positions for one in proxies[: self._checked]]
         parameters = self._parameters(here)
         losses, slopes = list[float](), list[tuple[Tensor, Tensor]]()
         with accounts.timed("model"):
@@ -107,7 +107,7 @@ class TrustRegion:
                     slopes.append((gradient, torch.zeros_like(gradient)))
                 else:
                     slopes.append(gradient_and_diagonal(loss, parameters, stream, self._draws))
-            paired = _mean_loss(looks[: self._checked])
+            paired = _mean_loss(proxies[: self._checked])
             self._model.begin(flat(parameters), paired if self._anchor == "paired" else sum(losses) / len(losses))
             for gradient, diagonal in slopes:
                 self._model.add(gradient, diagonal)
@@ -117,11 +117,11 @@ class TrustRegion:
     def error(self, here: TrustRegionSettings, step: int, accounts: Accounts) -> float:
         """rho: by how much of the loss its model is off at the weights as they are, on the same examples."""
         with accounts.timed("check"):
-            looks = [
+            proxies = [
                 gradient_proxies(here.model, here.examples, subset, statistics=here.statistics)
                 for subset in self.reference
             ]
-            loss = _mean_loss(looks)
+            loss = _mean_loss(proxies)
             error = self._model.error(flat(self._parameters(here)), loss)
         accounts.forward += sum(len(subset) for subset in self.reference)
         accounts.checks.append({"step": step, "loss": loss, "error": error})
@@ -147,5 +147,5 @@ class TrustRegion:
         return trained
 
 
-def _mean_loss(looks: list[GradientProxies]) -> float:
-    return float(torch.cat([seen.losses for seen in looks]).mean())
+def _mean_loss(proxies: list[GradientProxies]) -> float:
+    return float(torch.cat([one.losses for one in proxies]).mean())

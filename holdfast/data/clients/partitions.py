@@ -247,8 +247,8 @@ def split_parts(
 
 def hold_out_tenth(partition: Partition) -> tuple[Partition, Partition]:
     """The last tenth of each client's rows, rounded down, as validation (Ditto's programs): (training, validation)."""
-    kept = np.repeat(partition.counts - partition.counts // 10, partition.counts)
-    return partition.take(partition.ranks() < kept), partition.take(partition.ranks() >= kept)
+    training = np.repeat(partition.counts - partition.counts // 10, partition.counts)
+    return partition.take(partition.ranks() < training), partition.take(partition.ranks() >= training)
 
 
 def _check_class_count(per_client: int, classes: int) -> None:

@@ -203,14 +203,14 @@ def _rows_of_file(path: Path) -> Rows:
 def _rows_of_json(text: str, path: Path) -> Sequence[Row | str]:
     """The list in a file, or its lines where each is a row."""
     try:
-        found = json.loads(text)
+        rows = json.loads(text)
     except json.JSONDecodeError as error:
         if error.msg != "Extra data":
             raise
         return text.split("\n")
-    if not isinstance(found, list):
+    if not isinstance(rows, list):
         raise DataError(f"{path} holds no list of rows; give one, or a .jsonl file with a row per line")
-    return found
+    return rows
 
 
 def _rows_of_hub(name: str, split: str) -> pa.Table:
@@ -269,7 +269,7 @@ class _Reader:
         else:
             added = row.get(self.added) if self.added else None
             if not _null(added) and added != "":
-                given = _with_input(given, _said(added))
+                given = _with_input(given, _text(added))
             turns = (*given, *_turns(row[self.response], "assistant"))
             if len(turns) == len(given):
                 raise ValueError("there is no message in the response")
@@ -280,15 +280,15 @@ class _Reader:
     def source_of(self, row: Row) -> str:
         if self.source is None:
             return "all"
-        found = row.get(self.source)
-        return _NO_SOURCE if _null(found) else _whole(str(found))
+        source = row.get(self.source)
+        return _NO_SOURCE if _null(source) else _whole(str(source))
 
 
 def _reader(first: Collection[str], known: Collection[str], columns: InstructionColumns, name: str) -> _Reader:
     """How to read rows, given the columns of the first and those of any."""
-    for asked in (columns.prompt, columns.response, columns.source):
-        if asked is not None and asked not in known:
-            raise DataError(f"{name} has no column {asked!r}{nearest(asked, known)}")
+    for column in (columns.prompt, columns.response, columns.source):
+        if column is not None and column not in known:
+            raise DataError(f"{name} has no column {column!r}{nearest(column, known)}")
     chat = _first_of(_CHATS, first)
     one = columns.prompt if columns.prompt == columns.response else None
     chat = one or (chat if columns.prompt is None and columns.response is None else None)
@@ -310,7 +310,7 @@ def _first_of(names: Iterable[str], known: Collection[str]) -> str | None:
 
 def _turns(value: Any, role: str) -> tuple[Turn, ...]:
     """Messages as turns; plain text is one turn of `role`."""
-    return tuple(_turn(message) for message in value) if isinstance(value, list) else ((role, _said(value)),)
+    return tuple(_turn(message) for message in value) if isinstance(value, list) else ((role, _text(value)),)
 
 
 def _turn(message: Any) -> Turn:
@@ -318,16 +318,16 @@ def _turn(message: Any) -> Turn:
         raise ValueError(f"{message!r:.80} stands where a message with its role and content should")
     return (
         _ROLES[str(message.get("role", message.get("from")))],
-        _said(message.get("content", message.get("value"))),
+        _text(message.get("content", message.get("value"))),
     )
 
 
-def _with_input(turns: tuple[Turn, ...], said: str) -> tuple[Turn, ...]:
+def _with_input(turns: tuple[Turn, ...], text: str) -> tuple[Turn, ...]:
     """The turns with what the instruction is applied to, behind the user's last one."""
     place = max((place for place, (role, _) in enumerate(turns) if role == "user"), default=None)
     if place is None:
-        return (*turns, ("user", said))
-    return (*turns[:place], ("user", f"{turns[place][1]}\n\n{said}"), *turns[place + 1 :])
+        return (*turns, ("user", text))
+    return (*turns[:place], ("user", f"{turns[place][1]}\n\n{text}"), *turns[place + 1 :])
 
 
 def _null(value: Any) -> bool:
@@ -335,7 +335,7 @@ def _null(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _said(value: Any) -> str:
+def _text(value: Any) -> str:
     if _null(value) or isinstance(value, (list, dict)):
         raise ValueError(f"{value!r:.80} is no text")
     return _whole(str(value))

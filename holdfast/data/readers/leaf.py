@@ -75,7 +75,7 @@ def read_leaf(folder: Path, convert: Convert, limit: int | None, seed: int, at_l
         train, test = _users(folder / "train", convert), dict(_users(folder / "test", convert))
     else:
         train, test = _users(folder / "all_data", convert), None
-    kept: dict[str, User] = {}
+    users: dict[str, User] = {}
     seen: set[str] = set()
     small = 0
     for name, user in train:
@@ -87,18 +87,18 @@ def read_leaf(folder: Path, convert: Convert, limit: int | None, seed: int, at_l
         if len(user[1]) == 0 or len(user[1]) + (len(test[name][1]) if test is not None else 0) < at_least:
             small += 1
             continue
-        kept[name] = user
-        if limit is not None and len(kept) > limit:
-            del kept[max(kept, key=lambda each: _rank(seed, each))]
+        users[name] = user
+        if limit is not None and len(users) > limit:
+            del users[max(users, key=lambda each: _rank(seed, each))]
     if small:
         _log.warning("%d users of %s have fewer than %d samples and are left out", small, folder, at_least)
-    if not kept:
+    if not users:
         raise DataError(f"{folder} has no user with at least {at_least} samples; run LEAF's script again")
-    if limit is not None and len(kept) < limit:
-        _log.warning("%s has %d users where %d were wanted", folder, len(kept), limit)
-    names = sorted(kept)
+    if limit is not None and len(users) < limit:
+        _log.warning("%s has %d users where %d were wanted", folder, len(users), limit)
+    names = sorted(users)
     return LeafUsers(
-        {name: kept[name] for name in names}, None if test is None else {name: test[name] for name in names}
+        {name: users[name] for name in names}, None if test is None else {name: test[name] for name in names}
     )
 
 

@@ -123,17 +123,17 @@ def sweep_examples(
         float32 of shape (n,) or (n, width), the same in all processes.
     """
     device = device_of(model)
-    found = torch.zeros(len(tokens) if width is None else (len(tokens), width))
+    gathered = torch.zeros(len(tokens) if width is None else (len(tokens), width))
     done = 0
     with evaluating(model), autocast(device):
         for number, positions in enumerate(tokens.batches(np.arange(len(tokens)), most_tokens)):
             if number % processes.count == processes.index:
                 values = of(model, tokens.batch(positions).to(device))
-                found[torch.from_numpy(positions)] = values.float().cpu()
+                gathered[torch.from_numpy(positions)] = values.float().cpu()
             done += len(positions)
             if progress is not None:
                 progress(done, len(tokens))
-    whole: Floats = processes.total(found.to(device)).cpu().numpy()
+    whole: Floats = processes.total(gathered.to(device)).cpu().numpy()
     return whole
 
 

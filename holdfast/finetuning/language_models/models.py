@@ -50,11 +50,11 @@ class LanguageModel:
     @property
     def fingerprint(self) -> str:
         """A hash of all weights as they are now, so that what a model gave is never mistaken for another's."""
-        seen = hashlib.blake2b(digest_size=16)
+        digest = hashlib.blake2b(digest_size=16)
         for name, part in sorted(self.model.state_dict().items()):
-            seen.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
-            seen.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
-        return seen.hexdigest()
+            digest.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
+            digest.update(part.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return digest.hexdigest()
 
 
 def load_language_model(name: str) -> LanguageModel:

@@ -77,15 +77,15 @@ class Processes:
             PartialState().wait_for_everyone()
 
 
-def _usable(asked: str) -> torch.device:
+def _usable(name: str) -> torch.device:
     """A device that holds a number and gives it back; how torch fails on others differs from one to the next."""
     try:
-        device = torch.device(asked)
+        device = torch.device(name)
         torch.ones(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise ConfigError(
-            f"there is no computing on the device {asked!r} here ({reason}); give cpu, or leave it out for a GPU where "
+            f"there is no computing on the device {name!r} here ({reason}); give cpu, or leave it out for a GPU where "
             "there is one"
         ) from error
     return device

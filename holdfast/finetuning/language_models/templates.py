@@ -63,7 +63,7 @@ class Template:
             DataError: if the tokenizer's own template refuses it, as some do with a system's turn.
         """
         if self.text is None:
-            messages = [{"role": role, "content": said} for role, said in turns]
+            messages = [{"role": role, "content": content} for role, content in turns]
             try:
                 return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
             except Exception as error:  # whatever the template raises
@@ -73,4 +73,4 @@ class Template:
                 ) from error
         if len(turns) == 1:
             return self.text.replace(SLOT, turns[0][1])
-        return self.text.replace(SLOT, "\n\n".join(f"{role.capitalize()}: {said}" for role, said in turns))
+        return self.text.replace(SLOT, "\n\n".join(f"{role.capitalize()}: {content}" for role, content in turns))

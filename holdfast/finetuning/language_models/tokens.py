@@ -104,12 +104,12 @@ class TokenPairs:
             The positions of each mini-batch, the longest examples first, so that what doesn't fit fails at once.
         """
         ordered = positions[np.argsort(-self.lengths[positions], kind="stable")]
-        lengths, found, start = self.lengths[ordered], list[Ints](), 0
+        lengths, places, start = self.lengths[ordered], list[Ints](), 0
         while start < len(ordered):
             count = max(1, most_tokens // int(lengths[start]))
-            found.append(ordered[start : start + count])
+            places.append(ordered[start : start + count])
             start += count
-        return found
+        return places
 
     # What a Trainer's data set needs.
 
@@ -160,12 +160,12 @@ def tokenize(data: Instructions, tokenizer: Any, template: Template, *, max_leng
         prompt_lengths[place] = min(len(given), max_length)
     ends = np.cumsum([len(row) for row in rows])
     pad = tokenizer.pad_token_id
-    found = TokenPairs(np.concatenate(rows), ends, prompt_lengths, end if pad is None else pad)
-    if bool(found.undefined.all()):
+    tokens = TokenPairs(np.concatenate(rows), ends, prompt_lengths, end if pad is None else pad)
+    if bool(tokens.undefined.all()):
         raise DataError(
             f"all prompts of {data.name} in their template are longer than {max_length} tokens; raise max_length"
         )
-    return found
+    return tokens
 
 
 def prompt_ids(tokenizer: Any, rendered: list[str], template: Template) -> list[list[int]]:
@@ -178,10 +178,10 @@ def prompt_ids(tokenizer: Any, rendered: list[str], template: Template) -> list[
     """
     end, begin = tokenizer.eos_token_id, tokenizer.bos_token_id
     first = [end if begin is None else begin]
-    found = _ids(tokenizer, rendered, special=template.text is not None)
+    ids_of_texts = _ids(tokenizer, rendered, special=template.text is not None)
     return [
         (ids[:-1] if ids[-1:] == [end] and not text.endswith(tokenizer.eos_token) else ids) or first
-        for text, ids in zip(rendered, found, strict=True)
+        for text, ids in zip(rendered, ids_of_texts, strict=True)
     ]
 
 

@@ -31,9 +31,9 @@ def homogeneity(labels: Ints, topics: Ints) -> Homogeneity:
         labels: cluster of each example; negative ones are left out.
         topics: of each example, from 0.
     """
-    kept = labels >= 0
+    clustered = labels >= 0
     table = np.zeros((labels.max() + 1, topics.max() + 1), np.int64)
-    np.add.at(table, (labels[kept], topics[kept]), 1)
+    np.add.at(table, (labels[clustered], topics[clustered]), 1)
     table = table[table.sum(1) > 1]
     most, sizes = table.max(1), table.sum(1)
     return Homogeneity(most / sizes, float(most.sum() / sizes.sum()))
@@ -46,8 +46,8 @@ def within_share(values: Floats, labels: Ints) -> float:
         values: trajectories, of the proxy or of another model, shape (n, T).
         labels: cluster of each example; negative ones are left out.
     """
-    kept = labels >= 0
-    x, clusters = values[kept].astype(np.float64), labels[kept]
+    clustered = labels >= 0
+    x, clusters = values[clustered].astype(np.float64), labels[clustered]
     sizes = np.maximum(np.bincount(clusters), 1)
     means = np.stack([np.bincount(clusters, weights=column) for column in x.T], 1) / sizes[:, None]
     inside = np.square(x - means[clusters]).sum()

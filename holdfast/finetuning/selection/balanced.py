@@ -36,11 +36,11 @@ def quotas(sizes: Ints | Sequence[int], budget: int) -> Ints:
         [9, 2, 9]
     """
     most = np.asarray(sizes, np.int64)
-    found, left = np.zeros_like(most), budget
+    counts, left = np.zeros_like(most), budget
     for rank, group in enumerate(np.argsort(most, kind="stable")):
-        found[group] = min(int(most[group]), left // (len(most) - rank))
-        left -= found[group]
-    return found
+        counts[group] = min(int(most[group]), left // (len(most) - rank))
+        left -= counts[group]
+    return counts
 
 
 def balanced(labels: Ints, budget: int, *, seed: int, smallest: int = 1) -> Ints:

@@ -84,8 +84,8 @@ def facility_locations(
     for source, share in enumerate(shares):
         members = np.flatnonzero(usable & (sources == source))
         if share:
-            found = facility_location_on_points(torch.from_numpy(states[members]), int(share), metric="cosine")
-            chosen.append(members[found.chosen.numpy()])
+            selection = facility_location_on_points(torch.from_numpy(states[members]), int(share), metric="cosine")
+            chosen.append(members[selection.chosen.numpy()])
     return np.sort(np.concatenate(chosen))
 
 

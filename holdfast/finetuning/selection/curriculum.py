@@ -39,7 +39,7 @@ class ConfidenceCurriculum:
     rounds: int = 3
     chosen: list[int] = field(default_factory=list)
     _round: Ints = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
-    _seen: NDArray[np.bool_] = field(init=False, repr=False)
+    _used: NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= min(self.steps, self.budget):
@@ -47,7 +47,7 @@ class ConfidenceCurriculum:
                 f"a curriculum of {self.rounds} rounds needs as many steps and examples; there are {self.steps} steps "
                 f"and a budget of {self.budget}"
             )
-        self._seen = self.tokens.undefined.copy()
+        self._used = self.tokens.undefined.copy()
 
     def __call__(self, model: nn.Module, step: int) -> Ints:
         """The examples of a step."""
@@ -56,8 +56,8 @@ class ConfidenceCurriculum:
         if place == 0:
             share = (self.budget * (number + 1)) // self.rounds - len(self.chosen)
             confidence = response_scores(model, self.tokens).confidence
-            self._round = most_confident(confidence, ~self._seen, share)
-            self._seen[self._round] = True
+            self._round = most_confident(confidence, ~self._used, share)
+            self._used[self._round] = True
             self.chosen += self._round.tolist()
         start = place * self.batch_size
         return self._round[np.arange(start, start + self.batch_size) % len(self._round)]

@@ -107,7 +107,7 @@ def cluster_trajectories(
         raise DataError("no example has a loss trajectory, so there is nothing to cluster")
     labels, centres, owners, first = np.full(n, -1, np.int64), list[Floats](), list[int](), 0
     for source, members in members_of(np.where(included, sources, -1)).items():
-        found = lloyd(
+        clustering = lloyd(
             losses[members],
             min(k, max(1, len(members) // 2)),
             iterations=iterations,
@@ -116,12 +116,12 @@ def cluster_trajectories(
             most_per_centre=most_per_centre,
             engine=engine,
         )
-        sizes = np.bincount(found.labels, minlength=len(found.centres))
+        sizes = np.bincount(clustering.labels, minlength=len(clustering.centres))
         order = np.argsort(-sizes, kind="stable")[: int((sizes > 0).sum())]
         number = np.empty(len(sizes), np.int64)
         number[order] = np.arange(first, first + len(order))
-        labels[members] = number[found.labels]
-        centres.append(found.centres[order])
+        labels[members] = number[clustering.labels]
+        centres.append(clustering.centres[order])
         owners += [source] * len(order)
         first += len(order)
     return TrajectoryClusters(labels, np.concatenate(centres), np.array(owners, np.int64))

@@ -45,9 +45,9 @@ def response_scores(model: nn.Module, tokens: TokenPairs, **options: Any) -> Res
     """
 
     def of(model: nn.Module, batch: TokenBatch) -> Tensor:
-        found = example_scores(model, batch)
-        count = found.tokens.clamp(min=1)
-        return torch.stack([found.loss / count, found.confidence / count, found.certainty / count], 1)
+        scores = example_scores(model, batch)
+        count = scores.tokens.clamp(min=1)
+        return torch.stack([scores.loss / count, scores.confidence / count, scores.certainty / count], 1)
 
     return ResponseScores(*sweep_examples(model, tokens, of, width=3, **options).T)
 
@@ -68,11 +68,11 @@ def hidden_states(model: nn.Module, tokens: TokenPairs, layer: Layer = "last", *
     width = int(model.config.hidden_size)  # type: ignore[union-attr,arg-type]
 
     def of(model: nn.Module, batch: TokenBatch) -> Tensor:
-        found = model(
+        states = model(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask, output_hidden_states=True, use_cache=False
         ).hidden_states[place]
-        inside = batch.attention_mask[:, :, None].to(found.dtype)
-        averaged: Tensor = (found * inside).sum(1) / inside.sum(1)
+        inside = batch.attention_mask[:, :, None].to(states.dtype)
+        averaged: Tensor = (states * inside).sum(1) / inside.sum(1)
         return averaged
 
     return sweep_examples(model, tokens, of, width=width, **options)

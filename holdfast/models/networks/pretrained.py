@@ -38,7 +38,7 @@ def load_pretrained(
     """
     with _quiet():
         try:
-            model, found = model_class.from_pretrained(
+            model, loading = model_class.from_pretrained(
                 source,
                 output_loading_info=True,
                 use_safetensors=True,
@@ -52,7 +52,7 @@ def load_pretrained(
                 f"the weights {str(source)!r} can't be loaded ({reason}); connect to the network once, or give a "
                 "folder with config.json and model.safetensors"
             ) from error
-    lacking = sorted({*found["missing_keys"], *(key for key, *_ in found["mismatched_keys"])})
+    lacking = sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])})
     foreign = [key for key in lacking if key.partition(".")[0] not in new]
     if foreign:
         raise CheckpointError(

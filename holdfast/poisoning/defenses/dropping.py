@@ -33,7 +33,7 @@ class Dropping(Policy):
             raise ConfigError(
                 f"{self.name} starts after {self.start} epochs and comes every {self.every}; give 0 and 1"
             )
-        self._kept: Tensor | None = None
+        self._remaining: Tensor | None = None
 
     def due(self, clock: Clock) -> bool:
         """At the multiples of `every` from `start` on."""
@@ -45,19 +45,21 @@ class Dropping(Policy):
 
     def update(self, context: Context) -> Plan:
         """Drop what is suspicious now."""
-        kept = ~self.suspicious(context) if self._kept is None else self._kept & ~self.suspicious(context)
-        if not bool(kept.any()):
+        remaining = ~self.suspicious(context)
+        if self._remaining is not None:
+            remaining &= self._remaining
+        if not bool(remaining.any()):
             raise DataError(f"{self.name} would drop every example; loosen its threshold, or start later")
-        self._kept = kept
-        return Plan(copies=kept)
+        self._remaining = remaining
+        return Plan(copies=remaining)
 
     def state_dict(self) -> dict[str, Any]:
         """Who is kept."""
-        return {} if self._kept is None else {"kept": self._kept}
+        return {} if self._remaining is None else {"kept": self._remaining}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back who is kept."""
-        self._kept = state.get("kept")
+        self._remaining = state.get("kept")
 
 
 @dataclass(kw_only=True)
@@ -112,12 +114,12 @@ class AsManyAsEpic(Epic):
         super().__post_init__()
         self._named: Tensor | None = None
 
-    def _isolated(self, found: Medoids, context: Context) -> tuple[Tensor, Tensor]:
+    def _isolated(self, medoids: Medoids, context: Context) -> tuple[Tensor, Tensor]:
         """Others of the same classes, among those that are kept."""
-        assert self._kept is not None
-        named = torch.zeros_like(self._kept) if self._named is None else self._named.clone()
-        new = found.isolated(self.largest) & ~named[found.positions]
-        positions, sizes = found.positions[new], found.sizes[new]
+        assert self._remaining is not None
+        named = torch.zeros_like(self._remaining) if self._named is None else self._named.clone()
+        new = medoids.isolated(self.largest) & ~named[medoids.positions]
+        positions, sizes = medoids.positions[new], medoids.sizes[new]
         named[positions] = True
         self._named = named
         labels, outputs = context.examples.labels, context.outputs
@@ -127,7 +129,7 @@ class AsManyAsEpic(Epic):
             score = outputs.losses() if self.by == "loss" else -outputs.probabilities().amax(1)
         chosen = list[Tensor]()
         for label, count in zip(*torch.unique(labels[positions], return_counts=True), strict=True):
-            members = (self._kept & (labels == label)).nonzero().flatten()
+            members = (self._remaining & (labels == label)).nonzero().flatten()
             chosen.append(members[score[members].argsort(descending=True, stable=True)[: int(count)]])
         return torch.cat([positions[:0], *chosen]), sizes
 

@@ -52,11 +52,11 @@ class Filtering(Policy):
     def update(self, context: Context) -> Plan:
         """Filter, and start again."""
         pool = context.active_positions()
-        kept = self.keeps(context.outputs.features(pool), context.examples.labels[pool], context.seed)
-        if not bool(kept.any()):
+        keep = self.keeps(context.outputs.features(pool), context.examples.labels[pool], context.seed)
+        if not bool(keep.any()):
             raise DataError(f"{self.name} would remove every example; use another defence for this data")
         copies = torch.zeros(len(context.examples), dtype=torch.bool)
-        copies[pool[kept]] = True
+        copies[pool[keep]] = True
         context.request(Restart())
         return Plan(copies=copies)
 

@@ -34,14 +34,14 @@ def deep_knn_keeps(features: Tensor, labels: Tensor, neighbours: int) -> Tensor:
     if k < 1:
         raise ConfigError(f"{neighbours} neighbours of {n} examples can't be asked; give at least 1 of at least 2")
     square = features.square().sum(1)
-    kept = torch.empty(n, dtype=torch.bool)
+    keep = torch.empty(n, dtype=torch.bool)
     for rows in torch.split(torch.arange(n), max(1, _BLOCK // n)):
         distance = square - 2 * features[rows] @ features.T
         distance[torch.arange(len(rows)), rows] = torch.inf
         nearest = distance.topk(k, dim=1, largest=False).indices
         same = (labels[nearest] == labels[rows, None]).sum(1)
-        kept[rows] = 2 * same >= k
-    return kept
+        keep[rows] = 2 * same >= k
+    return keep
 
 
 def spectral_keeps(features: Tensor, labels: Tensor, removed: int) -> Tensor:
@@ -58,7 +58,7 @@ def spectral_keeps(features: Tensor, labels: Tensor, removed: int) -> Tensor:
     Raises:
         ConfigError: if a class has no more than that.
     """
-    kept = torch.ones(len(features), dtype=torch.bool)
+    keep = torch.ones(len(features), dtype=torch.bool)
     for label in torch.unique(labels).tolist():
         members = (labels == label).nonzero().flatten()
         if len(members) <= removed:
@@ -68,8 +68,8 @@ def spectral_keeps(features: Tensor, labels: Tensor, removed: int) -> Tensor:
         centred = features[members] - features[members].mean(0)
         direction = torch.linalg.svd(centred, full_matrices=False).Vh[0]
         scores = (centred @ direction).square()
-        kept[members[scores.argsort(descending=True, stable=True)[:removed]]] = False
-    return kept
+        keep[members[scores.argsort(descending=True, stable=True)[:removed]]] = False
+    return keep
 
 
 def activation_keeps(features: Tensor, labels: Tensor, *, seed: int = 0) -> Tensor:
@@ -85,8 +85,8 @@ def activation_keeps(features: Tensor, labels: Tensor, *, seed: int = 0) -> Tens
     Returns:
         bool of shape (n,).
     """
-    kept = torch.ones(len(features), dtype=torch.bool)
+    keep = torch.ones(len(features), dtype=torch.bool)
     for label in torch.unique(labels).tolist():
         members = (labels == label).nonzero().flatten()
-        kept[members] = kmeans(features[members], 2, seed=seed).clusters == 0  # clusters are numbered by size
-    return kept
+        keep[members] = kmeans(features[members], 2, seed=seed).clusters == 0  # clusters are numbered by size
+    return keep

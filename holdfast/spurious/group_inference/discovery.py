@@ -157,12 +157,12 @@ def describe_clusters(
     class_mass = torch.bincount(partition.labels, weights=partition.p)
     by_id = partition.ids.argsort()
     by_group = by_id[partition.groups[by_id].argsort(stable=True)]
-    found = []
+    descriptions = []
     for members in torch.split(by_group, torch.bincount(partition.groups).tolist()):
         label, number = int(partition.labels[members[0]]), int(partition.clusters[members[0]])
         typical, others = _to_show(space[members], shown, torch_stream(seed, "audit", label, number))
         bins = (confidence[members] * _BINS).long().clamp(max=_BINS - 1)
-        found.append(
+        descriptions.append(
             Cluster(
                 label=label,
                 cluster=number,
@@ -177,7 +177,7 @@ def describe_clusters(
                 others=tuple(members[others].tolist()),
             )
         )
-    return tuple(found)
+    return tuple(descriptions)
 
 
 def audit_groups(
@@ -206,8 +206,8 @@ def audit_groups(
     """
     model_outputs = ModelOutputs(model, examples, features=output == "features", head=head)
     outputs = harvest(model_outputs, torch.arange(len(examples)), output)
-    found = separate(outputs, examples.labels, k_max=k_max, seed=seed, ids=examples.ids)
-    partition = replace(found, about={**found.about, "output": output})
+    separated = separate(outputs, examples.labels, k_max=k_max, seed=seed, ids=examples.ids)
+    partition = replace(separated, about={**separated.about, "output": output})
     probabilities = model_outputs.probabilities()
     clusters = describe_clusters(probabilities, partition, outputs=outputs, shown=shown, seed=seed)
     return GroupAudit(partition, clusters, probabilities)
@@ -261,9 +261,9 @@ def discover(
             _train_epoch(model, optimizer, curator, chosen.clip_norm, listeners)
             state = torch.get_rng_state()
         if epoch + 1 in epochs:
-            found = audit_groups(model, train, output=output, k_max=k_max, shown=shown, seed=chosen.seed, head=head)
-            about = {**found.partition.about, "infer_epoch": epoch + 1}
-            yield replace(found, partition=replace(found.partition, about=about), epoch=epoch + 1)
+            audit = audit_groups(model, train, output=output, k_max=k_max, shown=shown, seed=chosen.seed, head=head)
+            about = {**audit.partition.about, "infer_epoch": epoch + 1}
+            yield replace(audit, partition=replace(audit.partition, about=about), epoch=epoch + 1)
 
 
 def _train_epoch(

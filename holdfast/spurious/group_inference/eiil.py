@@ -142,20 +142,21 @@ class SplittingEarly(GroupInference):
     def split(self, context: Context) -> Tensor:
         """Which examples are in the environment of the errors, bool of shape (n,); False for those not active."""
         active = context.active_positions()
-        found = environments(
+        erring = environments(
             context.outputs.logits(active),
             context.examples.labels[active],
             generator=context.stream("environments"),
             steps=self.assignment_steps,
             learning_rate=self.assignment_rate,
         )
-        _log.info("%s: %d of %d examples are in the environment of the errors", self.name, int(found.sum()), len(found))
-        if bool(found.all()) or not bool(found.any()):
+        count = int(erring.sum())
+        _log.info("%s: %d of %d examples are in the environment of the errors", self.name, count, len(erring))
+        if bool(erring.all()) or not bool(erring.any()):
             raise ConfigError(
                 f"{self.name} finds one environment only, since the first stage treats all training examples alike; "
                 "lower `infer_epoch` if it fits them all, raise it if it fits none"
             )
-        return spread_over(active, found, len(context.examples))
+        return spread_over(active, erring, len(context.examples))
 
 
 @dataclass(kw_only=True)

@@ -70,8 +70,8 @@ class ClusterPartition:
             vector = getattr(self, name)
             if vector.shape != (n,) or vector.dtype != dtype:
                 raise DataError(f"{name} of a partition are {vector.dtype} {tuple(vector.shape)}; give {dtype} ({n},)")
-        width = max((found.k for found in self.classes.values()), default=1)
-        described = {label * width + j for label, found in self.classes.items() for j in range(found.k)}
+        width = max((separation.k for separation in self.classes.values()), default=1)
+        described = {label * width + j for label, separation in self.classes.items() for j in range(separation.k)}
         if n == 0 or int(self.clusters.min()) < 0 or int(self.clusters.max()) >= width:
             raise DataError(f"the partition is empty or has clusters outside 0 to {width - 1}, the largest described")
         for cell in sorted(described ^ set(torch.unique(self.labels * width + self.clusters).tolist())):
@@ -86,8 +86,8 @@ class ClusterPartition:
         They are numbered class by class, in the order of the class ids.
         """
         k = torch.zeros(max(self.classes) + 1, dtype=torch.int64)
-        for label, found in self.classes.items():
-            k[label] = found.k
+        for label, separation in self.classes.items():
+            k[label] = separation.k
         return (k.cumsum(0) - k)[self.labels] + self.clusters
 
     @property
@@ -183,11 +183,13 @@ class ClusterPartition:
         classes = [
             {
                 "class": label,
-                "k": found.k,
-                "lambda": found.lambda_,
-                "curve": [[k, score.value, score.method, score.standard_error] for k, score in found.curve.items()],
+                "k": separation.k,
+                "lambda": separation.lambda_,
+                "curve": [
+                    [k, score.value, score.method, score.standard_error] for k, score in separation.curve.items()
+                ],
             }
-            for label, found in sorted(self.classes.items())
+            for label, separation in sorted(self.classes.items())
         ]
         return {"classes": classes, "about": dict(self.about)}
 

@@ -23,33 +23,41 @@ class ClassInferenceQuality:
 
     Attributes:
         majority: the attribute of the true majority.
-        found: minority taken for minority.
-        missed: minority taken for majority.
-        alarms: majority taken for minority.
-        kept: majority taken for majority.
+        true_positives: minority taken for minority.
+        false_negatives: minority taken for majority.
+        false_positives: majority taken for minority.
+        true_negatives: majority taken for majority.
     """
 
     majority: int
-    found: int
-    missed: int
-    alarms: int
-    kept: int
+    true_positives: int
+    false_negatives: int
+    false_positives: int
+    true_negatives: int
 
     @property
     def precision(self) -> float | None:
         """Share of true minority in the inferred one; 0 if none was inferred, None if there is none to find either."""
-        inferred = self.found + self.alarms
-        return self.found / inferred if inferred else (0.0 if self.missed else None)
+        inferred = self.true_positives + self.false_positives
+        return self.true_positives / inferred if inferred else (0.0 if self.false_negatives else None)
 
     @property
     def recall(self) -> float | None:
         """Share of the true minority that was inferred; None where there is none."""
-        return self.found / (self.found + self.missed) if self.found + self.missed else None
+        return (
+            self.true_positives / (self.true_positives + self.false_negatives)
+            if self.true_positives + self.false_negatives
+            else None
+        )
 
     @property
     def majority_recall(self) -> float | None:
         """Share of the true majority that was taken for it; None where there is none."""
-        return self.kept / (self.kept + self.alarms) if self.kept + self.alarms else None
+        return (
+            self.true_negatives / (self.true_negatives + self.false_positives)
+            if self.true_negatives + self.false_positives
+            else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,33 +79,33 @@ class InferenceQuality:
     @property
     def mean_precision(self) -> float | None:
         """Mean over the classes of the minority's precision."""
-        return _mean(found.precision for found in self.classes.values())
+        return _mean(quality.precision for quality in self.classes.values())
 
     @property
     def min_precision(self) -> float | None:
         """Smallest precision of a class's minority."""
-        return _least(found.precision for found in self.classes.values())
+        return _least(quality.precision for quality in self.classes.values())
 
     @property
     def mean_recall(self) -> float | None:
         """Mean over the classes of the minority's recall."""
-        return _mean(found.recall for found in self.classes.values())
+        return _mean(quality.recall for quality in self.classes.values())
 
     @property
     def min_recall(self) -> float | None:
         """Smallest recall of a class's minority."""
-        return _least(found.recall for found in self.classes.values())
+        return _least(quality.recall for quality in self.classes.values())
 
     @property
     def accuracy(self) -> float:
         """Share of all examples that are on the right side, minority or majority."""
-        right = sum(found.found + found.kept for found in self.classes.values())
+        right = sum(quality.true_positives + quality.true_negatives for quality in self.classes.values())
         return right / int(self.confusion.sum())
 
     @property
     def separation(self) -> float:
         """The smallest recall of a class's minority or majority."""
-        recalls = [recall for found in self.classes.values() for recall in (found.recall, found.majority_recall)]
+        recalls = [recall for quality in self.classes.values() for recall in (quality.recall, quality.majority_recall)]
         least = _least(recalls)
         assert least is not None
         return least
@@ -151,10 +159,10 @@ def judge_groups(
         truly, taken = values == attribute, torch.arange(counts.shape[1]) == counts.sum(0).argmax()
         classes[label] = ClassInferenceQuality(
             majority=attribute,
-            found=int(counts[~truly][:, ~taken].sum()),
-            missed=int(counts[~truly][:, taken].sum()),
-            alarms=int(counts[truly][:, ~taken].sum()),
-            kept=int(counts[truly][:, taken].sum()),
+            true_positives=int(counts[~truly][:, ~taken].sum()),
+            false_negatives=int(counts[~truly][:, taken].sum()),
+            false_positives=int(counts[truly][:, ~taken].sum()),
+            true_negatives=int(counts[truly][:, taken].sum()),
         )
     return InferenceQuality(confusion, _pairs(true_groups), _pairs(inferred_groups), classes)
 

@@ -95,15 +95,15 @@ def separate(
     common = _choose_clusters(outputs, choices, clustering, derive_seed(seed, "spare")) if across_classes else None
     for label, members in zip(present.tolist(), by_class, strict=True):
         if common is None:
-            found, curve = _choose_clusters(outputs[members], choices, clustering, derive_seed(seed, "spare", label))
+            codes, curve = _choose_clusters(outputs[members], choices, clustering, derive_seed(seed, "spare", label))
         else:
-            found, curve = _cut(*common, members)
-        clusters[members], chosen = found, int(found.max()) + 1
+            codes, curve = _cut(*common, members)
+        clusters[members], chosen = codes, int(codes.max()) + 1
         separated = chosen == 1 or curve[chosen].value >= tau
         classes[label] = Separation(chosen, 1.0 if separated else lambda_high, curve)
         _log_class(label, classes[label], clusters[members])
     _warn(classes, expected=k != 1)
-    p = sampling_probabilities(labels, clusters, {c: found.lambda_ for c, found in classes.items()}, class_mass)
+    p = sampling_probabilities(labels, clusters, {c: codes.lambda_ for c, codes in classes.items()}, class_mass)
     about = {"k_max": k_max, "k": k, "tau": tau, "lambda_high": lambda_high, "class_mass": class_mass, "seed": seed}
     return ClusterPartition(torch.arange(len(labels)) if ids is None else ids, labels, clusters, p, classes, about)
 
@@ -196,18 +196,18 @@ def _check(outputs: Tensor, labels: Tensor) -> None:
         )
 
 
-def _log_class(label: int, found: Separation, clusters: Tensor) -> None:
+def _log_class(label: int, separation: Separation, clusters: Tensor) -> None:
     share = float((clusters == 0).double().mean())
-    score = "none" if found.silhouette is None else f"{found.silhouette.value:.3f}"
+    score = "none" if separation.silhouette is None else f"{separation.silhouette.value:.3f}"
     _log.info(
         "class %d: %d clusters, the largest with %.1f %%, silhouette %s, lambda %g",
-        label, found.k, 100 * share, score, found.lambda_,
+        label, separation.k, 100 * share, score, separation.lambda_,
     )  # fmt: skip
 
 
 def _warn(classes: Mapping[int, Separation], *, expected: bool) -> None:
     """Say which classes have nothing to separate, in one sentence each for all of them."""
-    constant = [str(label) for label, found in classes.items() if found.silhouette is None and expected]
+    constant = [str(label) for label, separation in classes.items() if separation.silhouette is None and expected]
     if constant:
         warnings.warn(
             f"the outputs of class {', '.join(constant)} are constant, so there is one cluster; infer later, or raise "
@@ -216,9 +216,9 @@ def _warn(classes: Mapping[int, Separation], *, expected: bool) -> None:
             stacklevel=3,
         )
     doubtful = [
-        f"{label} ({found.silhouette.value:.2f})"
-        for label, found in classes.items()
-        if found.silhouette is not None and found.silhouette.value < _DOUBTFUL
+        f"{label} ({separation.silhouette.value:.2f})"
+        for label, separation in classes.items()
+        if separation.silhouette is not None and separation.silhouette.value < _DOUBTFUL
     ]
     if doubtful:
         warnings.warn(

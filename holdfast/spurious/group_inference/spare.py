@@ -108,20 +108,20 @@ class Spare(GroupInference):
             self.partition = ClusterPartition.load(self.saved).for_ids(context.examples.ids[active])
             return spread_over(active, self.partition.groups, len(context.examples))
         labels = context.examples.labels[active]
-        found = self._separate(harvest(context.outputs, active, self.output), labels, context, epoch)
-        found = replace(found, ids=context.examples.ids[active])
+        partition = self._separate(harvest(context.outputs, active, self.output), labels, context, epoch)
+        partition = replace(partition, ids=context.examples.ids[active])
         if self.tune_until:
-            self._tried[epoch], self._ranks[epoch] = found, self._rank_on_validation(context, epoch)
+            self._tried[epoch], self._ranks[epoch] = partition, self._rank_on_validation(context, epoch)
             if epoch < self.tune_until:
                 return None
             chosen = best_epoch(self._ranks)
             _log.info("inferring after epoch %d, of %s", chosen, self._ranks)
-            found = self._tried[chosen]
+            partition = self._tried[chosen]
             self._tried, self._ranks = {}, {}
-        self.partition = found
+        self.partition = partition
         if epoch > 0 and not self.restart:
             context.request(ResetOptimizer())
-        return spread_over(active, found.groups, len(context.examples))
+        return spread_over(active, partition.groups, len(context.examples))
 
     def plan_from_groups(self, context: Context, groups: Tensor) -> Plan:
         """Draw the clusters of a class evenly."""
@@ -136,25 +136,25 @@ class Spare(GroupInference):
     def state_dict(self) -> dict[str, Any]:
         """The partition once there is one, and those of the epochs that were tried so far."""
         tried = {
-            str(epoch): {"partition": found.state_dict(), "rank": list(self._ranks[epoch])}
-            for epoch, found in self._tried.items()
+            str(epoch): {"partition": partition.state_dict(), "rank": list(self._ranks[epoch])}
+            for epoch, partition in self._tried.items()
         }
-        found = {} if self.partition is None else {"partition": self.partition.state_dict()}
-        return found | ({"tried": tried} if tried else {})
+        chosen = {} if self.partition is None else {"partition": self.partition.state_dict()}
+        return chosen | ({"tried": tried} if tried else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back the partitions."""
         self.partition = ClusterPartition.from_state(state["partition"]) if "partition" in state else None
         tried = state.get("tried", {})
-        self._tried = {int(epoch): ClusterPartition.from_state(found["partition"]) for epoch, found in tried.items()}
-        self._ranks = {int(epoch): (found["rank"][0], found["rank"][1]) for epoch, found in tried.items()}
+        self._tried = {int(epoch): ClusterPartition.from_state(entry["partition"]) for epoch, entry in tried.items()}
+        self._ranks = {int(epoch): (entry["rank"][0], entry["rank"][1]) for epoch, entry in tried.items()}
 
     @property
     def _last_epoch(self) -> int:
         return 0 if self.saved is not None else self.tune_until or self.infer_epoch
 
     def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> ClusterPartition:
-        found = separate(
+        partition = separate(
             outputs,
             labels,
             k_max=self.k_max,
@@ -166,7 +166,7 @@ class Spare(GroupInference):
             class_mass=self.class_mass,
             seed=context.seed,
         )
-        return replace(found, about={**found.about, "output": self.output, "infer_epoch": epoch})
+        return replace(partition, about={**partition.about, "output": self.output, "infer_epoch": epoch})
 
     def _rank_on_validation(self, context: Context, epoch: int) -> tuple[float, float]:
         validation = context.validation
@@ -179,8 +179,8 @@ class Spare(GroupInference):
         outputs = harvest(model_outputs, torch.arange(len(validation)), self.output)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)
-            found = self._separate(outputs, validation.labels, context, epoch)
-        return judge_groups(found.clusters, validation.labels, validation.attributes).rank
+            partition = self._separate(outputs, validation.labels, context, epoch)
+        return judge_groups(partition.clusters, validation.labels, validation.attributes).rank
 
 
 def harvest(model_outputs: ModelOutputs, positions: Tensor, output: Output) -> Tensor:

@@ -74,11 +74,11 @@ def subclasses(
         members = members[canonical_order(points[members])]
         mine, named = points[members], derive_seed(seed, "george", label)
         into = partial(_CLUSTERINGS[clustering], seed=named)
-        found, score = choose_clusters(mine, into, k_max, seed=named)
-        if overcluster > 1 and int(found.max()) > 0:
-            found = split_further(mine, found, losses[members], overcluster, into, seed=named)
-        clusters[members] = found
-        _log.info("class %d: mean silhouette %.3f, clusters of %s", label, score, torch.bincount(found).tolist())
+        codes, score = choose_clusters(mine, into, k_max, seed=named)
+        if overcluster > 1 and int(codes.max()) > 0:
+            codes = split_further(mine, codes, losses[members], overcluster, into, seed=named)
+        clusters[members] = codes
+        _log.info("class %d: mean silhouette %.3f, clusters of %s", label, score, torch.bincount(codes).tolist())
     return clusters
 
 
@@ -98,12 +98,12 @@ def choose_clusters(points: Tensor, into: ClusterInto, k_max: int, *, seed: int 
     different = len(torch.unique(points, dim=0))
     best, highest = torch.zeros(len(points), dtype=torch.int64), 0.0
     for k in range(2, min(k_max, different) + 1):
-        found = _by_size(into(points, k))
-        if int(found.max()) == 0:
+        codes = _by_size(into(points, k))
+        if int(codes.max()) == 0:
             continue
-        score = mean_cluster_silhouette(points, found, seed=seed)
+        score = mean_cluster_silhouette(points, codes, seed=seed)
         if int(best.max()) == 0 or score > highest + 1e-12:
-            best, highest = found, score
+            best, highest = codes, score
     return best, highest
 
 
@@ -124,8 +124,8 @@ def mean_cluster_silhouette(points: Tensor, clusters: Tensor, *, seed: int = 0) 
         >>> mean_cluster_silhouette(points, torch.tensor([0, 0, 0, 0, 1, 1]))  # the mean over points is 0.75
         0.625
     """
-    seen = _sample(points, clusters, seed)
-    scores, codes = silhouette(points[seen], clusters[seen]), clusters[seen]
+    sampled = _sample(points, clusters, seed)
+    scores, codes = silhouette(points[sampled], clusters[sampled]), clusters[sampled]
     return float((torch.bincount(codes, scores) / torch.bincount(codes)).mean())
 
 
@@ -154,15 +154,15 @@ def split_further(
         if size > least:
             members = (clusters == cluster).nonzero().flatten()
             parts[members] += into(points[members], min(factor, size))
-    seen = _sample(points, clusters, seed)
-    before, after = (silhouette(points[seen], some[seen]) for some in (clusters, parts))
+    sampled = _sample(points, clusters, seed)
+    before, after = (silhouette(points[sampled], some[sampled]) for some in (clusters, parts))
     result = clusters.clone()
     for part in torch.unique(parts).tolist():
-        inside, looked_at = parts == part, parts[seen] == part
+        inside, sampled_inside = parts == part, parts[sampled] == part
         if (
             int(inside.sum()) >= least
             and float(losses[inside].mean()) > float(losses[clusters == part // factor].mean())
-            and float(after[looked_at].mean()) > float(before[looked_at].mean())
+            and float(after[sampled_inside].mean()) > float(before[sampled_inside].mean())
         ):
             result[inside] = int(result.max()) + 1
     return _by_size(result)

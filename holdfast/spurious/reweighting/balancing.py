@@ -52,9 +52,9 @@ def balanced_subset(parts: Tensor, generator: torch.Generator, at_least: int = 0
     counts = torch.bincount(parts)
     limit = max(int(counts[counts > 0].min()), at_least)
     shuffled = torch.randperm(len(parts), generator=generator)
-    kept = torch.zeros(len(parts), dtype=torch.bool)
-    kept[shuffled[rank_in_part(parts[shuffled]) < limit]] = True
-    return kept
+    keep = torch.zeros(len(parts), dtype=torch.bool)
+    keep[shuffled[rank_in_part(parts[shuffled]) < limit]] = True
+    return keep
 
 
 def rank_in_part(parts: Tensor) -> Tensor:
@@ -126,9 +126,9 @@ class GroupSubsampled(Policy):
         """A balanced subset, drawn once."""
         active = context.active_positions()
         groups = context.require_groups()[active]
-        kept = torch.zeros(len(context.examples), dtype=torch.bool)
-        kept[active[balanced_subset(groups, context.stream("subset"), self.at_least)]] = True
-        return Plan(copies=kept)
+        keep = torch.zeros(len(context.examples), dtype=torch.bool)
+        keep[active[balanced_subset(groups, context.stream("subset"), self.at_least)]] = True
+        return Plan(copies=keep)
 
 
 def _weights_of_active(context: Context, parts: Tensor) -> Tensor:

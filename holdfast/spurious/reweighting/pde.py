@@ -92,9 +92,9 @@ def attribute_balanced(labels: Tensor, attributes: Tensor, generator: torch.Gene
     if not bool(smallest.any()):
         raise DataError("no attribute value occurs with every class, so none can be balanced; turn middle_stage off")
     shuffled = torch.randperm(len(labels), generator=generator)
-    kept = torch.zeros(len(labels), dtype=torch.bool)
-    kept[shuffled[rank_in_part(cells[shuffled]) < smallest[attributes[shuffled]]]] = True
-    return kept
+    keep = torch.zeros(len(labels), dtype=torch.bool)
+    keep[shuffled[rank_in_part(cells[shuffled]) < smallest[attributes[shuffled]]]] = True
+    return keep
 
 
 @dataclass
@@ -171,26 +171,26 @@ class Pde(Policy):
         epoch, active = context.clock.stage_epoch, context.active_positions()
         groups = context.require_groups()
         attributes = _require_attributes(context.examples) if self.middle_stage else None
-        kept = self._current.clone()
+        current = self._current.clone()
         if context.clock.starts_stage:
             self.additions = {}
-            kept = torch.zeros(len(context.examples), dtype=torch.bool)
+            current = torch.zeros(len(context.examples), dtype=torch.bool)
             added = active[balanced_subset(groups[active], context.stream("balanced"), self.at_least)]
         elif attributes is not None and epoch == self.first_expansion:
-            kept = torch.zeros_like(kept)
+            current = torch.zeros_like(current)
             labels = context.examples.labels
             added = active[attribute_balanced(labels[active], attributes[active], context.stream("middle"))]
         else:
-            added = self._expansion(context, active[~kept[active]], groups, kept)
+            added = self._expansion(context, active[~current[active]], groups, current)
         if epoch == self.first_expansion:
             self._switch(context)
-        kept[added] = True
-        self._current, self.additions[epoch] = kept, added
+        current[added] = True
+        self._current, self.additions[epoch] = current, added
         if self.even_draws and epoch >= self.first_expansion:
-            weights = torch.zeros(len(kept), dtype=torch.float64)
-            weights[kept] = balance_weights(groups[kept])
-            return Plan(copies=kept, sample_weight=weights)
-        return Plan(copies=kept)
+            weights = torch.zeros(len(current), dtype=torch.float64)
+            weights[current] = balance_weights(groups[current])
+            return Plan(copies=current, sample_weight=weights)
+        return Plan(copies=current)
 
     def state_dict(self) -> dict[str, Any]:
         """The current set and what was added when."""
@@ -200,11 +200,11 @@ class Pde(Policy):
         """Take back the set and its history."""
         self._current, self.additions = state["current"], dict(state["additions"])
 
-    def _expansion(self, context: Context, unused: Tensor, groups: Tensor, kept: Tensor) -> Tensor:
+    def _expansion(self, context: Context, unused: Tensor, groups: Tensor, current: Tensor) -> Tensor:
         stream, number = context.stream("expansion"), self._expansion_number(context.clock.stage_epoch)
         if self.caps:
             cap = self.caps[min(number, len(self.caps) - 1)]
-            room = (cap - torch.bincount(groups[kept], minlength=int(groups.max()) + 1)).clamp(min=0)
+            room = (cap - torch.bincount(groups[current], minlength=int(groups.max()) + 1)).clamp(min=0)
             shuffled = unused[torch.randperm(len(unused), generator=stream)]
             return shuffled[rank_in_part(groups[shuffled]) < room[groups[shuffled]]]
         if self.added == "equal":

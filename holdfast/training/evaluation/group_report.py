@@ -218,16 +218,16 @@ class GroupReport:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader must know before trusting the numbers, in sentences."""
-        said = []
+        sentences = []
         if self.grouping == "classes":
-            said.append("No groups are known: classes stand in for them.")
+            sentences.append("No groups are known: classes stand in for them.")
         empty = [score.name for score in self.by_group if not score.count]
         if empty:
-            said.append(f"Without examples here, and so in no average and never the worst: {_listed(empty)}.")
+            sentences.append(f"Without examples here, and so in no average and never the worst: {_listed(empty)}.")
         few = [score.name for score in self.by_group if 0 < score.count < _FEW]
         if few:
-            said.append(f"Fewer than {_FEW} examples, mind the interval: {_listed(few)}.")
-        return tuple(said)
+            sentences.append(f"Fewer than {_FEW} examples, mind the interval: {_listed(few)}.")
+        return tuple(sentences)
 
     def compare(self, other: GroupReport, *, seed: int = 0, draws: int = 2000, level: float = 0.95) -> Comparison:
         """How this report differs from another on the same examples, with paired bootstrap intervals.

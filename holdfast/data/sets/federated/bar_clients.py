@@ -70,14 +70,14 @@ class BarClients(FederatedData):
         labels: list[Rows] = []
         for part, published in _COUNTS.items():
             folder = self.locate(root, f"BAR/{part}", f"bar/{part}")
-            found, actions = read_actions(folder)
+            images, actions = read_actions(folder)
             counts = np.bincount(actions, minlength=len(ACTIONS)).tolist()
             if self.check_counts and counts != list(published):
                 raise DataError(
                     f"{folder} has {counts} images of {', '.join(ACTIONS)}; BAR has {list(published)}: get it again, "
                     "or pass check_counts=False"
                 )
-            paths += found
+            paths += images
             labels.append(actions)
         rng = local_generator(seed, "bar clients")
         owned = balanced_classes(self.clients, self.actions, len(ACTIONS), rng)

@@ -82,22 +82,22 @@ class CelebrityClients(FederatedData):
         count = int(owners.max()) + 1
         counts = [np.bincount(owners[rows & (owners >= 0)], minlength=count) for rows in (blond & ~male, blond & male)]
         if self.stage == "personalization":
-            kept = np.flatnonzero((counts[0] > _MORE_THAN) & (counts[1] > _MORE_THAN))
-            own = np.zeros(len(kept), np.int64)
+            chosen = np.flatnonzero((counts[0] > _MORE_THAN) & (counts[1] > _MORE_THAN))
+            own = np.zeros(len(chosen), np.int64)
         else:
-            kept = np.arange(count)
+            chosen = np.arange(count)
             own = draw_environments(count, 0.5, rng)
-        kept, own = kept[: self.clients or None], own[: self.clients or None]
-        if not len(kept):
+        chosen, own = chosen[: self.clients or None], own[: self.clients or None]
+        if not len(chosen):
             raise DataError(
                 f"no client has more than {_MORE_THAN} blond women and as many blond men; put more celebrities on each"
             )
         renamed = np.full(count + 1, -1, np.int64)
-        renamed[kept] = np.arange(len(kept))
+        renamed[chosen] = np.arange(len(chosen))
         holders = renamed[owners]
         mine = np.append(own, -1)[holders]
         here, there = (
-            Partition.of_owners(np.where(inside, holders, -1), len(kept))
+            Partition.of_owners(np.where(inside, holders, -1), len(chosen))
             for inside in (environment == mine, environment == 1 - mine)
         )
         images = [root / "celeba" / "img_align_celeba" / str(name) for name in table["image_id"]]
@@ -111,16 +111,16 @@ def read_identities(path: Path, images: list[str]) -> Rows:
     Raises:
         DataError: if a line is damaged or an image has none.
     """
-    found = {}
+    identities = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         words = line.split()
         if len(words) != 2 or not words[1].isdigit():
             raise DataError(f"line {number} of {path} is {line!r}; it must be an image name and a number")
-        found[words[0]] = int(words[1])
-    missing = [name for name in images if name not in found]
+        identities[words[0]] = int(words[1])
+    missing = [name for name in images if name not in identities]
     if missing:
         raise DataError(f"{path} has no identity for {missing[0]} ({len(missing)} images in all); get it again")
-    return np.array([found[name] for name in images])
+    return np.array([identities[name] for name in images])
 
 
 def group_celebrities(identity: Rows, size: int, rng: np.random.Generator) -> Rows:
@@ -165,9 +165,9 @@ def image_reader(paths: list[Path], reader: ImageReader, workers: int) -> Callab
 
 def _check_counts(identity: Rows) -> None:
     counts = np.unique(identity, return_counts=True)[1]
-    kept = counts[counts >= _AT_LEAST]
-    if (len(kept), int(kept.sum())) != (_CELEBRITIES, _IMAGES):
+    sizes = counts[counts >= _AT_LEAST]
+    if (len(sizes), int(sizes.sum())) != (_CELEBRITIES, _IMAGES):
         raise DataError(
-            f"{len(kept)} celebrities have at least {_AT_LEAST} images, {kept.sum()} in all; CelebA has {_CELEBRITIES} "
-            f"with {_IMAGES}: get identity_CelebA.txt again, or pass check_counts=False"
+            f"{len(sizes)} celebrities have at least {_AT_LEAST} images, {sizes.sum()} in all; CelebA has "
+            f"{_CELEBRITIES} with {_IMAGES}: get identity_CelebA.txt again, or pass check_counts=False"
         )

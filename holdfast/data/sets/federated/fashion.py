@@ -66,10 +66,10 @@ class FederatedFashion(FederatedData):
         owned = rolling_classes(len(train_counts), train_counts.shape[1], 10)
         train = deal_in_turn(labels[: digits.n_train], owned, train_counts)
         test = deal_in_turn(labels[digits.n_train :], owned, test_counts)
-        kept, held_out = hold_out_tenth(train.shuffled(local_generator(seed, "federated-fashion")))
+        training, held_out = hold_out_tenth(train.shuffled(local_generator(seed, "federated-fashion")))
         targets = torch.from_numpy(labels)
         return Clients(
-            kept.gather(images, targets),
+            training.gather(images, targets),
             held_out.gather(images, targets),
             test.gather(images[digits.n_train :], targets[digits.n_train :]),
             classes=10,

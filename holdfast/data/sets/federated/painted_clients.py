@@ -185,23 +185,23 @@ def read_coil(path: Path, side: int = 64) -> tuple[NDArray[np.uint8], Rows]:
     Raises:
         DataError: if images are missing or damaged.
     """
-    found: dict[tuple[int, int], NDArray[np.uint8]] = {}
+    images: dict[tuple[int, int], NDArray[np.uint8]] = {}
     try:
         for name, content in _png_files(path):
             if match := _COIL_NAME.fullmatch(name):
                 with Image.open(io.BytesIO(content)) as file:
                     grey = file.convert("L").resize((side, side), Image.Resampling.BILINEAR)
-                found[int(match[1]), int(match[2])] = np.array(grey)
+                images[int(match[1]), int(match[2])] = np.array(grey)
     except (OSError, zipfile.BadZipFile, SyntaxError, ValueError) as error:
         raise DataError(f"{path} can't be read ({error}); get it again") from error
     wanted = [(number, pose) for number in range(1, _COIL_OBJECTS + 1) for pose in range(_COIL_POSES)]
-    missing = [f"obj{number}__{pose}.png" for number, pose in wanted if (number, pose) not in found]
-    if missing or len(found) != len(wanted):
+    missing = [f"obj{number}__{pose}.png" for number, pose in wanted if (number, pose) not in images]
+    if missing or len(images) != len(wanted):
         what = f"lacks {missing[0]}" if missing else "has images besides"
         raise DataError(
-            f"{path} has {len(found)} of Coil20's {len(wanted)} images and {what}; use the processed archive"
+            f"{path} has {len(images)} of Coil20's {len(wanted)} images and {what}; use the processed archive"
         )
-    return np.stack([found[key] for key in wanted]), np.repeat(np.arange(_COIL_OBJECTS), _COIL_POSES)
+    return np.stack([images[key] for key in wanted]), np.repeat(np.arange(_COIL_OBJECTS), _COIL_POSES)
 
 
 def _png_files(path: Path) -> list[tuple[str, bytes]]:

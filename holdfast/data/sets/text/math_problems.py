@@ -89,9 +89,9 @@ def _mawps(path: Path) -> Iterator[Pair]:
     with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             numbers = [_number(float(word)) for word in row["Numbers"].split()]
-            question = _PLACEHOLDER.sub(lambda found, numbers=numbers: numbers[int(found[1])], row["Question"])
+            question = _PLACEHOLDER.sub(lambda slot, numbers=numbers: numbers[int(slot[1])], row["Question"])
             words = [
-                _PLACEHOLDER.sub(lambda found, numbers=numbers: numbers[int(found[1])], word)
+                _PLACEHOLDER.sub(lambda slot, numbers=numbers: numbers[int(slot[1])], word)
                 for word in row["Equation"].split()
             ]
             yield _spaced(question), _solution(_infix(words), float(row["Answer"]))
