@@ -1,10 +1,10 @@
 """GradCAM: which places of an image speak for a class, for any model with convolutions.
 
-Selvaraju et al., "Grad-CAM: Visual Explanations from Deep Networks via Gradient-based Localization" (ICCV 2017),
-equations 1 and 2: the channels of the last feature maps are weighed by the mean gradient of the class's logit, summed
-and rectified. SPARE's figures use it to show what a cluster of examples has in common. Look at several examples before
-you conclude anything: one map says little, and a shortcut that is no place, such as a colour, doesn't show in any. The
-maps come from captum, the extra `gradcam`.
+Selvaraju et al., "Grad-CAM: Visual Explanations from Deep Networks via Gradient-based Localization" (ICCV 2017,
+https://arxiv.org/abs/1610.02391), equations 1 and 2: the channels of the last feature maps are weighed by the mean
+gradient of the class's logit, summed and rectified. SPARE's figures use it to show what a cluster of examples has in
+common. Look at several examples before you conclude anything: one map says little, and a shortcut that is no place,
+such as a colour, doesn't show in any. The maps come from captum, the extra `gradcam`.
 """
 
 from __future__ import annotations

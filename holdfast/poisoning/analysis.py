@@ -38,7 +38,7 @@ def effective_poisons(ranked: Tensor, works: Callable[[Tensor], bool]) -> Effect
 
     Args:
         ranked: ids of all poisons, the likeliest to work first; by the distance of their gradients from the target's
-            on a clean model, as in Figure 4.1.
+            on a clean model, as in Figure 4.1 of the dissertation.
         works: trains with the given poisons only and says whether the attack works; in two of three seeds, say.
 
     Returns:

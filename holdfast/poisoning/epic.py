@@ -1,5 +1,8 @@
 """EPIC (Yang, Liu and Mirzasoleiman, ICML 2022): drop isolated medoids of the gradients while training goes on.
 
+The paper is https://proceedings.mlr.press/v162/yang22j.html; it is chapter 4 of the dissertation (https://escholarship.org/uc/item/0399v1qw),
+where it is Algorithm 3.
+
 After a warm-up, every few epochs, one forward pass gives a gradient per example, the k medoids of each class are
 chosen, and those that nobody else is nearest to are dropped for good. Poisons that work are among them before they
 do; poisons that don't needn't be. The smaller training set pays for the choosing.

@@ -2,7 +2,8 @@
 
 Hutchinson's estimate of the diagonal is z * Hz for random signs z: its mean is diag(H), the variance of entry i is
 sum_{j != i} H_ij^2, and it costs one more pass backward. One draw is noisy, so it is averaged over time as AdaHessian
-(Yao et al. 2021) does it: a bias-corrected exponential average of gradients, and the root of one of squared diagonals.
+(Yao et al. 2021, https://arxiv.org/abs/2006.00719) does it: a bias-corrected exponential average of gradients, and the
+root of one of squared diagonals.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def gradient_and_diagonal(
 
 
 class Smoothed:
-    """Bias-corrected exponential averages of gradients and of squared curvatures (Eq. 2.8 and 2.9 of CREST).
+    """Bias-corrected exponential averages of gradients and of squared curvatures (CREST, Eq. 2.8 and 2.9).
 
     Args:
         beta_gradient: how much of the average of gradients stays at each step.

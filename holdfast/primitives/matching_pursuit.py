@@ -2,9 +2,9 @@
 
 min over w >= 0 with at most k entries of ||sum_j w_j g_j - b||^2 + ridge ||w||^2, greedily: take the vector that the
 residual points to most, fit all weights of the chosen ones again, and let go of those that would be negative
-(Killamsetty et al., "GradMatch", ICML 2021). Letting go follows Lawson and Hanson (1974): from the weights so far one
-goes towards the new ones until the first is 0, so the objective never increases, and without a limit on k the result is
-the nonnegative least-squares solution itself.
+(Killamsetty et al., "GradMatch", ICML 2021, https://arxiv.org/abs/2103.00123). Letting go follows Lawson and Hanson
+(1974): from the weights so far one goes towards the new ones until the first is 0, so the objective never increases,
+and without a limit on k the result is the nonnegative least-squares solution itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Adversarial examples by projected gradient ascent on the loss, without a random start (Madry et al., 2018).
+"""Adversarial examples by projected gradient ascent on the loss, without a random start (Madry et al. 2018).
 
-The model is used as it is in evaluation: its parameters, running statistics and mode are the same afterwards. Inputs
-live in the space where the budget is measured, so images are in [0, 1] and normalisation belongs into the model.
+The paper is https://arxiv.org/abs/1706.06083. The model is used as it is in evaluation: its parameters, running
+statistics and mode are the same afterwards. Inputs live in the space where the budget is measured, so images are in [0,
+1] and normalisation belongs into the model.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Silhouettes: how much nearer each point is to its own cluster than to the next one (Rousseeuw 1987).
 
-For point i let a be the mean distance to the others of its cluster and b the smallest mean distance to another cluster;
-its score is (b - a) / max(a, b), and 0 in a cluster of one. SPARE chooses the number of clusters by the mean score. The
-textbook way costs n^2 distances. Points on a line, as the softmax of two classes is, need only sorting and prefix sums,
-n log n, exactly. Others are compared in blocks, exactly, in memory linear in n.
+The paper is https://doi.org/10.1016/0377-0427(87)90125-7. For point i let a be the mean distance to the others of its
+cluster and b the smallest mean distance to another cluster; its score is (b - a) / max(a, b), and 0 in a cluster of
+one. SPARE chooses the number of clusters by the mean score. The textbook way costs n^2 distances. Points on a line, as
+the softmax of two classes is, need only sorting and prefix sums, n log n, exactly. Others are compared in blocks,
+exactly, in memory linear in n.
 
 Where there are very many, the score is estimated. With root mean square distances in place of mean distances it costs
 only n k, for all points, because a cluster's squared distances follow from its mean and its spread. A stratified

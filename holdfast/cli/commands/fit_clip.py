@@ -32,7 +32,7 @@ from holdfast.data import Splits, data_root
 from holdfast.errors import ConfigError, nearest
 from holdfast.methods import CLIP_METHODS
 from holdfast.multimodal.audit.reviews import SEEN, check_audited, mitigated, read_review, spurious_words
-from holdfast.multimodal.audit.task_detections import read_seen
+from holdfast.multimodal.audit.task_detections import read_detections
 from holdfast.multimodal.backends import Trained, TwoTowerModel
 from holdfast.multimodal.method.baselines import linear_probe, probe_splits, zero_shot
 from holdfast.multimodal.method.training import fine_tune
@@ -195,7 +195,7 @@ def _subject(options: ClipOptions, console: Console) -> tuple[TwoTowerModel, Cli
     if choices.audit is not None:
         check_audited(choices.audit, task)
         words = spurious_words(read_review(choices.audit))
-        task = mitigated(task, words, read_seen(choices.audit / SEEN, task))
+        task = mitigated(task, words, read_detections(choices.audit / SEEN, task))
     return tower, task
 
 

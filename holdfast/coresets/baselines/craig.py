@@ -1,9 +1,10 @@
 """CRAIG: once an epoch, the medoids of all gradients, weighed by the sizes of their clusters.
 
-Mirzasoleiman, Bilmes and Leskovec, "Coresets for Data-efficient Training of Machine Learning Models" (ICML 2020). In
-each class, greedy facility location on the distances of gradients, of which the residuals softmax - one-hot are the
-cheap part; one weighted subset serves for a whole epoch. For deep networks that is too long: the gradients that it was
-chosen by change within a few steps (`holdfast.coresets.Crest` is the answer to that).
+Mirzasoleiman, Bilmes and Leskovec, "Coresets for Data-efficient Training of Machine Learning Models" (ICML 2020,
+https://arxiv.org/abs/1906.01827). In each class, greedy facility location on the distances of gradients, of which the
+residuals softmax - one-hot are the cheap part; one weighted subset serves for a whole epoch. For deep networks that is
+too long: the gradients that it was chosen by change within a few steps (`holdfast.coresets.Crest` is the answer to
+that).
 """
 
 from __future__ import annotations

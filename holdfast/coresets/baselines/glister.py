@@ -1,9 +1,9 @@
 """Glister: the subset whose gradient step lowers the loss on validation data the most.
 
-Killamsetty et al., "GLISTER: Generalization based Data Subset Selection for Efficient and Robust Learning" (AAAI 2021),
-online form. To first order an example is worth <its gradient, the gradient of the validation loss>; after a round of
-choices the last layer takes the step they would make, and the validation gradient is computed again. It uses validation
-labels to train, which other methods here don't.
+Killamsetty et al., "GLISTER: Generalization based Data Subset Selection for Efficient and Robust Learning" (AAAI 2021,
+https://arxiv.org/abs/2012.10630), online form. To first order an example is worth <its gradient, the gradient of the
+validation loss>; after a round of choices the last layer takes the step they would make, and the validation gradient is
+computed again. It uses validation labels to train, which other methods here don't.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """GradMatch: a subset and weights whose gradients add up to the gradient of the whole class.
 
 Killamsetty et al., "GRAD-MATCH: Gradient Matching based Data Subset Selection for Efficient Deep Model Training" (ICML
-2021). In each class, positive orthogonal matching pursuit on the last layer's gradients, of which the rows of
-the class's own logit are taken. It often needs fewer vectors than the budget has; random examples fill up.
+2021, https://arxiv.org/abs/2103.00123). In each class, positive orthogonal matching pursuit on the last layer's
+gradients, of which the rows of the class's own logit are taken. It often needs fewer vectors than the budget has;
+random examples fill up.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How hard each example is, as a number: what one-shot pruning keeps the top of, and what selections are judged by.
 
-EL2N and GraNd (Paul, Ganguli and Dziugaite 2021) are norms of the error and of the last layer's gradient early in
-training; forgetting (Toneva et al. 2019) counts how often an example that was right turned wrong. They need a training
-run of their own, so they make no training shorter.
+EL2N and GraNd (Paul, Ganguli and Dziugaite 2021, https://arxiv.org/abs/2107.07075) are norms of the error and of the
+last layer's gradient early in training; forgetting (Toneva et al. 2019, https://arxiv.org/abs/1812.05159) counts how
+often an example that was right turned wrong. They need a training run of their own, so they make no training shorter.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """CREST: train on weighted mini-batches that stand for larger random ones, chosen again when the loss says so.
 
-Yang, Kang and Mirzasoleiman, "Towards Sustainable Learning: Coresets for Data-efficient Deep Learning" (ICML 2023),
-Algorithm 1. From each of P random subsets of r examples a mini-batch of m is chosen by the medoids of gradients; these
-are trained on, one at random per step, until a quadratic model of the loss around the point of choice is off by more
-than a tolerance. Examples that are learned leave the pool. Use it where steps are what you can't afford: a budget of a
-tenth of the usual ones. It costs forward passes over the subsets, and at a choice a few mini-batches twice backward.
+Yang, Kang and Mirzasoleiman, "Towards Sustainable Learning: Coresets for Data-efficient Deep Learning" (ICML 2023,
+https://arxiv.org/abs/2306.01244), Algorithm 1 of it and of the dissertation, whose chapter 2 it is
+(https://escholarship.org/uc/item/0399v1qw; equations are numbered as there). From each of P random subsets of r
+examples a mini-batch of m is chosen by the medoids of gradients; these are trained on, one at random per step, until a
+quadratic model of the loss around the point of choice is off by more than a tolerance. Examples that are learned leave
+the pool. Use it where steps are what you can't afford: a budget of a tenth of the usual ones. It costs forward passes
+over the subsets, and at a choice a few mini-batches twice backward.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """A quadratic model of the loss around the weights at which coresets were chosen, and how far it can be trusted.
 
-F(delta) = L + <g, delta> + 1/2 sum_k H_k delta_k^2 (CREST, Eq. 2.6 with a diagonal H). While it predicts the loss at
-the current weights, the gradients that the coresets were chosen by are still about right; once it is off by more than a
-tolerance, they are chosen again (Eq. 2.10). Gradient and curvature are averaged over time, because those of one
-mini-batch, and of one random probe, say little (Eq. 2.8 and 2.9).
+F(delta) = L + <g, delta> + 1/2 sum_k H_k delta_k^2 (CREST, Eq. 2.6 of the dissertation,
+https://escholarship.org/uc/item/0399v1qw, with a diagonal H). While it predicts the loss at the current weights, the
+gradients that the coresets were chosen by are still about right; once it is off by more than a tolerance, they are
+chosen again (Eq. 2.10). Gradient and curvature are averaged over time, because those of one mini-batch, and of one
+random probe, say little (Eq. 2.8 and 2.9).
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class ByKey:
 
 
 def partition(examples: Examples, how: Partitioner, seed: int = 0) -> Clients:
-    """Deal out pooled examples to clients, each split 72/8/20 (Ditto, section 5).
+    """Deal out pooled examples to clients, each split 72/8/20 (Ditto, Appendix G.6).
 
     Args:
         examples: the pooled set; its inputs are gathered, so they are as a model takes them.

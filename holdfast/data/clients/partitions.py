@@ -172,7 +172,9 @@ def deal_in_turn(labels: Rows, owned: Rows, counts: Rows) -> Partition:
 
 
 def by_dirichlet(labels: Rows, sizes: Rows, alpha: float, rng: np.random.Generator) -> Partition:
-    """Each client draws its class proportions from Dirichlet(alpha) (Hsu, Qi, Brown 2019), and nobody is left empty.
+    """Each client draws its class proportions from Dirichlet(alpha), and nobody is left empty.
+
+    Hsu, Qi and Brown 2019, https://arxiv.org/abs/1909.06335.
 
     Classes that are used up are left out of later clients' draws, so the last ones get what remains.
 
@@ -217,7 +219,7 @@ def by_key(keys: NDArray[np.generic]) -> tuple[Partition, tuple[str, ...]]:
 def split_parts(
     partition: Partition, rng: np.random.Generator, shares: tuple[float, float] = (0.08, 0.2)
 ) -> tuple[Partition, Partition, Partition]:
-    """Split every client at random into training, validation and test: 72%, 8% and 20% (Ditto, section 5).
+    """Split every client at random into training, validation and test: 72%, 8% and 20% (Ditto, Appendix G.6).
 
     Args:
         partition: what each client owns; at least two rows each.

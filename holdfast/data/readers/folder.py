@@ -171,7 +171,7 @@ def check_group_counts(splits: Splits, published: Mapping[str, Sequence[int]]) -
                 )
 
 
-#: How published work fine-tunes a ResNet-50 on such images (Sagawa et al. 2020), but for what differs from set to set.
+#: How published work fine-tunes a ResNet-50 on such images (SPARE, Table 9.7), but for what differs from set to set.
 FINE_TUNED_RESNET50: dict[str, Any] = {
     "model": "resnet50",
     "epochs": 300,

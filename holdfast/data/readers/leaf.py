@@ -1,8 +1,8 @@
 """LEAF's JSON files (Caldas et al. 2018): users, how many samples each has, and each user's x and y.
 
-A folder has either ``train/*.json`` and ``test/*.json``, what LEAF's script writes with ``-t sample``, or
-``all_data/*.json``, which is split here. Files are read one at a time and only the users that are wanted are kept: all
-of FEMNIST is gigabytes, a sample of its writers isn't.
+The paper is https://arxiv.org/abs/1812.01097. A folder has either ``train/*.json`` and ``test/*.json``, what LEAF's
+script writes with ``-t sample``, or ``all_data/*.json``, which is split here. Files are read one at a time and only the
+users that are wanted are kept: all of FEMNIST is gigabytes, a sample of its writers isn't.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Homogeneity:
 
 
 def homogeneity(labels: Ints, topics: Ints) -> Homogeneity:
-    """How far clusters are of one topic (Figure 3.6).
+    """How far clusters are of one topic (Figure 3.6 of the dissertation).
 
     Args:
         labels: cluster of each example; negative ones are left out.

@@ -22,7 +22,7 @@ _THOUSANDS = re.compile(r"\d{1,3}(,\d{3})+(?!\d|,)")
 
 
 def quotas(sizes: Ints | Sequence[int], budget: int) -> Ints:
-    """How many to take of each group: Algorithm 2 of S2L.
+    """How many to take of each group: Algorithm 2 of the dissertation (S2L).
 
     Args:
         sizes: of the groups.

@@ -1,4 +1,7 @@
-"""A curriculum by confidence (Varshney, Mishra and Baral 2022): the model itself says what it learns next."""
+"""A curriculum by confidence (Varshney, Mishra and Baral 2022): the model itself says what it learns next.
+
+The paper is https://arxiv.org/abs/2205.09898.
+"""
 
 from __future__ import annotations
 

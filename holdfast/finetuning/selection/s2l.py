@@ -1,5 +1,8 @@
 """S2L (Yang, Mishra, Chiang and Mirzasoleiman, NeurIPS 2024): choose fine-tuning data by a small model's loss curves.
 
+The paper is https://arxiv.org/abs/2403.07384; algorithms and figures are numbered as in chapter 3 of the dissertation,
+https://escholarship.org/uc/item/0399v1qw.
+
 Examples whose losses run alike under a small model have similar gradients under a large one, so a few of them stand for
 all. Trajectories are clustered, within each source where sources are known, and equally many examples are taken of
 every cluster, which lifts the rare ones. No large model looks at the data.
@@ -139,7 +142,7 @@ def s2l_select(
     start: Start = "random",
     engine: Engine = "auto",
 ) -> S2lSelection:
-    """Choose examples by their loss trajectories (Algorithm 2).
+    """Choose examples by their loss trajectories (Algorithm 2 of the dissertation).
 
     Args:
         losses: of each example along a small model's training, shape (n, T).

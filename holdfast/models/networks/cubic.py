@@ -1,9 +1,10 @@
 """PDE's two-layer CNN with cubic activation (eq. 2.3), in which the theory of spurious features is exact.
 
-``f(x) = sum_j s_j sum_p (w_j . x^(p) + b_j)^3`` over the patches p of x. Two logits are returned whose difference is f,
-so that cross-entropy on them is the logistic loss of f. Two forms are in use: `pure` is the paper's equation (every
-sign +1, no bias), `released` is what the authors' program runs (20 filters per logit, a bias, a ten times smaller
-start). The bias matters: its linear term lets the core feature start from a tiny initialisation.
+The paper is https://arxiv.org/abs/2306.04949. ``f(x) = sum_j s_j sum_p (w_j . x^(p) + b_j)^3`` over the patches p of x.
+Two logits are returned whose difference is f, so that cross-entropy on them is the logistic loss of f. Two forms are in
+use: `pure` is the paper's equation (every sign +1, no bias), `released` is what the authors' program runs (20 filters
+per logit, a bias, a ten times smaller start). The bias matters: its linear term lets the core feature start from a tiny
+initialisation.
 """
 
 from __future__ import annotations

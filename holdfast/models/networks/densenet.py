@@ -1,7 +1,8 @@
 """DenseNet-121 (Huang et al. 2017), in which every layer reads the outputs of all layers before it in its block.
 
-It is one of the networks that SPARE infers groups with (Table 5.2). Parameters are named and shaped as torchvision's
-are, so its ImageNet file loads without torchvision; that file has the names of an older version, see `current_name`.
+The paper is https://arxiv.org/abs/1608.06993. It is one of the networks that SPARE infers groups with (Table 5.2 of the
+dissertation, https://escholarship.org/uc/item/0399v1qw). Parameters are named and shaped as torchvision's are, so its
+ImageNet file loads without torchvision; that file has the names of an older version, see `current_name`.
 """
 
 from __future__ import annotations

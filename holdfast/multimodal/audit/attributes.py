@@ -70,13 +70,15 @@ def label_attribute(examples: Examples, attributes: Attributes, word: str) -> Ex
     Raises:
         DataError: if there are other images, or nobody looked for the word.
     """
-    seen = torch.from_numpy(attributes.column(word))
-    if len(seen) != len(examples):
-        raise DataError(f"{len(seen)} images were looked at and there are {len(examples)} examples; give the same ones")
+    shown = torch.from_numpy(attributes.column(word))
+    if len(shown) != len(examples):
+        raise DataError(
+            f"the table is of {len(shown)} images and there are {len(examples)} examples; give one row for each"
+        )
     values = (f"no {word}", word)
     names = [f"{name}/{value}" for name in examples.class_names for value in values]
-    grouped = examples.with_groups(examples.labels * 2 + seen, names)
-    return replace(grouped, attributes=seen, attribute_names=values)
+    grouped = examples.with_groups(examples.labels * 2 + shown, names)
+    return replace(grouped, attributes=shown, attribute_names=values)
 
 
 def vocabulary(synsets: Iterable[str], class_names: Iterable[str]) -> tuple[str, ...]:

@@ -1,9 +1,10 @@
 """Which visible things does a model lean on? Accuracy with and without an attribute, per class, ranked.
 
-Yang et al. (ICML 2023), equation 7.7: the discrepancy of an attribute is the accuracy of a class's images that show it
-minus that of those that don't. Any classifier can be looked at. A large discrepancy is a hint and no proof: yellow
-helps to recognise a taxi and is part of it. With thousands of words some will stand out by chance, so look at the
-interval and at the images before you call one spurious.
+Yang et al. (ICML 2023, https://arxiv.org/abs/2304.03916), equation 7.7 of the dissertation
+(https://escholarship.org/uc/item/0399v1qw): the discrepancy of an attribute is the accuracy of a class's images that
+show it minus that of those that don't. Any classifier can be looked at. A large discrepancy is a hint and no proof:
+yellow helps to recognise a taxi and is part of it. With thousands of words some will stand out by chance, so look at
+the interval and at the images before you call one spurious.
 """
 
 from __future__ import annotations
@@ -120,13 +121,13 @@ def rank_attributes(
         raise ConfigError(f"min_support is {min_support} and top {top}; give at least 1 of each")
     if order not in get_args(Order):
         raise ConfigError(f"attributes can't be ordered by {order!r}" + nearest(order, get_args(Order)))
-    kept: list[Finding] = []
+    findings: list[Finding] = []
     for label in np.unique(labels).tolist():
         rows = labels == label
-        found = discrepancies(attributes.words, attributes.present[rows], predicted[rows], label, min_support)
-        found = [one for one in found if one.delta > 0 and one.mutual_information > 0]
-        kept += sorted(found, key=lambda one: -float(getattr(one, order)))[:top]
-    return sorted(kept, key=lambda one: -one.delta)
+        of_class = discrepancies(attributes.words, attributes.present[rows], predicted[rows], label, min_support)
+        of_class = [one for one in of_class if one.delta > 0 and one.mutual_information > 0]
+        findings += sorted(of_class, key=lambda one: -float(getattr(one, order)))[:top]
+    return sorted(findings, key=lambda one: -one.delta)
 
 
 def discrepancies(

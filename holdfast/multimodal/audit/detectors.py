@@ -54,9 +54,9 @@ class Detections:
         Returns:
             The table.
         """
-        seen = self.scores >= threshold
+        certain = self.scores >= threshold
         present = torch.zeros(n_images, len(words), dtype=torch.bool)
-        present[self.images[seen], self.words[seen]] = True
+        present[self.images[certain], self.words[certain]] = True
         return Attributes(tuple(words), present.numpy())
 
 
@@ -114,14 +114,14 @@ class OwlVit:
         """
         if not len(images) or not words:
             raise DataError(f"there are {len(images)} images and {len(words)} words; give at least one of each")
-        found: list[tuple[Tensor, ...]] = []
+        batches: list[tuple[Tensor, ...]] = []
         with torch.no_grad():
             queries = self._queries(tuple(words))
             for start in range(0, len(images), self.batch_size):
-                scores, boxes = self._look(images[start : start + self.batch_size], queries)
+                scores, boxes = self._scores_and_boxes(images[start : start + self.batch_size], queries)
                 image, patch, word = (scores >= self.threshold).nonzero(as_tuple=True)
-                found.append((image + start, word, scores[image, patch, word], boxes[image, patch]))
-        return Detections(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+                batches.append((image + start, word, scores[image, patch, word], boxes[image, patch]))
+        return Detections(*(torch.cat(parts) for parts in zip(*batches, strict=True)))
 
     def _queries(self, words: tuple[str, ...]) -> Tensor:
         if self._known is None or self._known[0] != words:
@@ -141,7 +141,7 @@ class OwlVit:
         read = self.model.owlvit.get_text_features(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
         return read if isinstance(read, Tensor) else read.pooler_output
 
-    def _look(self, images: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
+    def _scores_and_boxes(self, images: Tensor, queries: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (n, patches, words) and boxes (n, patches, 4) inside the image."""
         maps = self.model.image_embedder(self.preprocessing.batch(images).to(self.model.device))[0]
         features = maps.flatten(1, 2)

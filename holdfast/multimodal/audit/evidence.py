@@ -64,9 +64,9 @@ class Evidence:
 
 
 def gather_evidence(
-    tower: TwoTowerModel,
+    model: TwoTowerModel,
     task: ClipTask,
-    seen: TaskDetections,
+    detections: TaskDetections,
     *,
     part: str = "train",
     threshold: float = THRESHOLD,
@@ -80,11 +80,11 @@ def gather_evidence(
     """Rank attributes and collect what a person should look at.
 
     Args:
-        tower: the model that is audited; left as it was.
+        model: the one that is audited; left as it was.
         task: the images and their classes.
-        seen: what they show.
+        detections: what they show.
         part: which part to look at.
-        threshold: least score of a sighting.
+        threshold: least score of a detection.
         min_support: images of a class that must show an attribute.
         top: attributes of a class that are kept.
         order: by what they are chosen within a class.
@@ -95,24 +95,26 @@ def gather_evidence(
     Returns:
         The evidence.
     """
-    examples, classifier = task.part(part), PromptClassifier.of(tower, task.wording)
-    said = predict(classifier, examples)
-    table = seen.attributes(part, examples, threshold)
-    found = rank_attributes(
-        table, examples.labels.numpy(), said.predicted.numpy(), min_support=min_support, top=top, order=order
+    examples, classifier = task.part(part), PromptClassifier.of(model, task.wording)
+    predictions = predict(classifier, examples)
+    table = detections.attributes(part, examples, threshold)
+    findings = rank_attributes(
+        table, examples.labels.numpy(), predictions.predicted.numpy(), min_support=min_support, top=top, order=order
     )
     draw = numpy_stream(seed, "evidence")
     samples = []
-    for one in found[:explained]:
+    for one in findings[:explained]:
         of_class, shows = examples.labels.numpy() == one.label, table.column(one.word) == 1
         present, absent = (
             tuple(draw.permutation(np.flatnonzero(of_class & chosen))[:images].tolist()) for chosen in (shows, ~shows)
         )
         samples.append(Sample(present, absent))
     wanted = sorted({place for sample in samples for place in (*sample.present, *sample.absent)})
-    maps = dict(zip(wanted, _maps(classifier, task, part, wanted, said.predicted), strict=True))
-    credits, credited = _credits(classifier, task, part, seen=seen, said=said, threshold=threshold, draw=draw)
-    return Evidence(part, tuple(found), tuple(samples), said, table, maps, credits, credited)
+    maps = dict(zip(wanted, _maps(classifier, task, part, wanted, predictions.predicted), strict=True))
+    credits, credited = _credits(
+        classifier, task, part, detections=detections, predictions=predictions, threshold=threshold, draw=draw
+    )
+    return Evidence(part, tuple(findings), tuple(samples), predictions, table, maps, credits, credited)
 
 
 def kindred_words(words: Sequence[str], class_names: Sequence[str]) -> list[str]:
@@ -128,14 +130,14 @@ def _maps(
     classifier: PromptClassifier, task: ClipTask, part: str, places: Sequence[int], predicted: Tensor
 ) -> list[Tensor]:
     """The map of the predicted class of each image."""
-    found = []
+    of_predicted = []
     for rows in torch.split(torch.tensor(places, dtype=torch.int64), 32):
         if len(rows):
             images = task.part(part).inputs.gather(rows)
             assert isinstance(images, Tensor)
             maps = class_maps(classifier, images)
-            found += list(maps[torch.arange(len(rows)), predicted[rows]])
-    return found
+            of_predicted += list(maps[torch.arange(len(rows)), predicted[rows]])
+    return of_predicted
 
 
 def _credits(
@@ -143,24 +145,24 @@ def _credits(
     task: ClipTask,
     part: str,
     *,
-    seen: TaskDetections,
-    said: Predictions,
+    detections: TaskDetections,
+    predictions: Predictions,
     threshold: float,
     draw: np.random.Generator,
 ) -> tuple[dict[int, list[tuple[str, int]]], dict[int, int]]:
-    if not seen.has_boxes:
+    if not detections.has_boxes:
         return {}, {}
-    found, sizes = {}, {}
+    credits, sizes = {}, {}
     for label in range(task.part(part).n_classes):
         members = np.flatnonzero(task.part(part).labels.numpy() == label)
         places = sorted(draw.permutation(members)[:_CREDITED].tolist())
-        maps = _maps(classifier, task, part, places, said.predicted)
+        maps = _maps(classifier, task, part, places, predictions.predicted)
         if maps:
-            boxes = _boxes_of(seen.detections[part], places, threshold)
+            boxes = _boxes_of(detections.detections[part], places, threshold)
             words = credited_words(boxes, torch.stack(maps)).tolist()
-            found[label] = Counter(seen.words[word] for word in words if word >= 0).most_common()
+            credits[label] = Counter(detections.words[word] for word in words if word >= 0).most_common()
             sizes[label] = len(places)
-    return found, sizes
+    return credits, sizes
 
 
 def _boxes_of(detections: Detections, places: Sequence[int], threshold: float) -> Detections:
@@ -168,7 +170,10 @@ def _boxes_of(detections: Detections, places: Sequence[int], threshold: float) -
     number = torch.full((int(detections.images.max()) + 1 if len(detections.images) else 1,), -1)
     known = [place for place in places if place < len(number)]
     number[torch.tensor(known, dtype=torch.int64)] = torch.arange(len(places))[: len(known)]
-    kept = (number[detections.images] >= 0) & (detections.scores >= threshold)
+    certain = (number[detections.images] >= 0) & (detections.scores >= threshold)
     return Detections(
-        number[detections.images[kept]], detections.words[kept], detections.scores[kept], detections.boxes[kept]
+        number[detections.images[certain]],
+        detections.words[certain],
+        detections.scores[certain],
+        detections.boxes[certain],
     )

@@ -53,7 +53,7 @@ def class_maps(classifier: PromptClassifier, images: Tensor, classes: Sequence[i
     """
     if isinstance(classifier.tower, CachedTwoTowerModel):
         raise ConfigError(
-            "features of an image have no places; explain PromptClassifier.of(tower, wording) with the tower they came "
+            "features of an image have no places; explain PromptClassifier.of(model, wording) with the model they came "
             "from, which was trained with it"
         )
     layer = classifier.tower.explained

@@ -1,8 +1,9 @@
 """Right, and right for the right reason: accuracies by group, and how far explanation maps cover the object.
 
-Spec 6.4, equations 7.8 and 7.9. Accuracies of a run come from `GroupReport` (its `train_mix` is the adjusted average);
-the functions here take group values as printed tables have them. AIoU compares the map of the true class with those of
-the others on the object: above one half, the true class's map covers it best.
+Equations 7.8 and 7.9 of the dissertation (https://escholarship.org/uc/item/0399v1qw, Section 7.4.3). Accuracies of a
+run come from `GroupReport` (its `train_mix` is the adjusted average); the functions here take group values as printed
+tables have them. AIoU compares the map of the true class with those of the others on the object: above one half, the
+true class's map covers it best.
 """
 
 from __future__ import annotations
@@ -121,12 +122,12 @@ class ExplanationScore:
             DataError: if no example of the worst group was explained.
         """
         names = [score.name for score in report.by_group]
-        found = {names[g]: float(aiou[groups == g].mean()) for g in torch.unique(groups).tolist()}
-        if report.worst.name not in found:
+        scores = {names[g]: float(aiou[groups == g].mean()) for g in torch.unique(groups).tolist()}
+        if report.worst.name not in scores:
             raise DataError(
                 f"no example of the worst group, {report.worst.name}, was explained; explain some of each group"
             )
-        return cls(found, report.worst.name)
+        return cls(scores, report.worst.name)
 
 
 def tight_boxes(masks: Tensor) -> Tensor:

@@ -77,11 +77,11 @@ def read_boxes(path: Path) -> tuple[int, int, Tensor]:
         DataError: if the file is missing or has no box.
     """
     try:
-        said = _NUMBER.findall(path.read_text("utf-8"))
+        numbers = _NUMBER.findall(path.read_text("utf-8"))
     except OSError as error:
         raise DataError(f"the annotation {path} can't be read ({error.strerror}); fetch ImageNet's boxes") from error
-    sides = {name: round(float(value)) for name, value in said if name in ("width", "height")}
-    corners = [[float(value) for name, value in said if name == side] for side in ("xmin", "ymin", "xmax", "ymax")]
+    sides = {name: round(float(value)) for name, value in numbers if name in ("width", "height")}
+    corners = [[float(value) for name, value in numbers if name == side] for side in ("xmin", "ymin", "xmax", "ymax")]
     if len(sides) != 2 or not corners[0] or len({len(values) for values in corners}) != 1:
         raise DataError(f"{path} has no size or no complete box; give annotations in PASCAL's format")
     return sides["width"], sides["height"], torch.tensor(corners).T

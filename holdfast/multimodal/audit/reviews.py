@@ -1,7 +1,7 @@
 """A person decides: which attributes that were found are spurious, written down with a name and a reason.
 
 Spec 3.2. A large discrepancy is no proof, so nothing is mitigated without a verdict. `mitigated` turns the verdicts
-into what fine-tuning needs: words for the prompts and, from what was seen, an attribute and groups for the images.
+into what fine-tuning needs: words for the prompts and, from what was detected, an attribute and groups for the images.
 """
 
 from __future__ import annotations
@@ -90,13 +90,13 @@ def decide(folder: Path, verdict: Review) -> list[Review]:
     path = folder / FINDINGS
     if not path.exists():
         raise DataError(f"there is no audit in {folder}; give the folder that `holdfast audit multimodal` wrote")
-    found = {(one["class"], one["word"]) for one in _json(path)}
-    if (verdict.label, verdict.word) not in found:
-        names = [f"{label}/{word}" for label, word in sorted(found)]
-        asked = f"{verdict.label}/{verdict.word}"
-        raise ConfigError(f"the audit found nothing about {asked!r}" + nearest(asked, names))
-    kept = [one for one in read_review(folder) if (one.label, one.word) != (verdict.label, verdict.word)]
-    verdicts = [*kept, verdict]
+    known = {(one["class"], one["word"]) for one in _json(path)}
+    if (verdict.label, verdict.word) not in known:
+        names = [f"{label}/{word}" for label, word in sorted(known)]
+        about = f"{verdict.label}/{verdict.word}"
+        raise ConfigError(f"the audit found nothing about {about!r}" + nearest(about, names))
+    others = [one for one in read_review(folder) if (one.label, one.word) != (verdict.label, verdict.word)]
+    verdicts = [*others, verdict]
     write_atomically(folder / REVIEW, (json.dumps([asdict(one) for one in verdicts], indent=1) + "\n").encode())
     return verdicts
 
@@ -140,25 +140,25 @@ def spurious_words(verdicts: Sequence[Review]) -> tuple[str, ...]:
     return words
 
 
-def mitigated(task: ClipTask, words: Sequence[str], seen: TaskDetections) -> ClipTask:
+def mitigated(task: ClipTask, words: Sequence[str], detections: TaskDetections) -> ClipTask:
     """The task with spurious words as the attribute of its images and in its prompts.
 
     Args:
         task: the task that was audited.
         words: the spurious words.
-        seen: what was seen in its images.
+        detections: what was detected in its images.
 
     Returns:
         The task. An image has the first of the words that it shows; a value that no image has is left out.
     """
-    tables = {part: seen.attributes(part, task.part(part)) for part in PARTS}
+    tables = {part: detections.attributes(part, task.part(part)) for part in PARTS}
     values = {part: first_word(table, words) for part, table in tables.items()}
-    used = sorted({int(value) for found in values.values() for value in np.unique(found)})
+    used = sorted({int(value) for codes in values.values() for value in np.unique(codes)})
     names = [(*words, ABSENT)[value] for value in used]
-    parts = {part: _labelled(task.part(part), np.searchsorted(used, found), names) for part, found in values.items()}
-    said = tuple("" if name == ABSENT else name for name in names)
-    neutral = tuple(name or "something else" for name in said)
-    wording = replace(task.wording, spurious_words=said, attribute_phrases=neutral)
+    parts = {part: _labelled(task.part(part), np.searchsorted(used, codes), names) for part, codes in values.items()}
+    spurious = tuple("" if name == ABSENT else name for name in names)
+    neutral = tuple(name or "something else" for name in spurious)
+    wording = replace(task.wording, spurious_words=spurious, attribute_phrases=neutral)
     splits = replace(task.splits, train=parts["train"], validation=parts["validation"], test=parts["test"])
     return replace(task, splits=splits, wording=wording)
 
@@ -166,8 +166,8 @@ def mitigated(task: ClipTask, words: Sequence[str], seen: TaskDetections) -> Cli
 def first_word(table: Attributes, words: Sequence[str]) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Number of the first of `words` that each image shows, their count where it shows none, int64 of shape (n,)."""
     shown = np.stack([table.column(word).astype(bool) for word in words], 1)
-    found: np.ndarray[Any, np.dtype[np.int64]] = np.where(shown.any(1), shown.argmax(1), len(words)).astype(np.int64)
-    return found
+    places: np.ndarray[Any, np.dtype[np.int64]] = np.where(shown.any(1), shown.argmax(1), len(words)).astype(np.int64)
+    return places
 
 
 def _images(task: ClipTask) -> dict[str, str]:
@@ -188,9 +188,9 @@ def _labelled(examples: Examples, values: np.ndarray[Any, Any], names: Sequence[
 
 def _json(path: Path) -> list[dict[str, Any]]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        content = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path} can't be read ({error}); restore it, or make the audit again") from error
-    if not isinstance(found, list):
+    if not isinstance(content, list):
         raise DataError(f"{path} must hold a list; restore it, or make the audit again")
-    return found
+    return content

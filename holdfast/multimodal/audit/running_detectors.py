@@ -50,7 +50,7 @@ def read_vocabulary(path: Path | None, root: Path, class_names: Iterable[str]) -
     return words
 
 
-def look(
+def run_detector(
     task: ClipTask,
     preprocessing: Preprocessing,
     detector: Detector,
@@ -70,19 +70,19 @@ def look(
         The sightings.
     """
     total, done = sum(len(task.part(part)) for part in PARTS), 0
-    found = {}
+    detections = {}
     for part in PARTS:
         pieces = []
         for rows in torch.split(torch.arange(len(task.part(part))), _AT_ONCE):
             images = task.part(part).inputs.gather(rows)
             assert isinstance(images, Tensor)
-            seen = detector.detect(preprocessing.pictures(images), words)
-            pieces.append((rows[seen.images], seen.words, seen.scores, seen.boxes))
+            batch = detector.detect(preprocessing.pictures(images), words)
+            pieces.append((rows[batch.images], batch.words, batch.scores, batch.boxes))
             done += len(rows)
             if progress is not None:
                 progress(done, total)
-        found[part] = Detections(*(torch.cat(tensors) for tensors in zip(*pieces, strict=True)))
-    return TaskDetections(tuple(words), found, has_boxes=True)
+        detections[part] = Detections(*(torch.cat(tensors) for tensors in zip(*pieces, strict=True)))
+    return TaskDetections(tuple(words), detections, has_boxes=True)
 
 
 def _words(path: Path) -> list[str]:
@@ -93,7 +93,7 @@ def _words(path: Path) -> list[str]:
         loaded = json.loads(text)
     except (OSError, ValueError) as error:
         raise DataError(f"the vocabulary {path} can't be read ({error}); give a word per line, or JSON") from error
-    found = list(loaded.values()) if isinstance(loaded, dict) else loaded
-    if not isinstance(found, list) or not all(isinstance(word, str) for word in found):
+    words = list(loaded.values()) if isinstance(loaded, dict) else loaded
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise DataError(f"the vocabulary {path} must hold a list of words, or synsets by name")
-    return found
+    return words

@@ -1,4 +1,4 @@
-"""What was seen in which image, as a table: written by an audit, or by anybody who has boxes or annotations.
+"""What was detected in which image, as a table: written by an audit, or by anybody who has boxes or annotations.
 
 A line per sighting: ``part, id, word`` and, where they are known, ``score, left, top, right, bottom`` with the box as
 fractions of the image's middle square. An image may have any number of lines.
@@ -47,30 +47,30 @@ class TaskDetections:
     def known(cls, task: ClipTask) -> TaskDetections:
         """What a task knows of its images, without boxes."""
         tables = {part: task.known(part) for part in PARTS}
-        found = {}
+        detections = {}
         for part, table in tables.items():
             images, words = (torch.from_numpy(rows) for rows in np.nonzero(table.present))
             whole = torch.tensor([0.0, 0.0, 1.0, 1.0]).expand(len(images), 4)
-            found[part] = Detections(images, words, torch.ones(len(images)), whole)
-        return cls(tables["train"].words, found, has_boxes=False)
+            detections[part] = Detections(images, words, torch.ones(len(images)), whole)
+        return cls(tables["train"].words, detections, has_boxes=False)
 
 
-def write_seen(path: Path, seen: TaskDetections, task: ClipTask) -> None:
+def write_detections(path: Path, detections: TaskDetections, task: ClipTask) -> None:
     """Write the table."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(("part", "id", "word", *(("score", *_BOX) if seen.has_boxes else ())))
+    lines.writerow(("part", "id", "word", *(("score", *_BOX) if detections.has_boxes else ())))
     for part in PARTS:
-        found, ids = seen.detections[part], task.part(part).ids
+        of_part, ids = detections.detections[part], task.part(part).ids
         for image, word, score, box in zip(
-            found.images.tolist(), found.words.tolist(), found.scores.tolist(), found.boxes.tolist(), strict=True
+            *(column.tolist() for column in (of_part.images, of_part.words, of_part.scores, of_part.boxes)), strict=True
         ):
-            where = [f"{value:.4f}" for value in (score, *box)] if seen.has_boxes else []
-            lines.writerow((part, int(ids[image]), seen.words[word], *where))
+            where = [f"{value:.4f}" for value in (score, *box)] if detections.has_boxes else []
+            lines.writerow((part, int(ids[image]), detections.words[word], *where))
     write_atomically(path, text.getvalue().encode())
 
 
-def read_seen(path: Path, task: ClipTask) -> TaskDetections:
+def read_detections(path: Path, task: ClipTask) -> TaskDetections:
     """Read a table of sightings.
 
     Args:
@@ -94,7 +94,7 @@ def read_seen(path: Path, task: ClipTask) -> TaskDetections:
     places = {(part, int(name)): at for part in PARTS for at, name in enumerate(task.part(part).ids.tolist())}
     words = tuple(sorted({row["word"] for row in rows}))
     number, has_boxes = {word: at for at, word in enumerate(words)}, set(_BOX) <= set(rows[0])
-    found: dict[str, list[tuple[int, int, float, list[float]]]] = {part: [] for part in PARTS}
+    lines_of: dict[str, list[tuple[int, int, float, list[float]]]] = {part: [] for part in PARTS}
     for line, row in enumerate(rows, 2):
         part, at = _image(row, line, path, places)
         try:
@@ -104,8 +104,8 @@ def read_seen(path: Path, task: ClipTask) -> TaskDetections:
             raise DataError(f"line {line} of {path} has a score or a box that is no number; correct it") from error
         if not (0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
             raise DataError(f"line {line} of {path} has the box {box}; give fractions of the image, left before right")
-        found[part].append((at, number[row["word"]], score, box))
-    return TaskDetections(words, {part: _detections(lines) for part, lines in found.items()}, has_boxes)
+        lines_of[part].append((at, number[row["word"]], score, box))
+    return TaskDetections(words, {part: _detections(lines) for part, lines in lines_of.items()}, has_boxes)
 
 
 def _image(row: Mapping[str, str], line: int, path: Path, places: Mapping[tuple[str, int], int]) -> tuple[str, int]:

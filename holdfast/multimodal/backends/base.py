@@ -34,7 +34,7 @@ class ExplainedLayer:
     """Which part of the image tower GradCAM explains.
 
     Attributes:
-        name: the part in ``tower.named_modules()``.
+        name: the part in ``model.named_modules()``.
         grid: rows and columns of the patches, where its output is one class token and then patches; None for maps.
         batch_first: whether tokens come as (images, tokens, channels) and not as (tokens, images, channels).
     """
@@ -123,15 +123,15 @@ class TwoTowerModel(nn.Module, ABC):
         if trained == "full":
             return list(self.parameters())
         strict = trained == "projection_strict"
-        found = self.strict_image_parameters() if strict else list(self.image_projection.parameters())
-        found += self.text_projection.parameters()
+        parameters = self.strict_image_parameters() if strict else list(self.image_projection.parameters())
+        parameters += self.text_projection.parameters()
         if trained == "release":
-            found += self.text_parameters_outside_blocks()
-        return [*found, self.logit_scale]
+            parameters += self.text_parameters_outside_blocks()
+        return [*parameters, self.logit_scale]
 
 
 class ProjectedTwoTowerModel(TwoTowerModel):
-    """A tower that keeps its projections and its scale itself.
+    """A model that keeps its projections and its scale itself.
 
     Attributes:
         from_image: the image projection.

@@ -29,7 +29,7 @@ _FILE = ImageReader(resize=None, crop=None)
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an image becomes the input of a tower; the same in training and in testing, without augmentation.
+    """How an image becomes the input of a model; the same in training and in testing, without augmentation.
 
     Attributes:
         size: side of the square.

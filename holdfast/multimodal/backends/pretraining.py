@@ -1,7 +1,7 @@
 """Contrastive pre-training of a small two-tower model on images with captions (Radford et al. 2021).
 
-For experiments on a CPU and for demonstrations, where a model must first learn a shortcut that fine-tuning can then
-remove. AdamW under a one-cycle rate.
+The paper is https://arxiv.org/abs/2103.00020. For experiments on a CPU and for demonstrations, where a model must first
+learn a shortcut that fine-tuning can then remove. AdamW under a one-cycle rate.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from holdfast.primitives.streams import torch_stream
 
 
 def pretrain(
-    tower: TwoTowerModel,
+    model: TwoTowerModel,
     images: Tensor,
     captions: Sequence[str] | Tensor,
     *,
@@ -28,10 +28,10 @@ def pretrain(
     seed: int = 0,
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Train all of a tower with CLIP's loss, in place.
+    """Train all of a model with CLIP's loss, in place.
 
     Args:
-        tower: left in evaluation mode.
+        model: left in evaluation mode.
         images: preprocessed, (n, 3, height, width).
         captions: a sentence for each, or what the text tower takes for it.
         epochs: passes over the pairs; the last incomplete batch of a pass is left out.
@@ -48,17 +48,17 @@ def pretrain(
             f"there are {len(images)} images and {len(captions)} captions for batches of {batch_size}; give a caption "
             "per image, and at least one batch"
         )
-    tokens = captions if isinstance(captions, Tensor) else tower.tokenize(list(captions))
+    tokens = captions if isinstance(captions, Tensor) else model.tokenize(list(captions))
     steps = len(images) // batch_size
-    optimizer = torch.optim.AdamW(tower.parameters(), lr=peak_rate)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=peak_rate)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, peak_rate, total_steps=epochs * steps)
     means = []
-    tower.train()
+    model.train()
     for epoch in range(epochs):
         total = 0.0
         order = torch.randperm(len(images), generator=torch_stream(seed, "pretrain", epoch))
         for rows in torch.split(order[: steps * batch_size], batch_size):
-            loss = clip_loss(tower.encode_image(images[rows]), tower.encode_text(tokens[rows]), tower.scale())
+            loss = clip_loss(model.encode_image(images[rows]), model.encode_text(tokens[rows]), model.scale())
             optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -67,5 +67,5 @@ def pretrain(
         means.append(total / steps)
         if progress is not None:
             progress(epoch, means[-1])
-    tower.eval()
+    model.eval()
     return means

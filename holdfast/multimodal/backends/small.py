@@ -80,8 +80,8 @@ class VitTower(nn.Module):
         tokens = torch.cat([self.class_token.expand(len(patches), 1, -1), patches], 1) + self.positions
         for block in self.blocks:
             tokens = block(tokens)
-        seen: Tensor = self.norm(tokens[:, 0])
-        return seen
+        features: Tensor = self.norm(tokens[:, 0])
+        return features
 
 
 class TextTower(nn.Module):

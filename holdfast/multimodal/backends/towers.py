@@ -22,19 +22,19 @@ _OPEN_CLIP = "open_clip:"
 
 
 def load_tower(name: str, root: Path, *, seed: int = 0, progress: Progress | None = None) -> TwoTowerModel:
-    """A tower by name.
+    """A two-tower model by name.
 
     Args:
         name: see the table above.
         root: the data root, below which towers that are made here are kept.
-        seed: of a tower that is made here.
+        seed: of a model that is made here.
         progress: told about each epoch where one is trained.
 
     Returns:
-        The tower, in evaluation mode.
+        The model, in evaluation mode.
 
     Raises:
-        ConfigError: if there is no such tower.
+        ConfigError: if there is no such model.
     """
     if name == "shapes":
         return shapes_tower(root / "towers", seed, progress=progress)

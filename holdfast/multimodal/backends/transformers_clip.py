@@ -109,8 +109,8 @@ def _preprocessing(source: Path | str, vision: Any) -> Preprocessing:
     from transformers.image_processing_utils import ImageProcessingMixin  # noqa: PLC0415 - optional
 
     try:
-        said, _ = ImageProcessingMixin.get_image_processor_dict(source)
+        settings, _ = ImageProcessingMixin.get_image_processor_dict(source)
     except OSError:
-        said = {}
-    mean, std = said.get("image_mean", CLIP_MEAN), said.get("image_std", CLIP_STD)
+        settings = {}
+    mean, std = settings.get("image_mean", CLIP_MEAN), settings.get("image_std", CLIP_STD)
     return Preprocessing(vision.image_size, tuple(mean), tuple(std))

@@ -1,7 +1,7 @@
 """What the method is compared with, on the same towers and the same data.
 
 ======================  ==============================================================================================
-zero-shot               `zero_shot`: the tower as it is
+zero-shot               `zero_shot`: the model as it is
 fine-tuned CLIP         `fine_tune` with `FineTunedClip()`: CLIP's loss alone, balanced draws
 ERM                     `fine_tune` without a method: cross-entropy on zero-shot logits, natural draws
 group DRO               `fine_tune` with ``holdfast.spurious.GroupDRO()``: the same logits, balanced draws
@@ -34,11 +34,11 @@ from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
 
-def zero_shot(tower: TwoTowerModel, wording: Wording, examples: Examples, train: Examples | None = None) -> GroupReport:
-    """How the tower fares without any training.
+def zero_shot(model: TwoTowerModel, wording: Wording, examples: Examples, train: Examples | None = None) -> GroupReport:
+    """How the model fares without any training.
 
     Args:
-        tower: put into evaluation mode, otherwise left as it was.
+        model: put into evaluation mode, otherwise left as it was.
         wording: names of the classes.
         examples: preprocessed images with labels.
         train: the training set, for the adjusted average.
@@ -46,7 +46,7 @@ def zero_shot(tower: TwoTowerModel, wording: Wording, examples: Examples, train:
     Returns:
         The report.
     """
-    return evaluate(PromptClassifier.of(tower, wording), examples, train=train)
+    return evaluate(PromptClassifier.of(model, wording), examples, train=train)
 
 
 @dataclass(frozen=True)
@@ -74,17 +74,17 @@ class FineTunedClip(Policy):
         return SpuriousAware(lambda_vc=0, lambda_lc=0, lambda_vs=0, lambda_ls=0, sampling=self.sampling)
 
 
-def probe_splits(tower: TwoTowerModel, splits: Splits) -> Splits:
+def probe_splits(model: TwoTowerModel, splits: Splits) -> Splits:
     """The data as frozen image embeddings of unit length, for linear methods.
 
     Args:
-        tower: left as it was.
+        model: left as it was.
         splits: preprocessed images.
 
     Returns:
         Splits whose inputs are (n, width).
     """
-    return encoded_splits(tower, splits, tower.encode_image)
+    return encoded_splits(model, splits, model.encode_image)
 
 
 def linear_probe(splits: Splits, seed: int = 0) -> nn.Linear:

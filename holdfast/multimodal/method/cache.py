@@ -22,21 +22,21 @@ from holdfast.training.model_outputs import evaluating
 
 
 class CachedTwoTowerModel(ProjectedTwoTowerModel):
-    """A tower whose image encoder, and where wanted its text encoder, is the identity: it takes features.
+    """A model whose image encoder, and where wanted its text encoder, is the identity: it takes features.
 
     Args:
-        tower: what the features come from.
-        texts: whether texts are features too; otherwise the whole tower is kept for its text encoder.
+        model: what the features come from.
+        texts: whether texts are features too; otherwise the whole model is kept for its text encoder.
     """
 
-    def __init__(self, tower: TwoTowerModel, *, texts: bool) -> None:
+    def __init__(self, model: TwoTowerModel, *, texts: bool) -> None:
         super().__init__()
-        self.preprocessing = tower.preprocessing
-        self.explained = tower.explained
-        self.from_image = tower.image_projection
-        self.from_text = tower.text_projection
-        self.log_scale = tower.logit_scale
-        self.source = None if texts else tower
+        self.preprocessing = model.preprocessing
+        self.explained = model.explained
+        self.from_image = model.image_projection
+        self.from_text = model.text_projection
+        self.log_scale = model.logit_scale
+        self.source = None if texts else model
 
     def image_features(self, images: Tensor) -> Tensor:
         """What was given."""
@@ -50,7 +50,7 @@ class CachedTwoTowerModel(ProjectedTwoTowerModel):
         """Only where texts aren't features."""
         if self.source is None:
             raise ConfigError(
-                "a tower that takes the features of texts can't read new ones; ask the tower it came from"
+                "a model that takes the features of texts can't read new ones; ask the model it came from"
             )
         return self.source.tokenize(texts)
 
@@ -77,50 +77,50 @@ def cache_features(
     """
     if trained == "full":
         return classifier, splits
-    tower, prompts = classifier.tower, {family: classifier.inputs(family) for family in classifier.families}
+    model, prompts = classifier.tower, {family: classifier.inputs(family) for family in classifier.families}
     texts = trained != "release"
     if texts:
-        prompts = {family: _prompt_features(tower, inputs, batch_size) for family, inputs in prompts.items()}
-    cached = PromptClassifier(CachedTwoTowerModel(tower, texts=texts), prompts)
-    return cached, encoded_splits(tower, splits, tower.image_features, batch_size)
+        prompts = {family: _prompt_features(model, inputs, batch_size) for family, inputs in prompts.items()}
+    cached = PromptClassifier(CachedTwoTowerModel(model, texts=texts), prompts)
+    return cached, encoded_splits(model, splits, model.image_features, batch_size)
 
 
 def encoded_splits(
-    tower: TwoTowerModel, splits: Splits, encode: Callable[[Tensor], Tensor], batch_size: int = 256
+    model: TwoTowerModel, splits: Splits, encode: Callable[[Tensor], Tensor], batch_size: int = 256
 ) -> Splits:
     """`encoded_examples` of each part."""
     return replace(
         splits,
-        train=encoded_examples(tower, splits.train, encode, batch_size),
-        validation=encoded_examples(tower, splits.validation, encode, batch_size),
-        test=encoded_examples(tower, splits.test, encode, batch_size),
+        train=encoded_examples(model, splits.train, encode, batch_size),
+        validation=encoded_examples(model, splits.validation, encode, batch_size),
+        test=encoded_examples(model, splits.test, encode, batch_size),
     )
 
 
 def encoded_examples(
-    tower: TwoTowerModel, examples: Examples, encode: Callable[[Tensor], Tensor], batch_size: int = 256
+    model: TwoTowerModel, examples: Examples, encode: Callable[[Tensor], Tensor], batch_size: int = 256
 ) -> Examples:
     """The same examples with what `encode` makes of their images as inputs, float32 on the CPU.
 
     Args:
-        tower: run in evaluation mode and left as it was.
+        model: run in evaluation mode and left as it was.
         examples: preprocessed images.
-        encode: one of the tower's methods, such as `image_features` or `encode_image`.
+        encode: one of the model's methods, such as `image_features` or `encode_image`.
         batch_size: images per pass.
 
     Returns:
         A set that shares labels, groups and ids with `examples`.
     """
-    found, device = [], tower.logit_scale.device
-    with evaluating(tower):
+    features, device = [], model.logit_scale.device
+    with evaluating(model):
         for positions in torch.split(torch.arange(len(examples)), batch_size):
             images = examples.inputs.gather(positions)
             assert isinstance(images, Tensor)
-            found.append(encode(images.to(device)).to("cpu", torch.float32))
-    return replace(examples, inputs=TensorInputs(torch.cat(found)))
+            features.append(encode(images.to(device)).to("cpu", torch.float32))
+    return replace(examples, inputs=TensorInputs(torch.cat(features)))
 
 
-def _prompt_features(tower: TwoTowerModel, inputs: Tensor, batch_size: int) -> Tensor:
-    with evaluating(tower):
-        found = [tower.text_features(tokens) for tokens in torch.split(inputs.flatten(0, -2), batch_size)]
-    return torch.cat(found).reshape(*inputs.shape[:-1], -1)
+def _prompt_features(model: TwoTowerModel, inputs: Tensor, batch_size: int) -> Tensor:
+    with evaluating(model):
+        features = [model.text_features(tokens) for tokens in torch.split(inputs.flatten(0, -2), batch_size)]
+    return torch.cat(features).reshape(*inputs.shape[:-1], -1)

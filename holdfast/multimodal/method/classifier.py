@@ -22,23 +22,23 @@ class PromptClassifier(nn.Module):
     The towers always run in evaluation mode, in training too: batch norm of a frozen encoder must not drift.
 
     Args:
-        tower: the model.
+        model: any two-tower model.
         prompts: what the text tower takes, by family: (entries, templates, tokens), of ``pairs``
             (classes, values, templates, tokens).
     """
 
-    def __init__(self, tower: TwoTowerModel, prompts: Mapping[Family, Tensor]) -> None:
+    def __init__(self, model: TwoTowerModel, prompts: Mapping[Family, Tensor]) -> None:
         super().__init__()
-        self.tower = tower.eval()
+        self.tower = model.eval()
         self.families = tuple(prompts)
         for family, inputs in prompts.items():
             self.register_buffer(f"{family}_inputs", inputs, persistent=False)
 
     @classmethod
-    def of(cls, tower: TwoTowerModel, wording: Wording) -> PromptClassifier:
-        """The classifier for a task said in words; its prompts lie where the tower does."""
-        device = tower.logit_scale.device
-        return cls(tower, {family: tokens.to(device) for family, tokens in wording.tokens(tower).items()})
+    def of(cls, model: TwoTowerModel, wording: Wording) -> PromptClassifier:
+        """The classifier for a task said in words; its prompts lie where the model does."""
+        device = model.logit_scale.device
+        return cls(model, {family: tokens.to(device) for family, tokens in wording.tokens(model).items()})
 
     def train(self, mode: bool = True) -> PromptClassifier:
         """Set the mode of everything but the towers."""

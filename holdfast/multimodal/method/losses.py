@@ -1,8 +1,9 @@
 """The losses of spurious-aware fine-tuning: CLIP's own, two that contrast classes, two that contrast attributes.
 
 Yang, Nushi, Palangi and Mirzasoleiman, "Mitigating Spurious Correlations in Multi-modal Models during Fine-tuning"
-(ICML 2023), equations 7.1 to 7.6 of the dissertation. Two forms exist. The text writes every term as one construct, CS,
-a supervised contrastive loss: these functions are here. What the authors ran are cosine penalties and a cross-entropy:
+(ICML 2023, https://arxiv.org/abs/2304.03916), equations 7.1 to 7.6 of the dissertation
+(https://escholarship.org/uc/item/0399v1qw). Two forms exist. The text writes every term as one construct, CS, a
+supervised contrastive loss: these functions are here. What the authors ran are cosine penalties and a cross-entropy:
 `holdfast.multimodal.method.release_losses`. Everything takes embeddings of unit length and returns a scalar.
 
 Prompts carry their meaning in their shape, (classes, templates, width), so a class can't be taken for a template: the

@@ -1,8 +1,9 @@
 """Spurious-aware fine-tuning: CLIP's loss with terms that gather classes and set a spurious attribute apart.
 
-Yang et al. (ICML 2023), equation 7.6: ``L_CLIP + L_vc + L_lc + L_vs + L_ls``. Use vc, lc and ls where no image has an
-attribute label, vc, lc and vs where images have. Batches are drawn evenly over groups, as in the authors' program: most
-of the gain in the worst group comes from that and little from the terms, whose own gift is that the model
+Yang et al. (ICML 2023, https://arxiv.org/abs/2304.03916), equation 7.6 of the dissertation
+(https://escholarship.org/uc/item/0399v1qw): ``L_CLIP + L_vc + L_lc + L_vs + L_ls``. Use vc, lc and ls where no image
+has an attribute label, vc, lc and vs where images have. Batches are drawn evenly over groups, as in the authors'
+program: most of the gain in the worst group comes from that and little from the terms, whose own gift is that the model
 looks at the right place. So sampling is an option of its own, and both deserve to be reported.
 """
 
@@ -130,24 +131,24 @@ class SpuriousAwareLoss(Objective):
         class_prompts = model.prompts("classes")
         of_terms = scale if terms.tau is None else 1 / terms.tau
         release = terms.form == "release"
-        found = {"clip": clip_loss(images, ensemble(class_prompts)[labels], scale)}
+        losses = {"clip": clip_loss(images, ensemble(class_prompts)[labels], scale)}
         if terms.lambda_vc:
-            found["vc"] = terms.lambda_vc * (
+            losses["vc"] = terms.lambda_vc * (
                 contrastive_image_penalty(images, labels)
                 if release
                 else contrastive_image_loss(images, labels, of_terms)
             )
         if terms.lambda_lc:
-            found["lc"] = terms.lambda_lc * (
+            losses["lc"] = terms.lambda_lc * (
                 contrastive_language_penalty(class_prompts)
                 if release
                 else contrastive_language_loss(class_prompts, of_terms)
             )
         if terms.lambda_vs:
-            found["vs"] = terms.lambda_vs * self._spurious_images(model, images, forward, of_terms)
+            losses["vs"] = terms.lambda_vs * self._spurious_images(model, images, forward, of_terms)
         if terms.lambda_ls:
-            found["ls"] = terms.lambda_ls * self._spurious_language(model, class_prompts, of_terms)
-        return found
+            losses["ls"] = terms.lambda_ls * self._spurious_language(model, class_prompts, of_terms)
+        return losses
 
     def _spurious_images(
         self, model: PromptClassifier, images: Tensor, forward: Forward, scale: Tensor | float

@@ -37,7 +37,7 @@ PUBLISHED: dict[str, Training] = {
 
 
 def fine_tune(
-    tower: TwoTowerModel,
+    model: TwoTowerModel,
     splits: Splits,
     wording: Wording,
     method: Method | Policy | Objective | None = None,
@@ -52,13 +52,13 @@ def fine_tune(
     """Train a two-tower model on a labelled data set.
 
     Args:
-        tower: trained in place; holds the best epoch's weights at the end.
+        model: trained in place; holds the best epoch's weights at the end.
         splits: preprocessed images with labels; groups where the method or the choice of the epoch needs them.
         wording: names of classes and attributes.
         method: what to train with; by default cross-entropy on the zero-shot logits, every image once per epoch.
         settings: how long and how fast; by default those of the release for a ResNet.
         trained: which parameters.
-        scale: what cosines are multiplied by at the start; by default as the tower has it. The release starts at
+        scale: what cosines are multiplied by at the start; by default as the model has it. The release starts at
             1 / 0.07 instead of the checkpoint's.
         cache: compute the features of frozen encoders once. They are kept in memory: 4 bytes per feature and image,
             which for the maps of a ResNet-50 is 0.4 MB.
@@ -80,21 +80,21 @@ def fine_tune(
         if not 0 < scale <= MAX_SCALE:
             raise ConfigError(f"the scale is {scale}; give a number above 0, at most {MAX_SCALE:g}")
         with torch.no_grad():
-            tower.logit_scale.fill_(math.log(scale))
+            model.logit_scale.fill_(math.log(scale))
     settings = PUBLISHED["RN50"] if settings is None else settings
-    tower.to(settings.device)
-    with _training_only(tower, tower.trained_parameters(trained)):
-        classifier = PromptClassifier.of(tower, wording)
+    model.to(settings.device)
+    with _training_only(model, model.trained_parameters(trained)):
+        classifier = PromptClassifier.of(model, wording)
         if cache:
             classifier, splits = cache_features(classifier, splits, trained)
         return fit(classifier, splits, method, settings, run=run, listeners=listeners)
 
 
 @contextmanager
-def _training_only(tower: TwoTowerModel, trained: Sequence[nn.Parameter]) -> Iterator[None]:
+def _training_only(model: TwoTowerModel, trained: Sequence[nn.Parameter]) -> Iterator[None]:
     """Gradients for some parameters inside the block; every parameter gets its own setting back."""
-    settings = [(parameter, parameter.requires_grad) for parameter in tower.parameters()]
-    tower.requires_grad_(False)
+    settings = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    model.requires_grad_(False)
     for parameter in trained:
         parameter.requires_grad_(True)
     try:

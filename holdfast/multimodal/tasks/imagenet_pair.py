@@ -96,14 +96,14 @@ class ImageNetPair(ClipData):
         folders = [
             self.locate(root, f"imagenet/{part}/{synset}") for part in ("train", "val") for synset in pair.synsets
         ]
-        found = [image_files(folder) for folder in folders]
-        paths = [path for files in found for path in files]
-        labels = np.repeat(np.array([0, 1, 0, 1]), [len(files) for files in found])
-        kept = root / "imagenet" / f"seen-{pair.word}-{'-'.join(pair.synsets)}.csv"
-        if not kept.exists():
-            write_seen_scores(kept, paths, scores_of(load_owl_vit(self.detector), paths, pair.word))
-        shown = (read_seen_scores(kept, paths) >= THRESHOLD).astype(np.int64)
-        is_test = np.repeat(np.array([False, False, True, True]), [len(files) for files in found])
+        images = [image_files(folder) for folder in folders]
+        paths = [path for files in images for path in files]
+        labels = np.repeat(np.array([0, 1, 0, 1]), [len(files) for files in images])
+        scores = root / "imagenet" / f"seen-{pair.word}-{'-'.join(pair.synsets)}.csv"
+        if not scores.exists():
+            write_detection_scores(scores, paths, scores_of(load_owl_vit(self.detector), paths, pair.word))
+        shown = (read_detection_scores(scores, paths) >= THRESHOLD).astype(np.int64)
+        is_test = np.repeat(np.array([False, False, True, True]), [len(files) for files in images])
         codes = np.where(is_test, 2, 0)
         codes[held_out(labels, shown, ~is_test, self.seed)] = 1
         splits = lazy_splits(
@@ -146,23 +146,23 @@ def held_out(
 
 def scores_of(detector: Detector, paths: list[Path], word: str) -> NDArray[np.float64]:
     """The best score of a word in each image, 0 where no box reaches the detector's threshold."""
-    looked = Preprocessing(_DETECTED_SIZE)
+    preprocessing = Preprocessing(_DETECTED_SIZE)
     best = np.zeros(len(paths))
     for start in range(0, len(paths), _AT_ONCE):
         chosen = paths[start : start + _AT_ONCE]
-        images = looked.pictures(looked.inputs(chosen).gather(torch.arange(len(chosen))))
-        found = detector.detect(images, [word])
-        np.maximum.at(best, found.images.numpy() + start, found.scores.double().numpy())
+        images = preprocessing.pictures(preprocessing.inputs(chosen).gather(torch.arange(len(chosen))))
+        detections = detector.detect(images, [word])
+        np.maximum.at(best, detections.images.numpy() + start, detections.scores.double().numpy())
     return best
 
 
-def write_seen_scores(file: Path, paths: list[Path], scores: NDArray[np.float64]) -> None:
+def write_detection_scores(file: Path, paths: list[Path], scores: NDArray[np.float64]) -> None:
     """Keep what the detector saw, a line per image."""
     lines = [f"{path.name},{score:.6f}" for path, score in zip(paths, scores.tolist(), strict=True)]
     write_atomically(file, "\n".join(["image,score", *lines, ""]).encode())
 
 
-def read_seen_scores(file: Path, paths: list[Path]) -> NDArray[np.float64]:
+def read_detection_scores(file: Path, paths: list[Path]) -> NDArray[np.float64]:
     """What a detector saw earlier, in the order of `paths`.
 
     Raises:

@@ -1,8 +1,9 @@
 """Sentences that name a class in many ways, and what their mean makes of an image: zero-shot classification.
 
-A class is described by many templates whose embeddings are averaged (Radford et al. 2021; spec, section 2). The 80 in
-`holdfast.multimodal.tasks.templates` are our own, so figures that depend on the wording of CLIP's list, such as printed
-zero-shot accuracies, are met with that list only: pass it as `templates`.
+A class is described by many templates whose embeddings are averaged (Radford et al. 2021,
+https://arxiv.org/abs/2103.00020). The 80 in `holdfast.multimodal.tasks.templates` are our own, so figures that depend
+on the wording of CLIP's list, such as printed zero-shot accuracies, are met with that list only: pass it as
+`templates`.
 """
 
 from __future__ import annotations
@@ -55,12 +56,12 @@ class Wording:
     @property
     def families(self) -> tuple[Family, ...]:
         """The kinds of prompts that can be made of these words."""
-        found: list[Family] = ["classes"]
+        families: list[Family] = ["classes"]
         if any(self.spurious_words):
-            found += ["words", "pairs"]
+            families += ["words", "pairs"]
         if self.attribute_phrases:
-            found.append("attributes")
-        return tuple(found)
+            families.append("attributes")
+        return tuple(families)
 
     def phrases(self, family: Family) -> list[list[str]]:
         """What the slots are filled with: a row per entry; of ``pairs`` a row per class, else rows of one phrase."""
@@ -75,22 +76,22 @@ class Wording:
             for name in self.class_names
         ]
 
-    def tokens(self, tower: TwoTowerModel) -> dict[Family, Tensor]:
+    def tokens(self, model: TwoTowerModel) -> dict[Family, Tensor]:
         """Every prompt as token ids.
 
         Args:
-            tower: whose tokenizer is used.
+            model: whose tokenizer is used.
 
         Returns:
             By family, int64 of shape (entries, templates, length); of ``pairs`` (classes, values, templates, length).
         """
-        found: dict[Family, Tensor] = {}
+        tokens_of: dict[Family, Tensor] = {}
         for family in self.families:
             rows = self.phrases(family)
             texts = [text for row in rows for phrase in row for text in filled(self.templates, phrase)]
-            tokens = tower.tokenize(texts).reshape(len(rows), len(rows[0]), len(self.templates), -1)
-            found[family] = tokens if family == "pairs" else tokens.squeeze(1)
-        return found
+            tokens = model.tokenize(texts).reshape(len(rows), len(rows[0]), len(self.templates), -1)
+            tokens_of[family] = tokens if family == "pairs" else tokens.squeeze(1)
+        return tokens_of
 
 
 def ensemble(prompts: Tensor) -> Tensor:
@@ -122,6 +123,6 @@ def _fill(template: str, *phrases: str) -> str:
 
 
 def _check_slots(template: str, wanted: int) -> None:
-    found = template.count("{}")
-    if found != wanted:
-        raise ConfigError(f"the template {template!r} has {found} slots; write {{}} in it {wanted} times")
+    slots = template.count("{}")
+    if slots != wanted:
+        raise ConfigError(f"the template {template!r} has {slots} slots; write {{}} in it {wanted} times")

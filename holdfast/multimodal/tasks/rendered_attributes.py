@@ -18,7 +18,7 @@ _COLOURS = ("red", "green", "blue")
 _BRIGHT = 0.5
 
 
-def visible_words(pixels: Tensor, masks: Tensor, grounds: Tensor, names: Sequence[str]) -> Attributes:
+def attributes_of_rendered(pixels: Tensor, masks: Tensor, grounds: Tensor, names: Sequence[str]) -> Attributes:
     """Which image shows what.
 
     Args:

@@ -1,6 +1,6 @@
 """What a two-tower model is tuned and judged on: images, how they are said in words, and where the object is.
 
-A task is made for a tower, because images are preprocessed as it wants them. Data sets with public files are in
+A task is made for a model, because images are preprocessed as it wants them. Data sets with public files are in
 `holdfast.multimodal.tasks.waterbirds`, `imagenet_pair` and `folder_task`; rendered ones in `shapes` and `emoji_world`.
 """
 
@@ -64,8 +64,8 @@ class ClipTask:
         """The examples of a part."""
         if name not in PARTS:
             raise ConfigError(f"there is no part {name!r} of the data" + nearest(name, PARTS))
-        found: Examples = getattr(self.splits, name)
-        return found
+        examples: Examples = getattr(self.splits, name)
+        return examples
 
     def known(self, part: str) -> Attributes:
         """What the images of a part are known to show: what the task says, else their attribute labels.
@@ -106,7 +106,7 @@ class ClipData(CatalogEntry, ABC):
 
     Class attributes:
         recipe: how it is fine-tuned, fields of `holdfast.training.Training`.
-        tower: the tower it is usually shown to.
+        tower: name of the two-tower model that it is usually shown to.
     """
 
     recipe: ClassVar[Mapping[str, object]] = {}
@@ -118,7 +118,7 @@ class ClipData(CatalogEntry, ABC):
 
         Args:
             root: the data root.
-            preprocessing: of the tower that will see the images.
+            preprocessing: of the model that will see the images.
 
         Returns:
             The task.
@@ -137,12 +137,12 @@ def some_of_each_group(examples: Examples, count: int, seed: int = 0) -> Tensor:
 
 
 def explanation_score(
-    tower: TwoTowerModel, task: ClipTask, report: GroupReport, *, per_group: int | None = 60, seed: int = 0
+    model: TwoTowerModel, task: ClipTask, report: GroupReport, *, per_group: int | None = 60, seed: int = 0
 ) -> ExplanationScore:
     """AIoU on the test set: do the maps of the true class lie on the object?
 
     Args:
-        tower: a tower on images; left as it was.
+        model: a model on images; left as it was.
         task: has regions for its test images.
         report: its accuracies on the test set, which say which group is the worst.
         per_group: images of each group that are explained; None for all.
@@ -153,11 +153,11 @@ def explanation_score(
     """
     test = task.splits.test
     positions = torch.arange(len(test)) if per_group is None else some_of_each_group(test, per_group, seed)
-    classifier = PromptClassifier.of(tower, task.wording)
-    found = []
+    classifier = PromptClassifier.of(model, task.wording)
+    scores = []
     for rows in torch.split(positions, 32):
         images, labels = test.gather(rows)
         assert isinstance(images, Tensor)
-        found.append(adjusted_iou(class_maps(classifier, images), labels, task.outlined("test", rows)))
+        scores.append(adjusted_iou(class_maps(classifier, images), labels, task.outlined("test", rows)))
     groups = test.labels if test.groups is None else test.groups
-    return ExplanationScore.of(torch.cat(found), groups[positions], report)
+    return ExplanationScore.of(torch.cat(scores), groups[positions], report)

@@ -115,7 +115,7 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
         batches, weights, looks = _coresets(here, settings, stream)
         for region in models.values():
             probes = [torch_stream(seed, "probe", number, place) for place in range(len(batches))]
-            region.begin(here, batches, weights, looks=looks, probes=probes, accounts=accounts)
+            region.begin(here, batches, weights, proxies=looks, probes=probes, accounts=accounts)
         for step in range(1, max(settings["after"]) + 1):
             place = int(torch.randint(len(batches), (1,), generator=stream))
             inputs, labels = train.gather(batches[place])

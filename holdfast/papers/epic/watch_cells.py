@@ -46,9 +46,10 @@ class Watched(Epic):
         """A round, and what is seen of it."""
         self._see_poisons(context)
         plan = super().update(context)
-        assert self._kept is not None and context.model is not None
-        kept = self._kept.nonzero().flatten()
-        as_many = torch.randperm(len(self._kept), generator=torch_stream(context.clock.epoch, "as many"))[: len(kept)]
+        assert self._remaining is not None and context.model is not None
+        kept = self._remaining.nonzero().flatten()
+        stream = torch_stream(context.clock.epoch, "as many")
+        as_many = torch.randperm(len(self._remaining), generator=stream)[: len(kept)]
         seen = {"model": context.model, "examples": context.examples}
         self.kept_errors.append(pinned(gradient_error, **seen, kept=kept))
         self.random_errors.append(pinned(gradient_error, **seen, kept=as_many))
@@ -56,8 +57,8 @@ class Watched(Epic):
 
     def _see_poisons(self, context: Context) -> None:
         left = torch.isin(context.examples.ids, self.poisoned.ids)
-        if self._kept is not None:
-            left &= self._kept
+        if self._remaining is not None:
+            left &= self._remaining
         if int(left.sum()) < 2:
             return
         self.alone.append(isolation(context.outputs.residuals()[left], self._target(context)))

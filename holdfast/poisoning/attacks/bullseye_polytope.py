@@ -1,8 +1,8 @@
 """Bullseye Polytope: poisons whose mean, in feature space, is the target.
 
 Aghakhani et al., "Bullseye Polytope: A Scalable Clean-Label Poisoning Attack with Improved Transferability" (EuroS&P
-2021). The strongest attack on transfer learning: a linear head that fits the poisons has the target in their midst.
-Against fine-tuning, outputs of further layers are matched as well, since features move.
+2021, https://arxiv.org/abs/2005.00191). The strongest attack on transfer learning: a linear head that fits the poisons
+has the target in their midst. Against fine-tuning, outputs of further layers are matched as well, since features move.
 """
 
 from __future__ import annotations

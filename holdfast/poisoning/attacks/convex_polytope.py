@@ -1,9 +1,9 @@
 """Convex Polytope: poisons in whose convex hull, in feature space, the target lies.
 
-Zhu et al., "Transferable Clean-Label Poisoning Attacks on Deep Neural Nets" (ICML 2019). Before each step the
-combination of the poisons that is nearest to the target is found, then the poisons are moved so that it comes nearer.
-The predecessor of Bullseye Polytope, and a control here: a target anywhere in the hull, often at its border, is
-weaker than one in the middle.
+Zhu et al., "Transferable Clean-Label Poisoning Attacks on Deep Neural Nets" (ICML 2019,
+https://arxiv.org/abs/1905.05897). Before each step the combination of the poisons that is nearest to the target is
+found, then the poisons are moved so that it comes nearer. The predecessor of Bullseye Polytope, and a control here: a
+target anywhere in the hull, often at its border, is weaker than one in the middle.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Feature Collision: poisons that look like their bases and have the target's features.
 
-Shafahi et al., "Poison Frogs! Targeted Clean-Label Poisoning Attacks on Neural Networks" (NeurIPS 2018). Each poison
-minimises ||f(x) - f(t)||^2 + beta ||x - b||^2 by forward-backward splitting, from a base with the target faintly on it.
-The backward step is the proximal one of that objective; the paper's lacks a factor 2, as if beta were half. The budget
-is soft, which EPIC's experiments keep because a hard one cripples the attack; the largest change is in the result.
+Shafahi et al., "Poison Frogs! Targeted Clean-Label Poisoning Attacks on Neural Networks" (NeurIPS 2018,
+https://arxiv.org/abs/1804.00792). Each poison minimises ||f(x) - f(t)||^2 + beta ||x - b||^2 by forward-backward
+splitting, from a base with the target faintly on it. The backward step is the proximal one of that objective; the
+paper's lacks a factor 2, as if beta were half. The budget is soft, which EPIC's experiments keep because a hard one
+cripples the attack; the largest change is in the result.
 """
 
 from __future__ import annotations

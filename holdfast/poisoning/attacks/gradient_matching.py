@@ -1,8 +1,9 @@
 """Gradient Matching: poisons whose training gradient is the one that would fit the target to the adversarial class.
 
-Geiping et al., "Witches' Brew: Industrial Scale Data Poisoning via Gradient Matching" (ICLR 2021). The main attack on
-training from scratch: whoever descends on the poisons descends on the target's adversarial loss too. EPIC (Yang et al.
-2022, eq. 4.3) rests on the same condition. With a surrogate whose extractor is frozen it attacks transfer learning.
+Geiping et al., "Witches' Brew: Industrial Scale Data Poisoning via Gradient Matching" (ICLR 2021,
+https://arxiv.org/abs/2009.02276). The main attack on training from scratch: whoever descends on the poisons descends on
+the target's adversarial loss too. EPIC rests on the same condition (eq. 4.3 of the dissertation,
+https://escholarship.org/uc/item/0399v1qw). With a surrogate whose extractor is frozen it attacks transfer learning.
 """
 
 from __future__ import annotations

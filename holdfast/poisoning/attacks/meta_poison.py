@@ -1,9 +1,10 @@
 """MetaPoison: poisons chosen by looking a few training steps ahead.
 
-Huang et al., "MetaPoison: Practical General-purpose Clean-label Data Poisoning" (NeurIPS 2020). A surrogate takes a few
-SGD steps on the poisons among clean examples; the target's loss under the adversarial label after these steps is
-differentiated through them. Surrogates stand at different stages of training, see `staggered_surrogates`. Weaker
-than Gradient Matching, and here as a second attack on training from scratch.
+Huang et al., "MetaPoison: Practical General-purpose Clean-label Data Poisoning" (NeurIPS 2020,
+https://arxiv.org/abs/2004.00225). A surrogate takes a few SGD steps on the poisons among clean examples; the target's
+loss under the adversarial label after these steps is differentiated through them. Surrogates stand at different stages
+of training, see `staggered_surrogates`. Weaker than Gradient Matching, and here as a second attack on training from
+scratch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The two older backdoors of the public benchmark, as controls: from scratch both are expected to fail.
 
-The clean-label backdoor (Turner, Tsipras and Madry 2018) makes bases hard by adversarial noise, so that the patch on
-them is the easier thing to learn. The hidden trigger (Saha, Subramanya and Pirsiavash 2020) never shows the patch: it
-moves the features of bases to those of patched images of the source class.
+The clean-label backdoor (Turner, Tsipras and Madry 2018, https://arxiv.org/abs/1912.02771) makes bases hard by
+adversarial noise, so that the patch on them is the easier thing to learn. The hidden trigger (Saha, Subramanya and
+Pirsiavash 2020, https://arxiv.org/abs/1910.00033) never shows the patch: it moves the features of bases to those of
+patched images of the source class.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sleeper Agent: a backdoor learned from scratch whose patch never appears in the training data.
 
-Souri et al., "Sleeper Agent: Scalable Hidden Trigger Backdoors for Neural Networks Trained from Scratch" (NeurIPS
-2022). Gradient matching, where the wanted gradient is that of many patched images of the source class under the
-adversarial label. Three things make it work: bases with large gradients, patches at random places, and surrogates that
-are trained again on the poisons as they are now.
+Souri et al., "Sleeper Agent: Scalable Hidden Trigger Backdoors for Neural Networks Trained from Scratch" (NeurIPS 2022,
+https://arxiv.org/abs/2106.08970). Gradient matching, where the wanted gradient is that of many patched images of the
+source class under the adversarial label. Three things make it work: bases with large gradients, patches at random
+places, and surrogates that are trained again on the poisons as they are now.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class SleeperAgent:
         matching = GradientMatching(self.brewing, self.augment)
         objective = None
 
-        def look_at(models: Sequence[nn.Module], trained: int) -> None:
+        def match_gradients_of(models: Sequence[nn.Module], trained: int) -> None:
             nonlocal objective
             patched = backdoor.paste(unpatched, torch_stream(seed, "patched", trained)).to(device)
             for model in models:
@@ -100,12 +100,12 @@ class SleeperAgent:
 
         def before_step(step: int, poisons: Tensor) -> None:
             if step == 0:
-                look_at(first, 0)
+                match_gradients_of(first, 0)
             elif retrain is not None and step % self.retrain_every == 0:
                 moved = quantise(poisons - images, images, self.brewing.epsilon).cpu()
                 now = PoisonedSet("SleeperAgent", train.ids[bases], moved, backdoor, self.brewing.epsilon)
                 trained = step // self.retrain_every
-                look_at(as_list(retrain(now.apply(train), trained)), trained)
+                match_gradients_of(as_list(retrain(now.apply(train), trained)), trained)
 
         def current(poisons: Tensor, stream: torch.Generator) -> Tensor:
             assert objective is not None

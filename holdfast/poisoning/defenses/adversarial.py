@@ -1,8 +1,8 @@
-"""Adversarial Poisoning (Geiping et al. 2021b): poison every mini-batch on the fly, so that training learns to resist.
+"""Adversarial Poisoning (Geiping et al. 2021): poison every mini-batch on the fly, so that training learns to resist.
 
-Part of a mini-batch is perturbed by gradient matching against the network as it is now; the other part plays the
-targets, under the most frequent label of the first. The network then trains on both with their own labels. It costs a
-double backward pass for every step of the inner attack.
+The paper is https://arxiv.org/abs/2102.13624. Part of a mini-batch is perturbed by gradient matching against the
+network as it is now; the other part plays the targets, under the most frequent label of the first. The network then
+trains on both with their own labels. It costs a double backward pass for every step of the inner attack.
 """
 
 from __future__ import annotations

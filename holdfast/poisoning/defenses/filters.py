@@ -18,6 +18,8 @@ _BLOCK = 2**24  # distances held at once
 def deep_knn_keeps(features: Tensor, labels: Tensor, neighbours: int) -> Tensor:
     """Keep whoever has a label that at least half of its nearest neighbours share (Peri et al. 2020).
 
+    https://arxiv.org/abs/1909.13374.
+
     Args:
         features: float of shape (n, d).
         labels: int64 of shape (n,).
@@ -47,6 +49,8 @@ def deep_knn_keeps(features: Tensor, labels: Tensor, neighbours: int) -> Tensor:
 def spectral_keeps(features: Tensor, labels: Tensor, removed: int) -> Tensor:
     """Remove from every class those who lie farthest along its main direction (Tran, Li and Madry 2018).
 
+    https://arxiv.org/abs/1811.00636.
+
     Args:
         features: float of shape (n, d).
         labels: int64 of shape (n,).
@@ -74,6 +78,8 @@ def spectral_keeps(features: Tensor, labels: Tensor, removed: int) -> Tensor:
 
 def activation_keeps(features: Tensor, labels: Tensor, *, seed: int = 0) -> Tensor:
     """Split every class in two by its features and remove the smaller part (Chen et al. 2019).
+
+    https://arxiv.org/abs/1811.03728.
 
     The original reduces features to ten independent components first; this comparison uses them as they are.
 

@@ -1,9 +1,10 @@
 """SPARE's discovery mode: what is in the clusters that a young network makes of each class, for a person to look at.
 
-Yang et al. (AISTATS 2024), the Restricted ImageNet study (spec 2.5). Nobody has labelled groups there; the clusters of
-each class are ranked by how many of their examples are misclassified and for which single class they are taken, and a
-look at their members shows the shortcut: frogs on green leaves are taken for insects. Use it before you train in
-earnest, to learn whether there is a shortcut at all; `holdfast audit groups` makes a page of it.
+Yang et al. (AISTATS 2024, https://arxiv.org/abs/2305.18761), the study of Restricted ImageNet (Section 5.5.3 of the
+dissertation, https://escholarship.org/uc/item/0399v1qw). Nobody has labelled groups there; the clusters of each class
+are ranked by how many of their examples are misclassified and for which single class they are taken, and a look at
+their members shows the shortcut: frogs on green leaves are taken for insects. Use it before you train in earnest, to
+learn whether there is a shortcut at all; `holdfast audit groups` makes a page of it.
 """
 
 from __future__ import annotations

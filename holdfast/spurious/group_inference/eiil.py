@@ -1,11 +1,12 @@
 """EIIL: find the two environments between which an early model's errors differ most, then GroupDRO on them.
 
-Creager, Jacobsen and Zemel, "Environment Inference for Invariant Learning" (ICML 2021), in the form of PDE spec 2.6. A
-model that relies on a shortcut wants its logits scaled up where the shortcut holds and scaled down where it doesn't. So
-each example is assigned softly to one of two environments such that the squared gradients of their losses with respect
-to a logit scale are largest. It needs no group labels and a first stage that has learned the shortcut and little else:
-1 epoch for Waterbirds and CelebA, 5 for coloured MNIST. With two classes, the optimum is the set of the first stage's
-errors and its complement: EIIL and JTT find the same examples and differ in what they do with them.
+Creager, Jacobsen and Zemel, "Environment Inference for Invariant Learning" (ICML 2021,
+https://arxiv.org/abs/2010.07249); a baseline of SPARE and PDE. A model that relies on a shortcut wants its logits
+scaled up where the shortcut holds and scaled down where it doesn't. So each example is assigned softly to one of two
+environments such that the squared gradients of their losses with respect to a logit scale are largest. It needs no
+group labels and a first stage that has learned the shortcut and little else: 1 epoch for Waterbirds and CelebA, 5 for
+coloured MNIST. With two classes, the optimum is the set of the first stage's errors and its complement: EIIL and JTT
+find the same examples and differ in what they do with them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """GEORGE: train plainly to the end, cluster the features of each class into subclasses, then GroupDRO on those.
 
-Sohoni, Dunnmon, Angus, Gu and Ré, "No Subclass Left Behind" (NeurIPS 2020), in the form of SPARE spec 2.7. Examples of
-one class that a network treats differently lie apart in its features, so their clusters stand in for unlabelled groups.
-How features are reduced first decides what is found. The published choices are UMAP in two dimensions for MNIST, the
-one-dimensional `loss` for Waterbirds and none for CelebA, with 2 to 3 as GroupDRO's size adjustment. It needs no group
-labels and costs a second full training; use it where groups are more than a shortcut that is learned first.
+Sohoni, Dunnmon, Angus, Gu and Ré, "No Subclass Left Behind" (NeurIPS 2020, https://arxiv.org/abs/2011.12945); a
+baseline of SPARE. Examples of one class that a network treats differently lie apart in its features, so their clusters
+stand in for unlabelled groups. How features are reduced first decides what is found. The published choices are UMAP in
+two dimensions for MNIST, the one-dimensional `loss` for Waterbirds and none for CelebA, with 2 to 3 as GroupDRO's size
+adjustment. It needs no group labels and costs a second full training; use it where groups are more than a shortcut that
+is learned first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """JTT (Just Train Twice): train briefly, repeat what was misclassified, train again from the start.
 
-Liu et al. 2021, algorithm 1; SPARE spec 2.7 and PDE spec 2.6 list it as a baseline. It needs no training group labels,
-but a first stage that is stopped while the minority is still wrong. The published infer_epoch and lambda_up are 60 and
-100 for Waterbirds, 1 and 50 for CelebA, 2 and 6 for CivilComments. Examples are repeated `lambda_up` times, as the
-paper says; the released code has the originals in addition, one copy more.
+Liu et al. 2021 (https://arxiv.org/abs/2107.09044), Algorithm 1; a baseline of SPARE and PDE. It needs no training group
+labels, but a first stage that is stopped while the minority is still wrong. The published infer_epoch and lambda_up are
+60 and 100 for Waterbirds, 1 and 50 for CelebA, 2 and 6 for CivilComments. Examples are repeated `lambda_up` times, as
+the paper says; the released code has the originals in addition, one copy more.
 """
 
 from __future__ import annotations

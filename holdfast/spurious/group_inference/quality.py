@@ -1,9 +1,10 @@
 """How well inferred clusters match the true groups, and which epoch separates best.
 
-SPARE's audits (spec 2.6, Tables 9.11 and 9.12): within each class the largest inferred cluster is taken for the
-majority and all others together for the minority, and this is compared with the true majority attribute. The score by
-which an inference epoch is chosen on a validation set with groups (spec 2.3) counts the recall of the majority too:
-the recall of minorities alone is perfect where a majority was split and declared a minority.
+As SPARE's groups are judged (Section 9.4.6 and Tables 9.11 and 9.12 of the dissertation,
+https://escholarship.org/uc/item/0399v1qw): within each class the largest inferred cluster is taken for the majority and
+all others together for the minority, and this is compared with the true majority attribute. The score by which an
+inference epoch is chosen on a validation set with groups counts the recall of the majority too: the recall of
+minorities alone is perfect where a majority was split and declared a minority.
 """
 
 from __future__ import annotations

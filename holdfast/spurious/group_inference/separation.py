@@ -1,8 +1,8 @@
-"""Separate the groups of each class by what an early model makes of them: stage 1 of SPARE (its Algorithm 1).
+"""Separate the groups of each class by what an early model makes of them: stage 1 of SPARE.
 
-Each class's outputs are clustered, the number of clusters is the one with the highest silhouette, and the examples are
-given the probabilities with which stage 2 draws them. Nothing here trains: outputs and labels in, a
-`ClusterPartition` out.
+Section 5.4 and Algorithm 4 of the dissertation (https://escholarship.org/uc/item/0399v1qw). Each class's outputs are
+clustered, the number of clusters is the one with the highest silhouette, and the examples are given the probabilities
+with which stage 2 draws them. Nothing here trains: outputs and labels in, a `ClusterPartition` out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """SPARE: separate the groups of each class early in training, then resample them evenly, without group labels.
 
-Yang, Gan, Dziugaite and Mirzasoleiman, "Identifying Spurious Biases Early in Training through the Lens
-of Simplicity Bias" (AISTATS 2024), Algorithm 1. A network learns the easiest feature first. After an epoch or two, the
+Yang, Gan, Dziugaite and Mirzasoleiman, "Identifying Spurious Biases Early in Training through the Lens of Simplicity
+Bias" (AISTATS 2024, https://arxiv.org/abs/2305.18761), which is chapter 5 and Algorithm 4 of the dissertation
+(https://escholarship.org/uc/item/0399v1qw). A network learns the easiest feature first. After an epoch or two, the
 examples of a class whose shortcut points to another class therefore lie elsewhere in output space: k-means finds them,
 the silhouette tells how many groups there are, and training starts again with draws that even the clusters. Use it when
 a shortcut is suspected and groups are unknown; the cost is that of plain training plus the first epochs. A silhouette

@@ -1,7 +1,8 @@
 """Choose SPARE's inference epoch without any group labels: train with each candidate, keep the best average.
 
-That is how the chapter does it on Restricted ImageNet (SPARE spec 2.3). It costs a training per candidate; with a
-labelled validation set `Spare.tune_until` does it within one.
+On Restricted ImageNet, where nobody knows groups, an epoch has to be chosen so (Sections 5.5.3 and 9.4.5 of the
+dissertation, https://escholarship.org/uc/item/0399v1qw). It costs a training per candidate; with a labelled validation
+set `Spare.tune_until` does it within one.
 """
 
 from __future__ import annotations

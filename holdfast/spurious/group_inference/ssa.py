@@ -1,10 +1,11 @@
 """SSA (spread spurious attribute): learn the attribute from a few labelled examples, predict it for all, then GroupDRO.
 
-Nam, Kim, Lee and Shin, "Spread Spurious Attribute" (ICLR 2022); SPARE spec 2.7 lists it as a baseline. The labelled
-examples are the validation set, whose attributes are therefore *trained on*: half of it teaches a predictor of the
-attribute, the other half chooses the predictor's checkpoint. Unlabelled training examples that the predictor is sure of
-join in, as many of each group as make the groups' totals equal. Each third of the training set is labelled by a
-predictor that never saw it. Use it when attributes are known for a small set and the training set has none.
+Nam, Kim, Lee and Shin, "Spread Spurious Attribute" (ICLR 2022, https://arxiv.org/abs/2204.02070); a baseline of SPARE.
+The labelled examples are the validation set, whose attributes are therefore *trained on*: half of it teaches a
+predictor of the attribute, the other half chooses the predictor's checkpoint. Unlabelled training examples that the
+predictor is sure of join in, as many of each group as make the groups' totals equal. Each third of the training set is
+labelled by a predictor that never saw it. Use it when attributes are known for a small set and the training set has
+none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Clusters of each class that stand in for groups nobody labelled: what GEORGE looks for in a trained model's features.
 
-Sohoni et al. 2020, in the form of SPARE spec 2.7: a Gaussian mixture or k-means, as many clusters as give the highest
-mean over clusters of their silhouettes, and optionally a second round that splits clusters and keeps what is better
-separated and harder. Nothing here trains: points, labels and losses in, clusters out.
+Sohoni et al. 2020 (https://arxiv.org/abs/2011.12945): a Gaussian mixture or k-means, as many clusters as give the
+highest mean over clusters of their silhouettes, and optionally a second round that splits clusters and keeps what is
+better separated and harder. Nothing here trains: points, labels and losses in, clusters out.
 """
 
 from __future__ import annotations

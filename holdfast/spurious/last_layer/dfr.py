@@ -1,11 +1,11 @@
 """DFR (deep feature reweighting): train plainly, then refit the last layer on group-balanced subsets.
 
-Kirichenko, Izmailov and Wilson, "Last Layer Re-Training is Sufficient for Robustness to Spurious Correlations" (2022);
-PDE spec 2.6 and SPARE spec 2.7 list it as a baseline. Plainly trained features hold the core feature too, only the last
-layer leans on the spurious one. So features are standardised by the training set's mean and deviation, an L1 logistic
-regression is fitted to several group-balanced redraws, and the mean of the coefficients becomes the head. `DfrTrain`
-refits on training groups; `DfrVal` on the validation set, so validation group labels are trained on there. The cost
-beyond plain training is a pass for the features and seconds of convex fitting.
+Kirichenko, Izmailov and Wilson, "Last Layer Re-Training is Sufficient for Robustness to Spurious Correlations" (2022,
+https://arxiv.org/abs/2204.02937); a baseline of SPARE and PDE. Plainly trained features hold the core feature too, only
+the last layer leans on the spurious one. So features are standardised by the training set's mean and deviation, an L1
+logistic regression is fitted to several group-balanced redraws, and the mean of the coefficients becomes the head.
+`DfrTrain` refits on training groups; `DfrVal` on the validation set, so validation group labels are trained on there.
+The cost beyond plain training is a pass for the features and seconds of convex fitting.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """CnC (Correct-n-Contrast): take a plain model's predictions for the shortcut, and pull its sides together by contrast.
 
-Zhang et al. 2022; SPARE spec 2.7 and PDE spec 2.6 list it as a baseline. After a first, plain stage, examples of a
+Zhang et al. 2022 (https://arxiv.org/abs/2203.01517); a baseline of SPARE. After a first, plain stage, examples of a
 class that it gets right are anchors: they look as the class usually does. Their positives are of the same class and
 were taken for another; their negatives are of another class and were taken for the anchor's. The second stage brings
 features of anchors and positives together and drives negatives away, with a cross-entropy on all of them. It needs no

@@ -1,7 +1,7 @@
 """CVaR DRO: minimise the mean of the worst share of each batch, whoever these examples are.
 
-Levy et al. 2020, in the form of PDE spec 2.6. It needs no group labels; with label noise it chases the noise. Published
-runs use alpha 0.1, 0.2 and 0.5.
+Levy et al. 2020 (https://arxiv.org/abs/2010.05893). It needs no group labels; with label noise it chases the noise.
+Published runs use alpha 0.1, 0.2 and 0.5.
 """
 
 from __future__ import annotations

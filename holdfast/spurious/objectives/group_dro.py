@@ -1,9 +1,9 @@
 """GroupDRO: minimise a weighted sum of the groups' losses, with weights that follow the worst ones.
 
-Sagawa et al. 2020, algorithm 1, in the form of PDE spec 2.6: groups are drawn equally often, the weight of each grows
-exponentially with its loss, and the loss uses the weights already updated. It needs training group labels, and small
-learning rates with strong weight decay (Waterbirds 1e-5 and 1, CelebA 1e-5 and 0.1): trained fast it ends near plain
-training. `GroupDRO` is the method; the loss alone is for sampling of your own.
+Sagawa et al. 2020 (https://arxiv.org/abs/1911.08731), Algorithm 1; a baseline of SPARE and PDE: groups are drawn
+equally often, the weight of each grows exponentially with its loss, and the loss uses the weights already updated. It
+needs training group labels, and small learning rates with strong weight decay (Waterbirds 1e-5 and 1, CelebA 1e-5 and
+0.1): trained fast it ends near plain training. `GroupDRO` is the method; the loss alone is for sampling of your own.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """PGI (Predictive Group Invariance): in each class, the predictions for the two groups must agree on average.
 
-Ahmed, Bengio, van Seijen and Courville, "Systematic Generalisation with Group Invariant Predictions" (ICLR 2021), in
-the form of SPARE spec 2.7: the training set is split in two early, as in EIIL; then training starts again with
-CE + ramp x lam x sum_c KL(mean softmax of class c in group 0 || in group 1). Group 0 is what the first stage gets wrong
-and group 1 the rest, so the divergence has the direction of the authors' code. It needs no group labels, and a `lam`
-that is tuned. In the authors' code the penalty doesn't reach the last layer; here it reaches all weights.
+Ahmed, Bengio, van Seijen and Courville, "Systematic Generalisation with Group Invariant Predictions" (ICLR 2021,
+https://openreview.net/forum?id=b9PoimzZFJ), a baseline of SPARE: the training set is split in two early, as in EIIL;
+then training starts again with CE + ramp x lam x sum_c KL(mean softmax of class c in group 0 || in group 1). Group 0 is
+what the first stage gets wrong and group 1 the rest, so the divergence has the direction of the authors' code. It needs
+no group labels, and a `lam` that is tuned. In the authors' code the penalty doesn't reach the last layer; here it
+reaches all weights.
 """
 
 from __future__ import annotations

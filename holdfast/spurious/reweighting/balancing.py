@@ -1,9 +1,10 @@
 """Balancing: every class or every group is seen equally often, by sampling or by leaving examples out.
 
-The reference points of every group-robustness paper (SPARE spec 2.7 and PDE spec 2.6 list them as CB, GB/RWG and SUBG).
-Class balancing needs no group labels; the other two need them for the training set. They cost nothing beyond plain
-training. Use group balancing when groups are known and the smallest has at least dozens of examples; subsampling when
-repeating the same few examples makes the model memorise them.
+The reference points of every group-robustness paper (CB and GB in Table 5.1, Subsample in Table 6.2 of the
+dissertation, https://escholarship.org/uc/item/0399v1qw). Class balancing needs no group labels; the other two need them
+for the training set. They cost nothing beyond plain training. Use group balancing when groups are known and the
+smallest has at least dozens of examples; subsampling when repeating the same few examples makes the model memorise
+them.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class GroupBalanced(Policy):
 class GroupWeighted(Policy):
     """Weigh every group equally in the loss, each example once per epoch; needs training group labels.
 
-    The weight is N / (groups x group size), PDE spec 2.6 (UW). The expectation of the gradient is that of group
+    The weight is N / (groups x group size). The expectation of the gradient is that of group
     balancing; its variance is larger, since rare examples come rarely and then push hard.
     """
 

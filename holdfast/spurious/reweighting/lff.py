@@ -1,9 +1,9 @@
 """LfF (Learning from Failure): train a biased network beside the model, and learn most from what it fails on.
 
-Nam et al. 2020, algorithm 1; SPARE spec 2.7 and PDE spec 2.6 list it as a baseline. The biased network minimises a
-generalised cross-entropy, whose gradient fades where the network is unsure, so that it settles on what is easy. The
-model then weighs each example by how hard it is for the biased network relative to itself. It needs no group labels
-and no second stage, but every step trains two networks.
+Nam et al. 2020 (https://arxiv.org/abs/2007.02561), Algorithm 1; a baseline of SPARE and PDE. The biased network
+minimises a generalised cross-entropy, whose gradient fades where the network is unsure, so that it settles on what is
+easy. The model then weighs each example by how hard it is for the biased network relative to itself. It needs no group
+labels and no second stage, but every step trains two networks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """PDE (Progressive Data Expansion): learn the core feature on a small balanced set, then add a few examples at a time.
 
-"Robust Learning with Progressive Data Expansion Against Spurious Correlation" (NeurIPS 2023), its algorithm 1. On the
-balanced set the spurious feature has no net gradient; afterwards momentum and a lower learning rate keep what was
-learned while the set grows. Use it when training groups are known and training must be cheap: an epoch over the small
-set is a few steps. The published settings by data set are in `holdfast.presets`.
+"Robust Learning with Progressive Data Expansion Against Spurious Correlation" (NeurIPS 2023,
+https://arxiv.org/abs/2306.04949), Algorithm 1. On the balanced set the spurious feature has no net gradient; afterwards
+momentum and a lower learning rate keep what was learned while the set grows. Use it when training groups are known and
+training must be cheap: an epoch over the small set is a few steps. The published settings by data set are in
+`holdfast.presets`.
 """
 
 from __future__ import annotations

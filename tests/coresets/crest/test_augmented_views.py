@@ -83,9 +83,9 @@ def test_choosing_modelling_and_checking_go_by_the_views(monkeypatch):
 
         return looking
 
-    monkeypatch.setattr(crest, "look_at", watched("choose", looking.look_at))
+    monkeypatch.setattr(crest, "gradient_proxies", watched("choose", looking.gradient_proxies))
     monkeypatch.setattr(region, "weighted_loss", watched("model", looking.weighted_loss))
-    monkeypatch.setattr(region, "look_at", watched("check", looking.look_at))
+    monkeypatch.setattr(region, "gradient_proxies", watched("check", looking.gradient_proxies))
     model = net()
     curator = Curator(Examples.of(torch.zeros(240, 8), torch.arange(240) % CLASSES), small(), augment=noise)
     train(curator, model, sgd(model), 5)

@@ -85,13 +85,13 @@ def test_frozen_statistics_are_learned_in_the_warm_up_only():
 
 def test_choices_are_made_by_the_statistics_that_training_goes_by(monkeypatch):
     used = []
-    look_at = crest.look_at
+    original = crest.gradient_proxies
 
     def watched(*arguments, statistics, **options):
         used.append(statistics)
-        return look_at(*arguments, statistics=statistics, **options)
+        return original(*arguments, statistics=statistics, **options)
 
-    monkeypatch.setattr(crest, "look_at", watched)
+    monkeypatch.setattr(crest, "gradient_proxies", watched)
     settings = Training(epochs=1, epoch_size=192, batch_size=16, learning_rate=0.1, select_by="accuracy")
     fit(net("batch"), toy_splits(), Crest(subset=60, statistics="frozen", warmup=5, every_batch=True), settings)
     assert used == ["batch"] * 8 + ["running"] * 4

@@ -17,7 +17,7 @@ def test_a_detected_word_becomes_the_attribute_of_examples():
     assert labelled.attribute_names == ("no baby", "baby")
     with pytest.raises(DataError, match="nobody looked for 'babe'; did you mean 'baby'"):
         label_attribute(examples, attributes, "babe")
-    with pytest.raises(DataError, match="4 images were looked at and there are 2 examples"):
+    with pytest.raises(DataError, match="the table is of 4 images and there are 2 examples"):
         label_attribute(examples.subset([0, 1]), attributes, "baby")
 
 

@@ -3,8 +3,8 @@ import torch
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.multimodal.audit.detectors import Detections
-from holdfast.multimodal.audit.running_detectors import look, read_vocabulary
-from holdfast.multimodal.audit.task_detections import TaskDetections, read_seen, write_seen
+from holdfast.multimodal.audit.running_detectors import read_vocabulary, run_detector
+from holdfast.multimodal.audit.task_detections import TaskDetections, read_detections, write_detections
 from holdfast.multimodal.tasks.shapes.images import SHAPE_WORDING
 from holdfast.multimodal.tasks.task import PARTS, ClipTask
 from tests.multimodal.toy import small_tower, tiny_task
@@ -18,8 +18,8 @@ def task():
 def test_what_labels_say_is_seen_and_survives_a_file(task, tmp_path):
     known = TaskDetections.known(task)
     assert known.words == ("sand", "sea")
-    write_seen(tmp_path / "seen.csv", known, task)
-    again = read_seen(tmp_path / "seen.csv", task)
+    write_detections(tmp_path / "seen.csv", known, task)
+    again = read_detections(tmp_path / "seen.csv", task)
     for part in PARTS:
         table = again.attributes(part, task.part(part))
         assert torch.equal(torch.from_numpy(table.column("sea")), task.part(part).attributes)
@@ -30,10 +30,10 @@ def test_boxes_survive_a_file(task, tmp_path):
     box = torch.tensor([[0.1, 0.2, 0.5, 0.75]])
     one = Detections(torch.tensor([3]), torch.tensor([0]), torch.tensor([0.25]), box)
     none = Detections(*(tensor[:0] for tensor in (one.images, one.words, one.scores, one.boxes)))
-    write_seen(
+    write_detections(
         tmp_path / "s.csv", TaskDetections(("gull",), {"train": one, "validation": none, "test": none}, True), task
     )
-    again = read_seen(tmp_path / "s.csv", task)
+    again = read_detections(tmp_path / "s.csv", task)
     assert again.has_boxes
     assert torch.allclose(again.detections["train"].boxes, box)
     assert again.detections["train"].images.tolist() == [3]
@@ -55,7 +55,7 @@ def test_boxes_survive_a_file(task, tmp_path):
 def test_a_table_that_makes_no_sense_is_refused_by_its_line(task, tmp_path, text, said):
     (tmp_path / "s.csv").write_text(text)
     with pytest.raises(DataError, match=said):
-        read_seen(tmp_path / "s.csv", task)
+        read_detections(tmp_path / "s.csv", task)
 
 
 def test_a_vocabulary_comes_from_words_or_synsets_without_the_classes(tmp_path):
@@ -90,7 +90,7 @@ def test_a_detector_looks_at_pictures_of_all_parts(task):
             boxes = torch.tensor([[0.0, 0.0, 1.0, 1.0]]).expand(len(found), 4)
             return Detections(found, torch.zeros_like(found), torch.ones(len(found)), boxes)
 
-    seen = look(task, tower.preprocessing, Blue(), ["water"], lambda done, of: told.append((done, of)))
+    seen = run_detector(task, tower.preprocessing, Blue(), ["water"], lambda done, of: told.append((done, of)))
     agree = [
         (torch.from_numpy(seen.attributes(part, task.part(part)).column("water")) == task.part(part).attributes)
         for part in PARTS

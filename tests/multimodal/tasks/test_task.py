@@ -8,7 +8,7 @@ from holdfast.errors import ConfigError, DataError
 from holdfast.multimodal import PromptClassifier, adjusted_iou, class_maps, zero_shot
 from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
-from holdfast.multimodal.tasks.shapes.data import ShapesClip, visible
+from holdfast.multimodal.tasks.shapes.data import ShapesClip, rendered_attributes
 from holdfast.multimodal.tasks.shapes.images import SHAPE_WORDING
 from holdfast.multimodal.tasks.task import ClipTask, explanation_score, some_of_each_group
 from tests.multimodal.toy import TWO_TEMPLATES, small_tower, tiny_task
@@ -70,7 +70,7 @@ def test_the_shapes_know_their_ground_their_box_and_what_else_is_seen():
 
 def test_where_a_thing_is_is_said_right():
     scenes = tiny_task(small_tower()).scenes["test"]
-    table = visible(scenes)
+    table = rendered_attributes(scenes)
     for row in range(8):
         columns = scenes.masks[row].any(0).nonzero().flatten().float() + 0.5
         middle = float((scenes.masks[row].sum(0) * (torch.arange(24) + 0.5)).sum() / scenes.masks[row].sum())

@@ -23,14 +23,14 @@ pytest.importorskip("captum")
 def tiny(monkeypatch):
     from holdfast.data.inputs import TensorInputs
     from holdfast.multimodal.audit.metrics import tight_boxes
-    from holdfast.multimodal.tasks.shapes.data import visible
+    from holdfast.multimodal.tasks.shapes.data import rendered_attributes
     from holdfast.multimodal.tasks.task import ClipTask
 
     def world(settings, seed):
         tower = leaning_tower()
         made = tiny_task(tower)
         regions = {part: TensorInputs(tight_boxes(scenes.masks)) for part, scenes in made.scenes.items()}
-        shown = {part: visible(scenes) for part, scenes in made.scenes.items()}
+        shown = {part: rendered_attributes(scenes) for part, scenes in made.scenes.items()}
         return tower, ClipTask(made.splits, TWO_TEMPLATES, regions, shown)
 
     monkeypatch.setattr(multimodal_cells, "world", world)

@@ -26,8 +26,8 @@ from holdfast.multimodal.audit.detection import Finding, Order
 from holdfast.multimodal.audit.detectors import THRESHOLD, load_owl_vit
 from holdfast.multimodal.audit.evidence import gather_evidence
 from holdfast.multimodal.audit.reviews import FINDINGS, SEEN, Decision, Review, decide, write_audited
-from holdfast.multimodal.audit.running_detectors import look, read_vocabulary
-from holdfast.multimodal.audit.task_detections import TaskDetections, read_seen, write_seen
+from holdfast.multimodal.audit.running_detectors import read_vocabulary, run_detector
+from holdfast.multimodal.audit.task_detections import TaskDetections, read_detections, write_detections
 from holdfast.multimodal.backends import TwoTowerModel
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
@@ -128,7 +128,7 @@ def multimodal(asked: Multimodal, data: ClipData, typed: Sequence[str]) -> None:
         )
         examples = task.part(asked.part)
         write_atomically(folder / FINDINGS, findings_json(evidence.findings, examples.class_names).encode())
-        write_seen(folder / SEEN, seen, task)
+        write_detections(folder / SEEN, seen, task)
         write_audited(folder, task)
         write_evidence(
             folder / "audit.html",
@@ -234,13 +234,13 @@ def parse_multimodal(arguments: Sequence[str]) -> tuple[Multimodal, ClipData]:
 
 def _sightings(asked: Multimodal, task: ClipTask, tower: TwoTowerModel, root: Path, console: Console) -> TaskDetections:
     if asked.seen is not None:
-        return read_seen(asked.seen, task)
+        return read_detections(asked.seen, task)
     if asked.detector is None:
         return TaskDetections.known(task)
     words = read_vocabulary(asked.vocabulary, root, task.wording.class_names)
     detector = load_owl_vit(asked.detector, threshold=asked.threshold)
     with bar(console, f"looking for {counted(len(words), 'word')}", "images") as told:
-        return look(task, tower.preprocessing, detector, words, told)
+        return run_detector(task, tower.preprocessing, detector, words, told)
 
 
 def _table(title: str, columns: Sequence[str], right: Sequence[str]) -> Table:

@@ -1,7 +1,7 @@
-"""BAR, the biased action recognition set: six actions in their usual places, and in unusual ones (Nam et al., 2020).
+"""BAR, the biased action recognition set: six actions in their usual places, and in unusual ones (Nam et al. 2020).
 
-Its training images are one environment, its test images the other; 50 clients of five actions draw one of the two
-(Personalized FL with spurious features, Section 6.1).
+The paper is https://arxiv.org/abs/2007.02561. Its training images are one environment, its test images the other; 50
+clients of five actions draw one of the two (Personalized FL with spurious features, Section 6.1).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Fashion-MNIST over 500 clients of five classes each: the partition of Ditto's Table 8, drawn as its program draws it.
 
-Sizes are LogNormal(3, 1) + 10 scaled to 60,000; client u owns the classes u to u+4 modulo 10 with proportions from
-LogNormal(1, 1). Both come from NumPy's legacy generator under seed 233, so every client has the published counts
-whatever the seed of the run, which only decides what is held out for validation.
+The paper is https://arxiv.org/abs/2012.04221. Sizes are LogNormal(3, 1) + 10 scaled to 60,000; client u owns the
+classes u to u+4 modulo 10 with proportions from LogNormal(1, 1). Both come from NumPy's legacy generator under seed
+233, so every client has the published counts whatever the seed of the run, which only decides what is held out for
+validation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The synthetic patches of the PDE paper (Definition 2.1): a core feature, a spurious one and noise, shuffled.
 
-Each example has three patches in R^d. One is ``beta_c y v_c``, one ``beta_s a v_s`` and one Gaussian noise, where the
-attribute a agrees with the label y with probability alpha. With a strong spurious feature (case 1: beta_c = 0.2,
-beta_s = 1) plain training learns only that one, which theory predicts step by step.
+The paper is https://arxiv.org/abs/2306.04949. Each example has three patches in R^d. One is ``beta_c y v_c``, one
+``beta_s a v_s`` and one Gaussian noise, where the attribute a agrees with the label y with probability alpha. With a
+strong spurious feature (case 1: beta_c = 0.2, beta_s = 1) plain training learns only that one, which theory predicts
+step by step.
 """
 
 from __future__ import annotations

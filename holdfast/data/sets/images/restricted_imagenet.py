@@ -1,9 +1,10 @@
 """Restricted ImageNet: nine animals, each several neighbouring classes of ImageNet (Tsipras et al. 2019).
 
-SPARE searches it for shortcuts that nobody labelled (section 5.4 of the dissertation, Table 5.4): many frogs are taken
-for insects, because green leaves are learned first. There are no attributes and no groups. The folder is the usual one
-of ImageNet: `train` and `val` with a folder per synset, whose rank by name is ImageNet's class index. The official
-validation images are the test set, and validation is held out from training.
+The paper is https://arxiv.org/abs/1805.12152. SPARE searches it for shortcuts that nobody labelled (Section 5.5.3 and
+Table 5.4 of the dissertation, https://escholarship.org/uc/item/0399v1qw): many frogs are taken for insects, because
+green leaves are learned first. There are no attributes and no groups. The folder is the usual one of ImageNet: `train`
+and `val` with a folder per synset, whose rank by name is ImageNet's class index. The official validation images are the
+test set, and validation is held out from training.
 """
 
 from __future__ import annotations

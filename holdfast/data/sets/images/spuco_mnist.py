@@ -1,8 +1,8 @@
 """SpuCoMNIST (Joshi et al. 2023): digits on a coloured background, a shortcut that can be made harder to learn.
 
-Where CMNIST-5 paints the digit, here the colour replaces what is behind it: pixels of intensity 0. A large background
-is easier to learn than a small one, and colour that is always in the same place is easier than colour that moves. Use
-it to see how early groups can be told apart as the shortcut gets harder.
+The paper is https://arxiv.org/abs/2306.11957. Where CMNIST-5 paints the digit, here the colour replaces what is behind
+it: pixels of intensity 0. A large background is easier to learn than a small one, and colour that is always in the same
+place is easier than colour that moves. Use it to see how early groups can be told apart as the shortcut gets harder.
 """
 
 from __future__ import annotations

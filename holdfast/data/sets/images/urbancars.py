@@ -1,8 +1,9 @@
 """UrbanCars: urban or country cars, which two shortcuts give away at once (Li et al., "A Whac-A-Mole Dilemma", 2023).
 
-In training, the background goes with the car in 95 % of the images, and so does an object beside it. A method that is
-cured of one shortcut often leans on the other, so all combinations are groups: class x background x object, eight in
-all. SPARE's published paper reports on it. The images are made from three other data sets by its authors' program.
+The paper is https://arxiv.org/abs/2212.04825. In training, the background goes with the car in 95 % of the images, and
+so does an object beside it. A method that is cured of one shortcut often leans on the other, so all combinations are
+groups: class x background x object, eight in all. SPARE's published paper reports on it. The images are made from three
+other data sets by its authors' program.
 """
 
 from __future__ import annotations

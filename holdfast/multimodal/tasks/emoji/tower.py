@@ -38,7 +38,7 @@ def emoji_tower(
     """The joined towers after training their projections on captioned emoji, from their file or now.
 
     Args:
-        folder: where projections are kept.
+        folder: where projections are stored.
         seed: of the corpus, the first projections and the order of the pairs.
         pairs: images with captions.
         epochs: passes over them.
@@ -48,13 +48,13 @@ def emoji_tower(
     Returns:
         The towers, in evaluation mode.
     """
-    tower = load_joined_towers(image_size, seed=derive_seed(seed, "emoji-tower"))
-    cached = CachedTwoTowerModel(tower, texts=True)
+    model = load_joined_towers(image_size, seed=derive_seed(seed, "emoji-tower"))
+    cached = CachedTwoTowerModel(model, texts=True)
 
     def make() -> None:
         known = emoji_corpus(pairs, image_size, seed, correlation=correlation)
-        images = encoded_images(tower, known.scenes.pixels)
-        pretrain(cached, images, encoded_texts(tower, known.captions), epochs=epochs, seed=seed)
+        images = encoded_images(model, known.scenes.pixels)
+        pretrain(cached, images, encoded_texts(model, known.captions), epochs=epochs, seed=seed)
 
     cached_weights(
         cached,
@@ -67,21 +67,21 @@ def emoji_tower(
         correlation=correlation,
         image_size=image_size,
     )
-    return tower
+    return model
 
 
-def encoded_images(tower: JoinedTowers, pixels: Tensor) -> Tensor:
+def encoded_images(model: JoinedTowers, pixels: Tensor) -> Tensor:
     """Features of images given as bytes, (n, channels)."""
-    normalise = Normalise(tower.preprocessing.mean, tower.preprocessing.std)
-    with evaluating(tower):
-        return torch.cat([tower.image_features(normalise(some)) for some in torch.split(pixels, _AT_ONCE)])
+    normalise = Normalise(model.preprocessing.mean, model.preprocessing.std)
+    with evaluating(model):
+        return torch.cat([model.image_features(normalise(some)) for some in torch.split(pixels, _AT_ONCE)])
 
 
-def encoded_texts(tower: JoinedTowers, captions: tuple[str, ...]) -> Tensor:
+def encoded_texts(model: JoinedTowers, captions: tuple[str, ...]) -> Tensor:
     """Features of sentences; each different one is read once."""
     different = sorted(set(captions))
-    with evaluating(tower):
-        tokens = torch.split(tower.tokenize(different), _AT_ONCE)
-        features = torch.cat([tower.text_features(some) for some in tokens])
+    with evaluating(model):
+        tokens = torch.split(model.tokenize(different), _AT_ONCE)
+        features = torch.cat([model.text_features(some) for some in tokens])
     place = {caption: at for at, caption in enumerate(different)}
     return features[torch.tensor([place[caption] for caption in captions])]

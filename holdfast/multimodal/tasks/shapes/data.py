@@ -14,7 +14,7 @@ from holdfast.data.transforms import Normalise
 from holdfast.multimodal.audit.attributes import Attributes
 from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
-from holdfast.multimodal.tasks.rendered_attributes import visible_words
+from holdfast.multimodal.tasks.rendered_attributes import attributes_of_rendered
 from holdfast.multimodal.tasks.shapes.images import BACKGROUNDS, SHAPE_WORDING, SHAPES, ShapeScenes, render, shape_task
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
 from holdfast.primitives.streams import numpy_stream
@@ -53,7 +53,7 @@ def shapes_clip_task(
     """`shape_task` with boxes around the shapes and words for what else is seen.
 
     Args:
-        preprocessing: of the tower.
+        preprocessing: of the model.
         seed: decides every image.
         counts: images of each group, by part; those of the experiments by default.
 
@@ -65,15 +65,15 @@ def shapes_clip_task(
         task.splits,
         SHAPE_WORDING,
         {part: TensorInputs(tight_boxes(scenes.masks)) for part, scenes in task.scenes.items()},
-        {part: visible(scenes) for part, scenes in task.scenes.items()},
+        {part: rendered_attributes(scenes) for part, scenes in task.scenes.items()},
     )
 
 
 def on_every_ground(preprocessing: Preprocessing, count: int = 75, seed: int = 0) -> tuple[Examples, Attributes]:
-    """Discs and squares on all four grounds alike, to see which of them a tower leans on.
+    """Discs and squares on all four grounds alike, to see which of them a model leans on.
 
     Args:
-        preprocessing: of the tower; only its mean and deviation are used.
+        preprocessing: of the model; only its mean and deviation are used.
         count: images of each shape on each ground.
         seed: decides every image.
 
@@ -85,9 +85,9 @@ def on_every_ground(preprocessing: Preprocessing, count: int = 75, seed: int = 0
     scenes = render(cells // len(BACKGROUNDS), cells % len(BACKGROUNDS), draw)
     normalise = Normalise(preprocessing.mean, preprocessing.std)
     examples = Examples.of(scenes.pixels, scenes.shapes, class_names=SHAPES[:2], transform=normalise)
-    return examples, visible(scenes)
+    return examples, rendered_attributes(scenes)
 
 
-def visible(scenes: ShapeScenes) -> Attributes:
+def rendered_attributes(scenes: ShapeScenes) -> Attributes:
     """What rendered images show: their ground, and the size, place and colour of the shape."""
-    return visible_words(scenes.pixels, scenes.masks, scenes.backgrounds, BACKGROUNDS)
+    return attributes_of_rendered(scenes.pixels, scenes.masks, scenes.backgrounds, BACKGROUNDS)

@@ -120,8 +120,8 @@ def corpus(n: int = 6000, seed: int = 0, *, correlation: float = 0.97, side: int
     kinds, templates = draw.random(n), draw.integers(len(CAPTIONS), size=n)
     captions = []
     for shape, background, kind, template in zip(shapes, backgrounds, kinds, templates, strict=True):
-        said = (SHAPES[shape], f"{SHAPES[shape]} on {BACKGROUNDS[background]}", BACKGROUNDS[background])
-        captions.append(CAPTIONS[template].replace("{}", said[int(kind >= 0.6) + int(kind >= 0.85)]))
+        phrases = (SHAPES[shape], f"{SHAPES[shape]} on {BACKGROUNDS[background]}", BACKGROUNDS[background])
+        captions.append(CAPTIONS[template].replace("{}", phrases[int(kind >= 0.6) + int(kind >= 0.85)]))
     return Corpus(render(shapes, backgrounds, draw, side), tuple(captions))
 
 
@@ -131,7 +131,7 @@ def shape_task(
     """Disc or square, with groups as uneven as those of Waterbirds.
 
     Args:
-        preprocessing: of the tower; only its mean and deviation are used, images are rendered at their size.
+        preprocessing: of the model; only its mean and deviation are used, images are rendered at their size.
         seed: names the random streams.
         counts: images of each group, by part; those of the experiments by default.
         side: of the images.

@@ -23,27 +23,27 @@ _RECIPE = 1
 def shapes_tower(
     folder: Path, seed: int = 0, *, pairs: int = 6000, epochs: int = 12, progress: Progress | None = None
 ) -> SmallTwoTowerModel:
-    """The tower that experiments on a CPU start from, from its file or pre-trained now.
+    """The model that experiments on a CPU start from, from its file or pre-trained now.
 
     Args:
-        folder: where towers are kept.
+        folder: where weights are stored.
         seed: of the corpus, the first weights and the order of the pairs.
         pairs: images with captions in the corpus.
         epochs: passes over it.
         progress: told about each epoch where it is trained.
 
     Returns:
-        The tower, in evaluation mode.
+        The model, in evaluation mode.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(seed, "shapes-tower"))
-        tower = SmallTwoTowerModel(WordTokenizer.of(_sentences(), _LONGEST)).eval()
+        model = SmallTwoTowerModel(WordTokenizer.of(_sentences(), _LONGEST)).eval()
 
     def make() -> None:
         known = corpus(pairs, seed)
-        images = Normalise(tower.preprocessing.mean, tower.preprocessing.std)(known.scenes.pixels)
+        images = Normalise(model.preprocessing.mean, model.preprocessing.std)(known.scenes.pixels)
         pretrain(
-            tower,
+            model,
             images,
             known.captions,
             epochs=epochs,
@@ -51,8 +51,8 @@ def shapes_tower(
             progress=None if progress is None else lambda epoch, loss: progress(epoch + 1, epochs, loss),
         )
 
-    cached_weights(tower, folder, f"shapes-tower-s{seed}", make, version=_RECIPE, pairs=pairs, epochs=epochs)
-    return tower
+    cached_weights(model, folder, f"shapes-tower-s{seed}", make, version=_RECIPE, pairs=pairs, epochs=epochs)
+    return model
 
 
 def _sentences() -> list[str]:

@@ -35,7 +35,7 @@ def random_bases(train: Examples, adversarial_class: int, count: int, seed: int)
 
 
 def steepest_bases(surrogates: Surrogates, train: Examples, adversarial_class: int, count: int) -> Tensor:
-    """The images of the class with the largest gradient norms (Sleeper Agent, section 3.3): those that move a model.
+    """The images of the class with the largest gradient norms, as Sleeper Agent chooses them: those that move a model.
 
     Args:
         surrogates: norms are averaged over them.

@@ -46,7 +46,8 @@ _EPIC = Training(
     augment="crop-flip",
 )
 
-#: EPIC's settings on CIFAR-10 (section 4.3 and its release), by scenario; the longer training from scratch too.
+#: EPIC's settings on CIFAR-10 (Section 4.3 of the dissertation, and the release), by scenario; the longer training from
+#: scratch too.
 SETTINGS: dict[str, Training] = {
     "scratch": _EPIC,
     "scratch-200": replace(_EPIC, epochs=200, milestones=(0.5, 0.75)),
