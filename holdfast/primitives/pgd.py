@@ -98,6 +98,7 @@ class Pgd:
         for _ in range(self.steps):
             at = at.detach().requires_grad_()
             with torch.enable_grad():
+                # Of the sum: each example gets its own gradient, whatever the size of its block.
                 (gradient,) = torch.autograd.grad(losses(model(at), labels).sum(), at)
             if not gradient.isfinite().all():
                 raise FloatingPointError("the gradient of the loss with respect to the inputs is not finite")

@@ -112,6 +112,7 @@ def line_coordinates(points: Tensor) -> Tensor | None:
     if points.shape[1] == 1:
         return points[:, 0].to(torch.float64)
     tolerance = 4 * torch.finfo(points.dtype).eps * float(points.abs().max())
+    # Most point sets are off every line at a glance, so few of them pay for the whole test.
     glance = points[:: max(1, len(points) // 256)]
     if _along_a_line(glance, tolerance) is None:
         return None
@@ -159,6 +160,7 @@ def _scores(sums: Tensor, codes: Tensor, sizes: Tensor, power: Literal[1, 2] = 1
     """
     own = codes[:, None].expand(*sums.shape[:-1], 1)
     own_sizes = sizes[..., codes]
+    # A point is no neighbour of its own: its distance to itself is 0 in the sum, and must not be in the count.
     a = sums.gather(-1, own).squeeze(-1) / (own_sizes - 1).clamp(min=1)
     means = torch.where(sizes[..., None, :] > 0, sums / sizes[..., None, :], torch.inf)
     b = means.scatter_(-1, own, torch.inf).amin(-1)
@@ -175,6 +177,7 @@ def _sums_on_line(coordinates: Tensor, codes: Tensor, n_clusters: int) -> Tensor
         members = x[codes == cluster].sort().values
         prefix = torch.cat([x.new_zeros(1), members.cumsum(0)])
         left = torch.searchsorted(members, x)
+        # With l of m members to the left of x, of sum s, and t the sum of all: (l x - s) + (t - s) - (m - l) x.
         sums[:, cluster] = x * (2 * left - len(members)) - 2 * prefix[left] + prefix[-1]
     return sums.clamp_(min=0)
 
@@ -187,6 +190,8 @@ def _distance_sums(points: Tensor, codes: Tensor, n_codes: int) -> Tensor:
     centred = points.to(torch.float64)
     centred = centred - centred.mean(0)
     targets = centred[order]
+    # By the matrix product, |x|^2 - 2 x y + |y|^2, distances lose half of their digits where points are near each
+    # other. That is the price of speed in many dimensions; in few, subtracting costs no more.
     direct = points.shape[1] <= _FEW_DIMENSIONS
     mode = "donot_use_mm_for_euclid_dist" if direct else "use_mm_for_euclid_dist"
     sums = centred.new_zeros(len(points), n_codes)

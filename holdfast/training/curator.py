@@ -174,6 +174,7 @@ class Curator:
             self._device = device_of(model)
         if self.started and self._plan_is_current:
             return []
+        # A policy that starts training again needs the way back: weights and options as they are before the first step.
         if not self.started and self.chain.warmup_epochs and model is not None and optimizer is not None:
             self._initial = {
                 "model": {name: tensor.detach().clone() for name, tensor in model.state_dict().items()},
@@ -189,13 +190,16 @@ class Curator:
     def __iter__(self) -> Iterator[Batch]:
         """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way."""
         self._check_started()
+        # Counted here as well as in `end_step`: a loop may fetch batches ahead of its steps, or report epochs only.
         drawn, left = self._drawn, self._epoch_left
         since, step, epoch = self._since, self.clock.step, self.clock.epoch
         while left > 0:
+            # A policy changed the plan between two steps: draws are counted from that moment on.
             if self._since != since:
                 since, drawn = self._since, self._drawn
             size = self._next_size(left)
             yield self._batch(drawn, size, step)
+            # The loop has ended the epoch itself, by `steps` or early; what was left of it belongs to the next one.
             if self.clock.epoch != epoch:
                 return
             drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
@@ -227,6 +231,7 @@ class Curator:
         Returns:
             What policies asked for; already done to `model` and `optimizer` where these were given.
         """
+        # Loops that don't report their steps have made all that were left.
         if self._epoch_left > 0:
             if self.chain.between_steps:
                 names = ", ".join(member.name for member in self.chain.members if member.acts_between_steps)
@@ -239,6 +244,8 @@ class Curator:
             self.clock = self.clock.after_epoch(steps)
         else:
             self.clock = self.clock.after_epoch()
+        # The draws that a dropped last mini-batch would have taken are skipped, so that the next epoch is a pass of its
+        # own and not the rest of this one.
         if self._drop_last and self.epoch_size is None and self.plan.batches is None:
             self._drawn += -self._drawn % self._stream().pass_length
         self._plan_is_current = not last
@@ -321,6 +328,7 @@ class Curator:
         """Continue where `state` was taken; seed, training set and policies must be the same."""
         if state["seed"] != self.seed:
             raise ConfigError(f"the checkpoint was made with seed {state['seed']}, this run has {self.seed}")
+        # Only the policies' own parts are saved; the plan is merged from them again, by the same rules.
         self.chain.load_state_dict(state["chain"])
         self.plan = self.chain.merged()
         self.clock = Clock(**state["clock"])
@@ -328,6 +336,7 @@ class Curator:
         self.learning_rate_scale, self._initial = state["learning_rate_scale"], state["initial"]
         self.augment = self.augment if state["augmenting"] else None
         self.examples_seen = state["examples_seen"]
+        # No generator was saved: the order of draws is a function of plan, seed and `since`, and is made when needed.
         self._draws = None
         self.started, self._plan_is_current = True, state["asked"]
 

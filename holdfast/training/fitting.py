@@ -149,11 +149,12 @@ class _Fit:
         self.next_save = 0.0
 
     def go(self) -> FitResult:
+        # Dropout draws from torch's global generator and from no other. It is seeded, and the caller gets his own back.
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
             if self.run is not None and self.run.has_checkpoint():
                 self._load(self.run.load_checkpoint())
-                known = self.curator.plan
+                known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
                     self.run.cut_metrics(0)
@@ -244,6 +245,7 @@ class _Fit:
             self._begin_stage()
         if curator.plan is not plan:
             self._plan_changed()
+        # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
 
     def _begin_stage(self) -> None:
@@ -365,6 +367,8 @@ class _Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         self.curator.load_state_dict(state["curator"])
         self.horizon = state["horizon"]
+        # After the curator, whose plan may hold the groups that the objective is prepared for, and before the generator:
+        # an objective with a network of its own draws its first weights.
         if not self.curator.warming_up:
             self._prepare_objective()
             self.objective.load_state_dict(state["objective"])
@@ -374,6 +378,7 @@ class _Fit:
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]
         self.history, self.seconds = state["history"], state["seconds"]
+        # Events that were logged after this checkpoint will be logged again.
         self.run.cut_metrics(state["metrics_size"])
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:

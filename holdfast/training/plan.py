@@ -150,6 +150,8 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     batch_inputs: Tensor | None = None
     groups: Tensor | None = None
     batches_by = ""
+    # In the order of the chain, since two rules depend on it: the last word on groups and on mini-batches wins, and
+    # sampling weights must come before the mini-batches that they are to shape.
     for name, part in parts:
         copies = _product(copies, part.copies)
         loss_weight = _product(loss_weight, part.loss_weight)
@@ -162,6 +164,9 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
                 )
             sample_weight = _product(sample_weight, part.sample_weight)
         if part.batches is not None:
+            # The three belong together, so none of an earlier policy's stays. Explicit mini-batches replace drawing: who
+            # made them has taken the sampling weights before it into account (`Plan.visits`), and left in the plan
+            # they would count twice in the mean of the loss weights below.
             batches, batch_weight, batch_inputs = part.batches, part.batch_weight, part.batch_inputs
             batches_by, sample_weight = name, None
     if copies is not None and not bool(copies.any()):
@@ -173,6 +178,8 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     if batches is not None and copies is not None and not bool(copies[batches].all()):
         raise ConfigError(f"the mini-batches of {batches_by} contain dropped examples; it must run again after a drop")
     if loss_weight is not None:
+        # Mean one over what an epoch visits, not over the set: a learning rate then means the same with weights as
+        # without, also where examples are dropped, repeated or drawn unevenly.
         visits = _visits(len(loss_weight), copies, sample_weight)
         mean = float((loss_weight * visits).sum() / visits.sum())
         if mean == 0:

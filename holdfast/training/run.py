@@ -79,6 +79,7 @@ class Run:
             ) from error
         run = cls(path)
         run._write("environment.json", json.dumps({**machine(), **_occasion()}, indent=2))
+        # Last: a directory is a run once it has this file.
         run._write("config.yaml", yaml.safe_dump(plain_values(config), sort_keys=False))
         return run
 
@@ -129,6 +130,7 @@ class Run:
         lock = self.path / ".lock"
         if not lock.exists():
             return "interrupted"
+        # The kernel lets a lock go when its process ends, however it ends. So a lock that can be had is nobody's.
         with lock.open() as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -60,7 +60,7 @@ def load_state(path: Path) -> dict[str, Any]:
                     f"{header.get('format', 'not stated')}); give the path of a run's checkpoints/last.safetensors"
                 )
             tree = json.loads(header["tree"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no dict
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise CheckpointError(
             f"{path} can't be read as a checkpoint: it is truncated or not a safetensors file ({error}); "
@@ -73,9 +73,11 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def _flatten(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
+        # A copy of its own: safetensors refuses tensors that share memory, as tied weights and views do.
         tensors[name] = value.detach().cpu().contiguous().clone()
         return {"tensor": name}
     if isinstance(value, dict):
+        # Pairs and not a JSON object, whose keys are all strings: optimizers number their parameters.
         items = [[key, _flatten(item, f"{name}/{key}" if name else str(key), tensors)] for key, item in value.items()]
         return {"dict": items}
     if isinstance(value, (list, tuple)):

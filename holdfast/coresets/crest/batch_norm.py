@@ -28,12 +28,15 @@ def weighted_batch_norm(model: nn.Module, weights: Tensor) -> Iterator[None]:
         model: the model.
         weights: of the examples of the mini-batch, shape (b,), positive.
     """
+    # `_BatchNorm` is private to torch, and the only class that all of its batch norms have in common.
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm) and module.training]
 
     def bound(norm: _BatchNorm) -> None:
         def forward(inputs: Tensor) -> Tensor:
             return _normalised(norm, inputs, weights)
 
+        # On the instance, where it hides the method of the class: hooks still run, other layers are not concerned, and
+        # deleting it brings the method back.
         norm.forward = forward  # type: ignore[assignment,method-assign]
 
     for norm in norms:
@@ -70,6 +73,7 @@ def _normalised(norm: _BatchNorm, inputs: Tensor, weights: Tensor) -> Tensor:
     share = (weights / (weights.sum() * places)).view(-1, *[1] * (inputs.ndim - 1))
     mean = (share * inputs).sum(others)
     variance = (share * (inputs - mean.view(shape)).square()).sum(others)
+    # As torch does it: the biased variance normalises, the unbiased one is remembered.
     if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
         count = inputs.numel() / inputs.shape[1]
         with torch.no_grad():

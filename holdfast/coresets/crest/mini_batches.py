@@ -165,6 +165,8 @@ def mini_batch_coresets(
 def cluster_weights(sizes: Tensor) -> Tensor:
     """Loss weights with mean one from what each exemplar stands for; a copy of another one stands for itself."""
     sizes = sizes.clamp_min(1)
+    # Not n / sum alone: with mean one a mini-batch of m weighted examples moves the weights as far as a plain one does,
+    # so that the learning rate of plain training holds.
     return (sizes * (len(sizes) / sizes.sum())).to(torch.float32)
 
 
