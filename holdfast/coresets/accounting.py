@@ -19,7 +19,7 @@ class Accounts:
 
     Attributes:
         selections: a record per choice: the step, and what the method says about it.
-        checks: a record per look at whether the choice still holds.
+        checks: a record of each check whether the choice still holds.
         forward: examples gone through the model for choosing and checking, beyond training.
         backward: examples whose gradients were computed beyond training; each pass counts.
         seconds: by activity.

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.primitives.ranks import rank_in_part
 from holdfast.primitives.streams import torch_stream
 
 _BLOCK = 2**20  # distances held at once
@@ -274,18 +275,11 @@ def _all_and_without_each(parts: Tensor) -> Tensor:
 
 def _stratified(codes: Tensor, sizes: Tensor, sample: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Positions of a sample that has enough of every code, and the place of each among those of its code."""
-    rank = _rank_within(codes, torch.randperm(len(codes), generator=generator))
+    shuffled = torch.randperm(len(codes), generator=generator)
+    rank = torch.empty_like(codes)
+    rank[shuffled] = rank_in_part(codes[shuffled])
     base = torch.where(sizes < _KEEP_ALL_BELOW, sizes, _KEEP_AT_LEAST)
     left = sizes - base
     quota = base + (max(0, sample - int(base.sum())) * left) // left.sum().clamp(min=1)
     chosen = (rank < quota[codes]).nonzero().flatten()
     return chosen, rank[chosen]
-
-
-def _rank_within(codes: Tensor, shuffled: Tensor) -> Tensor:
-    """The place of each point among those of its code, in shuffled order."""
-    by_code = shuffled[codes[shuffled].argsort(stable=True)]
-    sizes = torch.bincount(codes)
-    rank = torch.empty_like(codes)
-    rank[by_code] = torch.arange(len(codes)) - (sizes.cumsum(0) - sizes)[codes[by_code]]
-    return rank

@@ -367,8 +367,8 @@ class _Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         self.curator.load_state_dict(state["curator"])
         self.horizon = state["horizon"]
-        # After the curator, whose plan may hold the groups that the objective is prepared for, and before the generator:
-        # an objective with a network of its own draws its first weights.
+        # After the curator, whose plan may hold the groups that the objective is prepared for. Before the generator: an
+        # objective with a network of its own draws its first weights.
         if not self.curator.warming_up:
             self._prepare_objective()
             self.objective.load_state_dict(state["objective"])

@@ -164,8 +164,8 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
                 )
             sample_weight = _product(sample_weight, part.sample_weight)
         if part.batches is not None:
-            # The three belong together, so none of an earlier policy's stays. Explicit mini-batches replace drawing: who
-            # made them has taken the sampling weights before it into account (`Plan.visits`), and left in the plan
+            # The three belong together, so none of an earlier policy's stays. Explicit mini-batches replace drawing:
+            # their maker has taken the sampling weights before it into account (`Plan.visits`), and left in the plan
             # they would count twice in the mean of the loss weights below.
             batches, batch_weight, batch_inputs = part.batches, part.batch_weight, part.batch_inputs
             batches_by, sample_weight = name, None

@@ -1,9 +1,9 @@
-"""A look at some examples: losses and gradient proxies from one forward pass that leaves no trace in the model.
+"""Losses and gradient proxies of some examples, from one forward pass that leaves no trace in the model.
 
 Neither dropout nor any generator takes part, and batch-norm buffers are what they were. With ``batch`` statistics,
-batch norm normalises by the examples that are looked at together, as in training, so that the loss is a function of
-the weights alone: with ``running`` ones it would drift with the buffers between two looks. ``weighted`` ones weigh the
-examples of a coreset as its loss does. Networks without batch norm see no difference.
+batch norm normalises by the examples of the same pass, as in training, so that the loss is a function of the weights
+alone: with ``running`` ones it would drift with the buffers between two passes. ``weighted`` ones weigh the examples of
+a coreset as its loss does. Networks without batch norm see no difference.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Statistics = Literal["batch", "weighted", "running"]
 #: the last layer's input; ``last_layer``, to the last layer's weights and bias; ``full``, to all weights.
 Proxy = Literal["logit", "feature", "last_layer", "full"]
 
-_CHUNK = 1024  # examples in a forward pass, where more are looked at together
+_CHUNK = 1024  # examples in a forward pass, where there are more
 
 
 def check_metric(policy: str, proxy: str, metric: Metric) -> None:
@@ -98,7 +98,7 @@ def gradient_proxies(
         head: name of the model's last linear layer where it can't be found.
 
     Returns:
-        The look, on the CPU.
+        Losses and proxies, on the CPU.
 
     Raises:
         HoldfastError: if a loss is not finite.

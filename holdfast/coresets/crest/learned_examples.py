@@ -1,7 +1,7 @@
-"""Which examples are learned: those whose loss stayed small every time they were looked at.
+"""Which examples are learned: those whose loss stayed small every time it was computed.
 
-Only what random subsets happen to contain is looked at, so an example counts as learned after a few sightings within a
-window, none above the threshold. What is dropped stays dropped, and enough of every class is kept.
+Only losses of random subsets are computed, so an example counts as learned after a few of them within a window, none
+above the threshold. What is dropped stays dropped, and enough of every class is kept.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Instructions:
             except (KeyError, TypeError, ValueError) as error:
                 raise DataError(
                     f"{place} has no prompt with a response "
-                    f"({str(error) or type(error).__name__}); mend it or leave it out"
+                    f"({str(error) or type(error).__name__}); correct it or leave it out"
                 ) from error
             prompts.append(prompt)
             responses.append(response)
@@ -355,7 +355,7 @@ def _parsed(row: Row | str, place: str) -> Row:
         try:
             row = json.loads(row)
         except ValueError as error:
-            raise DataError(f"{place} is no JSON ({error}); mend it or leave it out") from error
+            raise DataError(f"{place} is no JSON ({error}); correct it or leave it out") from error
     if not isinstance(row, Mapping):
         raise DataError(f"{place} has no columns; give a mapping of names to values")
     return row

@@ -52,7 +52,7 @@ class Attributes:
     def column(self, word: str) -> _Ints:
         """Which images show `word`, 0 or 1, int64 of shape (images,)."""
         if word not in self.words:
-            raise DataError(f"nobody looked for {word!r}" + nearest(word, self.words))
+            raise DataError(f"no detector was run for {word!r}" + nearest(word, self.words))
         return self.present[:, self.words.index(word)].astype(np.int64)
 
 
@@ -60,7 +60,7 @@ def label_attribute(examples: Examples, attributes: Attributes, word: str) -> Ex
     """The same examples with a detected word as their spurious attribute, where nobody has labelled one.
 
     Args:
-        examples: the images that were looked at, in the same order.
+        examples: the images that the table is of, in the same order.
         attributes: what they show.
         word: which attribute; a person has called it spurious.
 
@@ -68,7 +68,7 @@ def label_attribute(examples: Examples, attributes: Attributes, word: str) -> Ex
         The examples with attribute 1 where the word was seen and 0 elsewhere, and groups class x attribute.
 
     Raises:
-        DataError: if there are other images, or nobody looked for the word.
+        DataError: if there are other images, or no detector was run for the word.
     """
     shown = torch.from_numpy(attributes.column(word))
     if len(shown) != len(examples):

@@ -48,7 +48,7 @@ class Detections:
 
         Args:
             words: the words that were looked for.
-            n_images: how many images were looked at.
+            n_images: how many images the detector was run on.
             threshold: least score of a box.
 
         Returns:

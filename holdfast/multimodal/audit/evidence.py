@@ -42,7 +42,7 @@ class Evidence:
     """What was found in a part of a task.
 
     Attributes:
-        part: which part was looked at.
+        part: of which part it is.
         findings: by discrepancy, the largest first.
         samples: images for each finding.
         predictions: what the model says of every image.

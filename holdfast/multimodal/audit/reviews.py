@@ -102,12 +102,12 @@ def decide(folder: Path, verdict: Review) -> list[Review]:
 
 
 def write_audited(folder: Path, task: ClipTask) -> None:
-    """Note which images an audit looked at, so that its sightings are never laid over others."""
+    """Note which images an audit is of, so that its detections are never taken for those of others."""
     write_atomically(folder / AUDITED, (json.dumps(_images(task), indent=1) + "\n").encode())
 
 
 def check_audited(folder: Path, task: ClipTask) -> None:
-    """Refuse a task whose images aren't those that the audit looked at.
+    """Refuse a task whose images aren't those of the audit.
 
     Raises:
         DataError: if they aren't, or the folder has no audit.
@@ -120,7 +120,7 @@ def check_audited(folder: Path, task: ClipTask) -> None:
         ) from error
     if known != _images(task):
         raise DataError(
-            f"the audit in {folder} looked at other images than those of {task.splits.name} here; give the data the "
+            f"the audit in {folder} is of other images than those of {task.splits.name} here; give the data the "
             "options that it was audited with, or audit again"
         )
 

@@ -76,7 +76,7 @@ def read_detections(path: Path, task: ClipTask) -> TaskDetections:
     Args:
         path: a csv file with the columns ``id`` and ``word``, and any of ``part``, ``score``, ``left``, ``top``,
             ``right`` and ``bottom``. Without a part, an id must belong to one image of all parts.
-        task: whose images were looked at.
+        task: whose images they are.
 
     Returns:
         The sightings.

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.primitives.kmeans import canonical_order, kmeans
+from holdfast.primitives.ranks import rank_in_part
 from holdfast.primitives.silhouette import line_coordinates, silhouette
 from holdfast.primitives.streams import derive_seed, torch_stream
-from holdfast.spurious.reweighting.balancing import rank_in_part
 
 Clustering = Literal["gmm", "kmeans"]
 

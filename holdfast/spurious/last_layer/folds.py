@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holdfast.spurious.reweighting.balancing import rank_in_part
+from holdfast.primitives.ranks import rank_in_part
 
 
 def folds(parts: Tensor, count: int, generator: torch.Generator) -> Tensor:

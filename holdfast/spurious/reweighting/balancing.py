@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import DataError
+from holdfast.primitives.ranks import rank_in_part
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
@@ -56,21 +57,6 @@ def balanced_subset(parts: Tensor, generator: torch.Generator, at_least: int = 0
     keep = torch.zeros(len(parts), dtype=torch.bool)
     keep[shuffled[rank_in_part(parts[shuffled]) < limit]] = True
     return keep
-
-
-def rank_in_part(parts: Tensor) -> Tensor:
-    """How many earlier elements are of the same part, int64 of shape (n,): the first k of every part rank below k.
-
-    Example:
-        >>> import torch
-        >>> rank_in_part(torch.tensor([7, 0, 7, 7, 0])).tolist()
-        [0, 0, 1, 2, 1]
-    """
-    counts = torch.bincount(parts)
-    by_part = torch.argsort(parts, stable=True)
-    rank = torch.empty_like(parts)
-    rank[by_part] = torch.arange(len(parts)) - (counts.cumsum(0) - counts)[parts[by_part]]
-    return rank
 
 
 @dataclass(frozen=True)

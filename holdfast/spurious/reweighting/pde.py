@@ -17,7 +17,8 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.spurious.reweighting.balancing import balance_weights, balanced_subset, rank_in_part
+from holdfast.primitives.ranks import rank_in_part
+from holdfast.spurious.reweighting.balancing import balance_weights, balanced_subset
 from holdfast.training.clock import Clock
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (

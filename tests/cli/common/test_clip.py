@@ -69,7 +69,7 @@ def test_a_verdict_is_written_down_and_fit_follows_it(tiny, capsys):
 def test_an_audit_of_other_images_is_refused(tiny, capsys):
     main([*AUDIT, "--out", "a"])
     assert main([*FIT, "--audit", "a", "--shapes.seed", "1"]) == 2
-    assert "looked at other images than those of shapes" in " ".join(capsys.readouterr().err.split())
+    assert "is of other images than those of shapes" in " ".join(capsys.readouterr().err.split())
     assert main([*FIT, "--audit", "nowhere"]) == 2
     assert "there is no complete audit in nowhere" in " ".join(capsys.readouterr().err.split())
 

@@ -15,7 +15,7 @@ def test_a_detected_word_becomes_the_attribute_of_examples():
         "pacifier/baby", "pacifier/no baby", "bottle/baby", "bottle/no baby",
     ]  # fmt: skip
     assert labelled.attribute_names == ("no baby", "baby")
-    with pytest.raises(DataError, match="nobody looked for 'babe'; did you mean 'baby'"):
+    with pytest.raises(DataError, match="no detector was run for 'babe'; did you mean 'baby'"):
         label_attribute(examples, attributes, "babe")
     with pytest.raises(DataError, match="the table is of 4 images and there are 2 examples"):
         label_attribute(examples.subset([0, 1]), attributes, "baby")

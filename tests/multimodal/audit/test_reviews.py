@@ -85,5 +85,5 @@ def test_one_word_leaves_the_others_without():
     assert torch.equal(found.splits.train.attributes, 1 - known.splits.train.attributes)
     assert found.wording.spurious_words == ("sea", "")
     assert found.wording.attribute_phrases == ("sea", "something else")
-    with pytest.raises(DataError, match="nobody looked for 'snow'"):
+    with pytest.raises(DataError, match="no detector was run for 'snow'"):
         mitigated(bare, ("snow",), TaskDetections.known(known))
