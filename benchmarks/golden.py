@@ -85,7 +85,7 @@ MUTANTS = (
     Mutant(
         "data: data sets draw from seed + 1",
         True,
-        (("holdfast/data/randomness.py", "default_rng([seed, ", "default_rng([seed + 1, "),),
+        (("holdfast/streams.py", "default_rng([seed, ", "default_rng([seed + 1, "),),
     ),
     Mutant(
         "data: the rest of a division goes to the smallest remainders",

@@ -19,7 +19,7 @@ from holdfast.finetuning.language_models.templates import Template
 from holdfast.finetuning.language_models.tokens import TokenPairs, tokenize
 from holdfast.finetuning.selection.analysis import selection_cost
 from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 #: Points of a trajectory, and steps between them at most, where nothing else is asked for.
 POINTS, MOST_STEPS = 12, 500

@@ -26,7 +26,7 @@ from torch.utils.data.distributed import DistributedSampler
 
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError, HoldfastWarning
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.curator import Batch, Curator
 from holdfast.training.policy import Augmentation
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 _SIDE = 16
 _FINE = 3  # points per pixel and direction, so that edges are smooth

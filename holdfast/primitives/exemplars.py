@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.primitives.facility_location import Selection, facility_location_on_points
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.primitives.silhouette import line_coordinates
-from holdfast.primitives.streams import derive_seed, torch_stream
+from holdfast.streams import derive_seed, torch_stream
 
 _MANY = 10_000  # points from which starts compete on a sample
 _SAMPLE = 1000

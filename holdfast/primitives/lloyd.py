@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
-from holdfast.primitives.streams import derive_seed, numpy_stream
+from holdfast.streams import derive_seed, numpy_stream
 
 #: Where centres start: at random points, or at points far from one another.
 Start = Literal["random", "k-means++"]

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.primitives.ranks import rank_in_part
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 _BLOCK = 2**20  # distances held at once
 _KEEP_ALL_BELOW = 200  # smaller clusters enter a sample whole

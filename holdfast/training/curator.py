@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.clock import Clock
 from holdfast.training.model_outputs import ModelOutputs, device_of, to_device
 from holdfast.training.plan import Plan

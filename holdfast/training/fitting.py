@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.primitives.streams import derive_seed
 from holdfast.primitives.threads import torch_threads
+from holdfast.streams import derive_seed
 from holdfast.training.curator import Curator
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.clock import Clock
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan, merge

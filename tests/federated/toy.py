@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import ClientPart, Clients
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 def part(sizes: list[int], shape: tuple[int, ...], classes: int, seed: int, dtype: torch.dtype) -> ClientPart:

@@ -30,9 +30,9 @@ from holdfast.data.clients.partitions import (
     split_parts,
 )
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.randomness import local_generator
 from holdfast.data.sets.images.digits import bundled_digits
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 _CHUNK = 4096
 
@@ -148,10 +148,10 @@ def partition(examples: Examples, how: Partitioner, seed: int = 0) -> Clients:
         >>> len(partition(pooled, ByClasses(clients=8, classes=2)))
         8
     """
-    dealt, names = how.deal(examples, local_generator(seed, "partition"))
+    dealt, names = how.deal(examples, data_stream(seed, "partition"))
     inputs = _all_inputs(examples)
     train, validation, test = (
-        part.gather(inputs, examples.labels) for part in split_parts(dealt, local_generator(seed, "72/8/20"))
+        part.gather(inputs, examples.labels) for part in split_parts(dealt, data_stream(seed, "72/8/20"))
     )
     return Clients(train, validation, test, examples.n_classes, names=names).check()
 

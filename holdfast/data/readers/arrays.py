@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.randomness import local_generator, split_at_random
 from holdfast.data.readers.tables import split_codes
+from holdfast.data.splitting import split_at_random
 from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError, nearest
+from holdfast.streams import data_stream
 
 KEYS = ("inputs", "labels", "attributes", "groups", "split")
 
@@ -100,5 +101,5 @@ class Arrays(DataSet):
             return [np.flatnonzero(codes == code) for code in range(3)]
         n = len(arrays["labels"])
         sizes = round(self.validation * n), round(self.test * n)
-        validation, test, train = split_at_random(n, sizes, local_generator(self.seed, "arrays"))
+        validation, test, train = split_at_random(n, sizes, data_stream(self.seed, "arrays"))
         return [train, validation, test]

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.randomness import local_generator, split_at_random
+from holdfast.data.splitting import split_at_random
 from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 _UNSIGNED_BYTES = 0x08
 
@@ -183,5 +184,5 @@ class FashionMnist(Mnist):
 
 def split_validation(n: int, validation: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions for training and for validation; sets that share `seed` and sizes share the split."""
-    held_out, train = split_at_random(n, (validation,), local_generator(seed, "validation"))
+    held_out, train = split_at_random(n, (validation,), data_stream(seed, "validation"))
     return train, held_out

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from holdfast.data.clients.clients import Clients, Task
 from holdfast.data.clients.partitions import Partition, hold_out_tenth, split_parts
-from holdfast.data.randomness import local_generator
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 _log = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ def federate(users: LeafUsers, classes: int, seed: int, *, shuffle: bool = True,
         The clients, named by user.
     """
     inputs, labels, counts = _stacked(users.train)
-    partition, rng = Partition(np.arange(len(labels)), counts), local_generator(seed, "leaf")
+    partition, rng = Partition(np.arange(len(labels)), counts), data_stream(seed, "leaf")
     if users.test is None:
         parts = [part.gather(inputs, labels) for part in split_parts(partition, rng)]
     else:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.federated.attacks.base import Attack
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 @dataclass(frozen=True)

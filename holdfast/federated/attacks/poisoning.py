@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 @dataclass(frozen=True)

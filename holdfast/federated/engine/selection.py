@@ -7,7 +7,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.settings import Rounds
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 def select(settings: Rounds, number: int, sizes: Tensor, malicious: Tensor) -> Tensor:

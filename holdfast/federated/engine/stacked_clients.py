@@ -17,7 +17,7 @@ from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import pad
 from holdfast.federated.engine.network import ClientBatch, Masks, ProximalTerm
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 if TYPE_CHECKING:
     from holdfast.federated.engine.client_runtime import ClientRuntime

@@ -19,7 +19,7 @@ from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import PostHocPersonalizer
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 from holdfast.training.fitting import fit
 from holdfast.training.policy import Policy, Uniform
 from holdfast.training.settings import Training

@@ -19,7 +19,7 @@ from holdfast.federated.engine.network import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.early_stopping import Client, EarlyStoppedFineTuning
 from holdfast.federated.personalization.transferability import FineTuned
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from holdfast.finetuning.language_models.losses import autocast, response_logits
 from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import IGNORED, Ints, TokenPairs
 from holdfast.finetuning.trajectories import TrajectoryRecorder
-from holdfast.primitives.streams import derive_seed, numpy_stream
+from holdfast.streams import derive_seed, numpy_stream
 from holdfast.training.model_outputs import device_of
 from holdfast.training.state import load_state, save_state
 

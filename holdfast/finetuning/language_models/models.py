@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from holdfast.errors import DataError, MissingDependencyError
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 
 _NEEDS = "language models need transformers; install it with `pip install 'holdfast[llm]'`"
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 Ints = NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from holdfast.data.apportionment import round_to_total
 from holdfast.errors import ConfigError
 from holdfast.finetuning.selection.balanced import balanced, quotas
 from holdfast.primitives.facility_location import facility_location_on_points
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning.selection.balanced import balanced, members_of, quotas
 from holdfast.primitives.lloyd import Engine, Start, lloyd
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]

@@ -23,7 +23,7 @@ from holdfast.multimodal.audit.task_detections import TaskDetections
 from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.task import ClipTask
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 from holdfast.training.evaluation.evaluation import Predictions, predict
 
 _CREDITED = 60  # images of a class whose maps are compared with boxes

@@ -14,7 +14,7 @@ from torch import Tensor
 from holdfast.errors import DataError
 from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.method.losses import clip_loss
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 
 def pretrain(

@@ -26,7 +26,7 @@ from holdfast.multimodal.method.cache import encoded_splits
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.method.spurious_aware import Sampling, SpuriousAware
 from holdfast.multimodal.tasks.prompts import Wording
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 from holdfast.training.evaluation.evaluation import evaluate
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.objective import Objective

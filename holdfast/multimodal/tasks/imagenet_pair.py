@@ -26,7 +26,7 @@ from holdfast.multimodal.audit.outlines import box_inputs
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.prompts import Wording
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 PairName = Literal["pacifier", "can-opener"]
 

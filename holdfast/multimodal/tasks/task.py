@@ -26,7 +26,7 @@ from holdfast.multimodal.backends.base import TwoTowerModel
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.prompts import Wording
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.evaluation.group_report import GroupReport
 
 PARTS = ("train", "validation", "test")

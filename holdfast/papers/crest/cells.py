@@ -24,7 +24,7 @@ from holdfast.models.registry import build
 from holdfast.papers.common.cells import pinned_method, pinned_splits
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
-from holdfast.primitives.streams import derive_seed, torch_stream
+from holdfast.streams import derive_seed, torch_stream
 from holdfast.training import Curator, Policy
 from holdfast.training.evaluation.evaluation import predict
 from holdfast.training.method import as_method

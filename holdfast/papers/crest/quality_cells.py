@@ -20,7 +20,7 @@ from holdfast.papers.common.cells import pinned_method
 from holdfast.papers.crest.cells import AUGMENT, load_splits, model_of, optimizer_of, run_steps
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training import Curator
 from holdfast.training.policy import Uniform
 

@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.papers.ditto.theory import METHODS
 from holdfast.papers.engine.pins import pinned
 from holdfast.papers.engine.witness import tell
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 from holdfast.theory.ditto import PointEstimation, best_lambda, error, simulate, spread
 
 _GLOBAL = 1000.0

@@ -27,7 +27,7 @@ from holdfast.poisoning.attacks import Brewing, Normalised, RandomShift, in_pixe
 from holdfast.poisoning.attacks.crafting.pixels import pixels_at
 from holdfast.poisoning.attacks.crafting.victims import Scenario
 from holdfast.poisoning.bed import shape_cnn, shape_splits
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.policy import Augmentation
 from holdfast.training.settings import Training
 

@@ -43,7 +43,7 @@ from holdfast.poisoning.defenses import (
     DpSgd,
     SpectralSignatures,
 )
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.policy import Policy
 

@@ -21,7 +21,7 @@ from holdfast.papers.epic.cells import crafted, tell_of
 from holdfast.poisoning import Epic
 from holdfast.poisoning.analysis import Isolation, dropped_over_time, gradient_error, isolation
 from holdfast.poisoning.attacks import PoisonedSet, train_victim
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context

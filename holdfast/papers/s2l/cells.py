@@ -26,7 +26,7 @@ from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_weights, told_loss
 from holdfast.papers.s2l.world import HEAD, LONGEST, TAIL, TOPICS, VOCABULARY, FactExamples, make_world
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 from holdfast.training.model_outputs import evaluating
 
 Ints = NDArray[np.int64]

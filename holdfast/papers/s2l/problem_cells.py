@@ -39,7 +39,7 @@ from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.mixture import MIXTURE
 from holdfast.papers.s2l.problems import Problems, make_problems
 from holdfast.papers.s2l.rows import HOW, Beginning, Course, begin, choose, follow, tell_weights, told_loss
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 
 Floats = NDArray[np.float32]
 

@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.data.readers.instructions import Instructions
 from holdfast.data.sets.text.math_problems import load_math_problems
 from holdfast.papers.s2l.mixture import MIXTURE, TEST_EXAMPLES
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 Draw = np.random.Generator
 Pair = tuple[str, str]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.finetuning.language_models.tokens import TokenPairs
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 Ints = NDArray[np.int64]
 

@@ -29,7 +29,7 @@ from holdfast.poisoning.attacks.crafting.surrogates import (
     shared_device,
 )
 from holdfast.primitives.pgd import Pgd
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 #: The published noise.
 HARDENING = Pgd(epsilon=8 / 255, steps=20, step_size=2 / 255)

@@ -25,7 +25,7 @@ from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
 from holdfast.poisoning.attacks.crafting.record import poisoned_set
 from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, shared_device
 from holdfast.poisoning.attacks.gradient_matching import SHIFT_AND_FLIP, GradientMatching, adversarial_gradient
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.policy import Augmentation
 
 #: Trains fresh surrogates on the poisoned training set; is told how often it was asked before.

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.separation import separate
 from holdfast.spurious.group_inference.spare import Output, harvest
+from holdfast.streams import derive_seed, torch_stream
 from holdfast.training.curator import Curator
 from holdfast.training.events import Event, Listener
 from holdfast.training.model_outputs import ModelOutputs, call

@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError, nearest
-from holdfast.primitives.streams import derive_seed
 from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.spurious.group_inference.subclasses import Clustering, subclasses
 from holdfast.spurious.objectives.group_dro import GroupDroLoss
 from holdfast.spurious.reweighting.balancing import balance_weights
+from holdfast.streams import derive_seed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, PlannedTraining
 

@@ -19,8 +19,8 @@ from holdfast.errors import ConfigError, DataError, HoldfastWarning, nearest
 from holdfast.primitives.exemplars import exemplar_clustering
 from holdfast.primitives.kmeans import canonical_order, kmeans
 from holdfast.primitives.silhouette import SilhouetteScore, silhouette_score
-from holdfast.primitives.streams import derive_seed
 from holdfast.spurious.group_inference.partition import ClusterPartition, Separation
+from holdfast.streams import derive_seed
 
 ClassMass = Literal["equal", "natural"]
 Clustering = Literal["kmeans", "exemplars"]

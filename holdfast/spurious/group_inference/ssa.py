@@ -26,11 +26,11 @@ from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError, DataError, HoldfastWarning
 from holdfast.models.heads import find_head
 from holdfast.primitives.ranks import rank_in_part
-from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.spurious.group_inference.base import GroupInference, spread_over
 from holdfast.spurious.last_layer.folds import folds
 from holdfast.spurious.objectives.group_dro import GroupDroLoss
 from holdfast.spurious.reweighting.balancing import balance_weights
+from holdfast.streams import derive_seed, torch_stream
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs, call, device_of, to_device
 from holdfast.training.plan import Plan

@@ -19,7 +19,7 @@ from holdfast.errors import DataError
 from holdfast.primitives.kmeans import canonical_order, kmeans
 from holdfast.primitives.ranks import rank_in_part
 from holdfast.primitives.silhouette import line_coordinates, silhouette
-from holdfast.primitives.streams import derive_seed, torch_stream
+from holdfast.streams import derive_seed, torch_stream
 
 Clustering = Literal["gmm", "kmeans"]
 

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.models.heads import features_and_logits, find_head
-from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.spurious.last_layer.folds import folds
 from holdfast.spurious.reweighting.balancing import balanced_subset
+from holdfast.streams import derive_seed, torch_stream
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs, device_of, evaluating, to_device
 from holdfast.training.plan import Plan

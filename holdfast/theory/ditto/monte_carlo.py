@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 from holdfast.theory.ditto.closed_form import Vector
 from holdfast.theory.ditto.setting import PointEstimation
 

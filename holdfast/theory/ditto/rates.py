@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 from holdfast.theory.ditto.closed_form import Vector
 from holdfast.theory.ditto.convergence import Assumptions, step_size
 

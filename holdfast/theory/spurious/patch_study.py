@@ -16,9 +16,9 @@ import torch
 from holdfast.data.sets.images.patches import PatchData
 from holdfast.models.networks.cubic import CubicCNN
 from holdfast.models.registry import build
-from holdfast.primitives.streams import torch_stream
 from holdfast.spurious.reweighting.balancing import balanced_subset
 from holdfast.spurious.reweighting.pde import Expansion, draw_expansion
+from holdfast.streams import torch_stream
 from holdfast.theory.spurious.cubic import Filters, PatchSample, feature_probes, loss, scores
 from holdfast.theory.spurious.momentum import HeavyBall, buffer_alignment
 

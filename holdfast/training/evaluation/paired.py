@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]

@@ -6,7 +6,7 @@ import torch
 from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.attacks import Backdoor, Brewing, FrozenExtractor, SleeperAgent, random_patch, steepest_bases
 from holdfast.poisoning.attacks.crafting.objectives import misalignment, parameter_gradient
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from tests.poisoning.attacks.toy import SIGNED, backdoor, control, splits, surrogate, tiny_case, tiny_net, victim
 
 

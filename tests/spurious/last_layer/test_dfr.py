@@ -11,7 +11,6 @@ from torch import nn
 from holdfast.data import Examples, Splits
 from holdfast.errors import ConfigError, DataError
 from holdfast.models import LinearClassifier
-from holdfast.primitives.streams import derive_seed, torch_stream
 from holdfast.spurious.group_inference.base import GroupInference, InferGroups
 from holdfast.spurious.last_layer.dfr import (
     DfrTrain,
@@ -25,6 +24,7 @@ from holdfast.spurious.last_layer.dfr import (
     write_head,
 )
 from holdfast.spurious.reweighting.balancing import balanced_subset
+from holdfast.streams import derive_seed, torch_stream
 from holdfast.training import Curator, GroupReport, Plan, Run, Trained, Training, Uniform, evaluate, fit, predict
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_examples, toy_model, toy_splits

@@ -5,7 +5,7 @@ import torch
 
 from holdfast.data.sets.images.patches import draw_features, make_patches
 from holdfast.models import CubicCNN
-from holdfast.primitives.streams import numpy_stream, torch_stream
+from holdfast.streams import numpy_stream, torch_stream
 from holdfast.theory.spurious import Filters, PatchSample
 
 

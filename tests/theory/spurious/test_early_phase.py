@@ -4,7 +4,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.theory.spurious import (
     ZETA,
     Mixture,

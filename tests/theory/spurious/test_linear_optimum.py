@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.theory.spurious import Mixture, fitted_shares, optimal_shares
 
 MAJORITY_ONLY = torch.tensor([[100_000, 0], [0, 100_000]])

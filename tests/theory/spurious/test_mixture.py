@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.theory.spurious import Mixture
 
 COUNTS = torch.tensor([[30, 10, 0], [5, 40, 15]])

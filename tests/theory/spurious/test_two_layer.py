@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.theory.spurious import ZETA, TwoLayer, Units
 
 

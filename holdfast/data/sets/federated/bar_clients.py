@@ -17,11 +17,11 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows, by_classes
 from holdfast.data.download import RemoteFile
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.sets.federated.celebrity_clients import image_reader
 from holdfast.data.sets.federated.environments import balanced_classes, draw_environments, in_disjoint_environments
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 ACTIONS = ("climbing", "diving", "fishing", "pole vaulting", "racing", "throwing")
 _COUNTS = {"train": (326, 520, 163, 279, 336, 317), "test": (105, 159, 42, 131, 132, 85)}
@@ -79,7 +79,7 @@ class BarClients(FederatedData):
                 )
             paths += images
             labels.append(actions)
-        rng = local_generator(seed, "bar clients")
+        rng = data_stream(seed, "bar clients")
         owned = balanced_classes(self.clients, self.actions, len(ACTIONS), rng)
         own = draw_environments(self.clients, 0.5, rng)
         pooled = np.concatenate(labels)

@@ -20,11 +20,11 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows
 from holdfast.data.download import RemoteFile
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.sets.federated.environments import draw_environments, in_disjoint_environments
 from holdfast.data.sets.images.celeba import read_attributes, signs
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 _CELEBRITIES, _IMAGES = 9343, 200_288
 _AT_LEAST = 5
@@ -74,7 +74,7 @@ class CelebrityClients(FederatedData):
         table = read_attributes(path, ("Blond_Hair", "Male"))
         blond, male = (signs(path, name, table).astype(bool) for name in ("Blond_Hair", "Male"))
         identity = read_identities(self.locate(root, "celeba/identity_CelebA.txt"), table["image_id"].tolist())
-        rng = local_generator(seed, "celeba-blond")
+        rng = data_stream(seed, "celeba-blond")
         owners = group_celebrities(identity, self.celebrities, rng)
         if self.check_counts:
             _check_counts(identity)

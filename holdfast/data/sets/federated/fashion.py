@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows, deal_in_turn, hold_out_tenth, rolling_classes
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.idx import FASHION_MNIST_FILES, FashionMnist, read_digits
+from holdfast.streams import data_stream
 
 _LEGACY_SEED = 233
 
@@ -67,7 +67,7 @@ class FederatedFashion(FederatedData):
         owned = rolling_classes(len(train_counts), train_counts.shape[1], 10)
         train = deal_in_turn(labels[: digits.n_train], owned, train_counts)
         test = deal_in_turn(labels[digits.n_train :], owned, test_counts)
-        training, held_out = hold_out_tenth(train.shuffled(local_generator(seed, "federated-fashion")))
+        training, held_out = hold_out_tenth(train.shuffled(data_stream(seed, "federated-fashion")))
         targets = torch.from_numpy(labels)
         return Clients(
             training.gather(images, targets),

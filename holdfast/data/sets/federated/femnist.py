@@ -17,9 +17,9 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import deal_in_turn, random_classes, split_parts
 from holdfast.data.download import RemoteFile
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.leaf import User, federate, leaf_folder, read_leaf
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 _CLASSES = 62
 _FILES = (RemoteFile("femnist/train", also=("femnist/all_data", "femnist/data")),)
@@ -91,7 +91,7 @@ class FemnistSkewed(FederatedData):
         users = read_leaf(folder, character_arrays, self.writers or None, seed)
         everyone = [*users.train.values(), *(users.test or {}).values()]
         images, labels = (np.concatenate([user[part] for user in everyone]) for part in (0, 1))
-        rng = local_generator(seed, "femnist-skewed")
+        rng = data_stream(seed, "femnist-skewed")
         mixed = rng.permutation(len(labels))
         images, labels = images[mixed], labels[mixed]
         owned = random_classes(self.clients, self.classes_per_client, _CLASSES, rng)

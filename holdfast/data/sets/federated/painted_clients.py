@@ -23,7 +23,6 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows
 from holdfast.data.download import RemoteFile
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.idx import MNIST_FILES, Mnist, read_digits
 from holdfast.data.sets.federated.environments import (
     Scheme,
@@ -35,6 +34,7 @@ from holdfast.data.sets.federated.environments import (
 from holdfast.data.sets.images.coloured import TWO_COLOURS, Palette, tint
 from holdfast.data.sets.images.digits import bundled_digits
 from holdfast.errors import ConfigError, DataError
+from holdfast.streams import data_stream
 
 TEN_COLOURS = Palette.of_hues({f"hue {ten}": ten / 10 for ten in range(10)})
 
@@ -65,7 +65,7 @@ class Painted(FederatedData):
         """Deal grey images (n, height, width) out and paint them; inputs are float32 in 0..1, three channels."""
         if self.clients < 1:
             raise ConfigError(f"clients is {self.clients}; give at least 1")
-        rng = local_generator(seed, f"{self.name} clients")
+        rng = data_stream(seed, f"{self.name} clients")
         partition = balanced_slots(labels, self.clients, self.classes, rng)
         environments = draw_environments(self.clients, self.share, rng)
         classes = int(labels.max()) + 1

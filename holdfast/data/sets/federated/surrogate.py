@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows, rolling_classes
-from holdfast.data.randomness import local_generator
 from holdfast.errors import ConfigError
+from holdfast.streams import data_stream
 
 _FEATURES, _CLASSES = 20, 10
 _SHIFT, _NOISE = 0.5, 0.3
@@ -90,7 +90,7 @@ class Surrogate(FederatedData):
 
     def load(self, root: Path, seed: int = 0) -> Clients:
         """Generate the clients; `root` isn't looked at."""
-        rng = local_generator(seed, "surrogate")
+        rng = data_stream(seed, "surrogate")
         raw = rng.lognormal(3, 1, 100) + 10
         train = np.floor(60 * raw / raw.mean()).astype(np.int64) + 5
         return generated_clients(train, train // 10, np.full(100, 100), self.q, rng)
@@ -120,6 +120,6 @@ class SyntheticMany(FederatedData):
                 f"{self.clients} clients of {self.examples} examples make no federation; give at least one client and "
                 "two examples"
             )
-        rng = local_generator(seed, "synthetic-many")
+        rng = data_stream(seed, "synthetic-many")
         train = 2 + rng.poisson(self.examples - 2, self.clients)
         return generated_clients(train, np.zeros_like(train), np.full(self.clients, 2), 5, rng)

@@ -19,9 +19,9 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows, hold_out_tenth
 from holdfast.data.download import RemoteFile
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.leaf import User, federate, leaf_folder, read_leaf
 from holdfast.errors import DataError
+from holdfast.streams import data_stream
 
 _NODES, _FEATURES = 23, 100
 _LEGACY_SEED = 666
@@ -119,7 +119,7 @@ class Vehicle(FederatedData):
 
 def _cut(nodes: list[User], seed: int) -> Clients:
     counts = np.array([len(labels) for _, labels in nodes])
-    rows = Partition(np.arange(counts.sum()), counts).shuffled(local_generator(seed, "vehicle"))
+    rows = Partition(np.arange(counts.sum()), counts).shuffled(data_stream(seed, "vehicle"))
     in_training = rows.ranks() < np.repeat(published_sizes(), counts)
     inputs = torch.from_numpy(np.concatenate([features for features, _ in nodes]))
     labels = torch.from_numpy(np.concatenate([labels for _, labels in nodes]))

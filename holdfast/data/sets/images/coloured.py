@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from holdfast.data.apportionment import apportion
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.idx import MNIST_FILES, read_digits, split_validation
 from holdfast.data.sets.images.digits import bundled_digits, digit_parts
 from holdfast.data.transforms import Normalise
 from holdfast.errors import ConfigError
+from holdfast.streams import data_stream
 
 Pixel = TypeVar("Pixel", np.uint8, np.float32)
 
@@ -198,7 +198,7 @@ def shifted_coloured_digits(
     """
     result = []
     for number, rows in enumerate(parts):
-        rng = local_generator(seed, f"colours {number}")
+        rng = data_stream(seed, f"colours {number}")
         copies = shifted_copies(images[rows])
         places = len(copies) // len(rows)
         y = np.repeat(labels[rows], places)
@@ -304,7 +304,7 @@ class CMnist5(DataSet):
         def paint(
             purpose: str, images: NDArray[np.uint8], labels: NDArray[np.int64]
         ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-            rng = local_generator(self.seed, f"colours {purpose}")
+            rng = data_stream(self.seed, f"colours {purpose}")
             if purpose == "train":
                 colours = correlated_colours(labels, n_colours, self.correlation, rng, self.minority_ratio)
             else:

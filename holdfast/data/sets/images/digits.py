@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.randomness import local_generator, split_at_random
+from holdfast.data.splitting import split_at_random
+from holdfast.streams import data_stream
 
 #: How many of the digits are for training and for validation; the remaining 397 are for the test.
 SIZES = (1100, 300)
@@ -27,7 +28,7 @@ def bundled_digits() -> tuple[NDArray[np.float32], NDArray[np.int64]]:
 
 def digit_parts(n: int, seed: int) -> list[NDArray[np.int64]]:
     """Positions for training, validation and test; sets that share `seed` share the split."""
-    return split_at_random(n, SIZES, local_generator(seed, "digits"))
+    return split_at_random(n, SIZES, data_stream(seed, "digits"))
 
 
 @register

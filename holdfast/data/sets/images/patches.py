@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.randomness import local_generator
 from holdfast.errors import ConfigError
+from holdfast.streams import data_stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +135,8 @@ class PatchData(DataSet):
         """The sample behind a part (train, validation or test), with its features."""
         return make_patches(
             self.n,
-            draw_features(self.d, local_generator(self.seed, "features")),
-            local_generator(self.seed, part),
+            draw_features(self.d, data_stream(self.seed, "features")),
+            data_stream(self.seed, part),
             beta_c=self.beta_c,
             beta_s=self.beta_s,
             alpha=self.alpha,

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Splits
-from holdfast.data.randomness import local_generator
 from holdfast.data.readers.idx import MNIST_FILES
 from holdfast.data.sets.images.coloured import PALETTES, correlated_colours, five_class_splits
+from holdfast.streams import data_stream
 
 Difficulty = Literal[
     "magnitude-large", "magnitude-medium", "magnitude-small", "variance-low", "variance-medium", "variance-high"
@@ -125,10 +125,10 @@ class SpucoMnist(DataSet):
         ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
             colours = np.arange(len(labels)) % n_colours
             if purpose == "train":
-                rng = local_generator(self.seed, "colours train")
+                rng = data_stream(self.seed, "colours train")
                 colours = correlated_colours(labels, n_colours, self.correlation, rng, (1,) * (n_colours - 1))
             shape = (images.shape[1], images.shape[2])
-            rng = local_generator(self.seed, f"places {purpose}")
+            rng = data_stream(self.seed, f"places {purpose}")
             places = coloured_places(self.difficulty, len(labels), shape, rng)
             return paint_background(images, places, colours, np.rint(palette.array(255)).astype(np.uint8)), colours
 

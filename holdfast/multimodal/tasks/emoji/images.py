@@ -31,7 +31,7 @@ from holdfast.multimodal.tasks.emoji.names import ANIMALS, FOOD
 from holdfast.multimodal.tasks.prompts import Wording
 from holdfast.multimodal.tasks.rendered_attributes import attributes_of_rendered
 from holdfast.multimodal.tasks.task import ClipTask
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 KINDS = ("animal", "food")
 COLOURS = ("blue", "orange", "green", "purple")

@@ -17,7 +17,7 @@ from holdfast.multimodal.backends.joined import JoinedTowers, load_joined_towers
 from holdfast.multimodal.backends.pretraining import pretrain
 from holdfast.multimodal.method.cache import CachedTwoTowerModel
 from holdfast.multimodal.tasks.emoji.images import emoji_corpus
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 from holdfast.training.model_outputs import evaluating
 
 _AT_ONCE = 64

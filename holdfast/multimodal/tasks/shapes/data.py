@@ -17,7 +17,7 @@ from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.rendered_attributes import attributes_of_rendered
 from holdfast.multimodal.tasks.shapes.images import BACKGROUNDS, SHAPE_WORDING, SHAPES, ShapeScenes, render, shape_task
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 
 @dataclass(frozen=True)

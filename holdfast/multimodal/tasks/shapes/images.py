@@ -21,7 +21,7 @@ from holdfast.data.transforms import Normalise
 from holdfast.errors import ConfigError
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.prompts import Wording
-from holdfast.primitives.streams import numpy_stream
+from holdfast.streams import numpy_stream
 
 SHAPES = ("disc", "square", "triangle", "cross", "ring", "diamond")
 BACKGROUNDS = ("sand", "sea", "grass", "brick")

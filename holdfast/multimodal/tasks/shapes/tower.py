@@ -12,7 +12,7 @@ from holdfast.multimodal.backends.pretraining import pretrain
 from holdfast.multimodal.backends.small import SmallTwoTowerModel
 from holdfast.multimodal.backends.words import WordTokenizer
 from holdfast.multimodal.tasks.shapes.images import BACKGROUNDS, CAPTIONS, SHAPE_WORDING, SHAPES, corpus
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 
 _LONGEST = 14
 

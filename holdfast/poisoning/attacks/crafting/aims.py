@@ -14,7 +14,7 @@ from torch import Tensor
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.attacks.crafting.pixels import pixels_at
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 #: Top and left of a patch; or anywhere, drawn anew for every image; or the corner.
 Place = tuple[int, int] | Literal["random", "bottom-right"]

@@ -11,7 +11,7 @@ from holdfast.models.modes import evaluation_mode
 from holdfast.poisoning.attacks.crafting.pixels import pixels_at
 from holdfast.poisoning.attacks.crafting.surrogates import Surrogates, as_list, shared_device
 from holdfast.primitives.per_example import per_example_gradients
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 from holdfast.training.model_outputs import ModelOutputs
 
 _CHUNK = 32

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.primitives.streams import torch_stream
+from holdfast.streams import torch_stream
 
 #: Poisons (p, channels, height, width) and the random stream of the step, to a scalar that is to become small.
 Objective = Callable[[Tensor, torch.Generator], Tensor]

@@ -14,7 +14,7 @@ from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError
 from holdfast.models.heads import features_and_logits
 from holdfast.poisoning.attacks.crafting.last_epoch import fit_to_the_end
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 from holdfast.training.model_outputs import device_of
 from holdfast.training.settings import Training
 

@@ -21,7 +21,7 @@ from holdfast.errors import ConfigError, nearest
 from holdfast.models.heads import find_head
 from holdfast.poisoning.attacks.crafting.aims import Aim
 from holdfast.poisoning.attacks.crafting.last_epoch import fit_to_the_end
-from holdfast.primitives.streams import derive_seed
+from holdfast.streams import derive_seed
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Listener
 from holdfast.training.method import Method

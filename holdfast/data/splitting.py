@@ -1,21 +1,11 @@
-"""Local random generators for data sets: a draw depends on (seed, purpose) and on nothing drawn before.
-
-Data is below `holdfast.primitives.streams` in the import order, so it derives its own generators by the same rule.
-"""
+"""A set cut into random parts."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import ConfigError, DataError
-
-
-def local_generator(seed: int, purpose: str) -> np.random.Generator:
-    """A fresh generator for the draws named `purpose` under `seed`."""
-    if seed < 0:
-        raise ConfigError(f"the seed {seed} is negative; give 0 or more")
-    return np.random.default_rng([seed, *purpose.encode()])
+from holdfast.errors import DataError
 
 
 def split_at_random(n: int, sizes: tuple[int, ...], rng: np.random.Generator) -> list[NDArray[np.int64]]:

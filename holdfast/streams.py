@@ -2,6 +2,11 @@
 
 Two methods that are compared under one seed see the same draws wherever their purposes agree, a resumed run needs no
 saved generator state, and no global generator is ever reseeded.
+
+There are two rules by which a name becomes a generator, and neither can change any more: published numbers hang on the
+draws. `derive_seed`, with `torch_stream` and `numpy_stream`, hashes seed and purpose. `data_stream` is older: it hands
+the seed and the letters of the purpose to NumPy as they are. Data sets and partitions of clients are drawn by it, and
+nothing else is.
 """
 
 from __future__ import annotations
@@ -10,6 +15,8 @@ import hashlib
 
 import numpy as np
 import torch
+
+from holdfast.errors import ConfigError
 
 
 def derive_seed(seed: int, *purpose: str | int) -> int:
@@ -34,3 +41,18 @@ def torch_stream(seed: int, *purpose: str | int) -> torch.Generator:
 def numpy_stream(seed: int, *purpose: str | int) -> np.random.Generator:
     """A fresh NumPy generator for the stream named `purpose`."""
     return np.random.default_rng(derive_seed(seed, *purpose))
+
+
+def data_stream(seed: int, purpose: str) -> np.random.Generator:
+    """A fresh NumPy generator for what a data set draws under the name `purpose`.
+
+    Args:
+        seed: of the data set, 0 or more: NumPy takes no negative one.
+        purpose: a word.
+
+    Raises:
+        ConfigError: if the seed is negative.
+    """
+    if seed < 0:
+        raise ConfigError(f"the seed {seed} is negative; give 0 or more")
+    return np.random.default_rng([seed, *purpose.encode()])
