@@ -29,10 +29,10 @@ def test_the_variance_of_random_subsets_is_that_of_draws_without_replacement():
     generator = torch.Generator().manual_seed(0)
     for r in (16, 60):
         drawn = [rows[torch.randperm(240, generator=generator)[:r]].mean(0) for _ in range(2000)]
-        found = gradient_quality(drawn, whole)
+        quality = gradient_quality(drawn, whole)
         expected = sigma / r * (240 - r) / 239 / float(whole.norm()) ** 2
-        assert found.variance == pytest.approx(expected, rel=0.1)
-        assert found.bias < 2 * found.floor
+        assert quality.variance == pytest.approx(expected, rel=0.1)
+        assert quality.bias < 2 * quality.floor
 
 
 def test_dropping_examples_without_gradient_scales_the_mean_gradient():

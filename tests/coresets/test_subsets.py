@@ -68,8 +68,8 @@ def test_craig_is_facility_location_in_each_class_with_cluster_sizes_as_weights(
     expected = torch.zeros(240)
     for label in range(3):
         members = (examples.labels == label).nonzero().flatten()
-        found = facility_location_on_points(residuals[members], 8, metric="euclidean")
-        expected[members[found.chosen]] = found.weights.float()
+        selection = facility_location_on_points(residuals[members], 8, metric="euclidean")
+        expected[members[selection.chosen]] = selection.weights.float()
     assert torch.equal(plan.active, expected > 0)
     assert torch.allclose(plan.loss_weight, expected / expected[expected > 0].mean())
 

@@ -18,17 +18,17 @@ QUICK = FineTuningSettings(epochs=3, batch_size=8, learning_rate=1e-2)
 
 def test_twelve_points_by_default(tmp_path: Path) -> None:
     longer = FineTuningSettings(epochs=8, batch_size=8, learning_rate=1e-2)
-    found = record_trajectories(DATA, language(DATA), tmp_path, longer)
-    assert found.steps == tuple(range(2, 26, 2))
-    assert (found.losses[:, -1] < found.losses[:, 0]).all()
+    trajectories = record_trajectories(DATA, language(DATA), tmp_path, longer)
+    assert trajectories.steps == tuple(range(2, 26, 2))
+    assert (trajectories.losses[:, -1] < trajectories.losses[:, 0]).all()
 
 
 def test_the_untrained_model_is_no_point(tmp_path: Path) -> None:
     """The warm-up's first rate is 0, so that nothing is learned in the first step."""
-    found = record_trajectories(DATA, language(DATA), tmp_path / "warm", QUICK)
-    assert found.steps == tuple(range(2, 10))
+    trajectories = record_trajectories(DATA, language(DATA), tmp_path / "warm", QUICK)
+    assert trajectories.steps == tuple(range(2, 10))
     untrained = trajectory_point(language(DATA).model, tokens_of(DATA, language(DATA), template="auto"))
-    assert not np.isclose(found.losses[:, 0], untrained, rtol=1e-4).any()
+    assert not np.isclose(trajectories.losses[:, 0], untrained, rtol=1e-4).any()
     cold = replace(QUICK, warmup=0.0)
     assert record_trajectories(DATA, language(DATA), tmp_path / "cold", cold).steps == tuple(range(1, 10))
 
@@ -41,8 +41,8 @@ def test_a_training_of_one_step_is_refused(tmp_path: Path) -> None:
 
 
 def test_on_a_part_losses_of_all_are_recorded(tmp_path: Path) -> None:
-    found = record_trajectories(DATA, language(DATA), tmp_path, QUICK, trained=10)
-    assert found.losses.shape[0] == 24
+    trajectories = record_trajectories(DATA, language(DATA), tmp_path, QUICK, trained=10)
+    assert trajectories.losses.shape[0] == 24
     with pytest.raises(ConfigError, match="25 examples and there are 24"):
         record_trajectories(DATA, language(DATA), tmp_path / "more", QUICK, trained=25)
 
@@ -84,13 +84,13 @@ def test_another_model_in_the_same_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_of_a_model_is_that_of_its_weights() -> None:
-    found = language(DATA)
-    before = found.fingerprint
+    model = language(DATA)
+    before = model.fingerprint
     assert before == language(DATA).fingerprint != language(DATA, seed=1).fingerprint
     with torch.no_grad():
-        next(iter(found.model.parameters()))[0, 0] += 1e-3
-    assert found.fingerprint != before
-    assert len(LanguageModel(found.model.bfloat16(), found.tokenizer).fingerprint) == len(before)
+        next(iter(model.model.parameters()))[0, 0] += 1e-3
+    assert model.fingerprint != before
+    assert len(LanguageModel(model.model.bfloat16(), model.tokenizer).fingerprint) == len(before)
 
 
 def test_recording_is_beside_what_the_cost_model_says(tmp_path: Path) -> None:
@@ -105,9 +105,9 @@ def test_a_saved_model_is_loaded_from_its_folder(tmp_path: Path) -> None:
     given = language(DATA)
     given.model.save_pretrained(tmp_path)  # type: ignore[operator]
     given.tokenizer.save_pretrained(tmp_path)
-    found = load_language_model(str(tmp_path))
-    assert np.array_equal(weights_of(given.model), weights_of(found.model))
-    assert np.array_equal(tokens_of(DATA, given).ids, tokens_of(DATA, found).ids)
+    loaded = load_language_model(str(tmp_path))
+    assert np.array_equal(weights_of(given.model), weights_of(loaded.model))
+    assert np.array_equal(tokens_of(DATA, given).ids, tokens_of(DATA, loaded).ids)
 
 
 def test_half_a_download_is_said_to_be_one(tmp_path: Path) -> None:
@@ -156,11 +156,11 @@ def test_lora_learns_only_its_adapters(tmp_path: Path) -> None:
     before = weights_of(plain.model)
     adapted = with_lora(plain, rank=2)
     assert 0 < adapted.parameters < 0.5 * len(before)
-    found = record_trajectories(DATA, adapted, tmp_path, QUICK)
-    assert (found.losses[:, -1] < found.losses[:, 0]).mean() > 0.9
+    trajectories = record_trajectories(DATA, adapted, tmp_path, QUICK)
+    assert (trajectories.losses[:, -1] < trajectories.losses[:, 0]).mean() > 0.9
     base = LanguageModel(adapted.model.get_base_model(), plain.tokenizer)  # type: ignore[operator]
-    kept = {name: part for name, part in base.model.named_parameters() if "lora" not in name}
-    assert np.array_equal(before, np.concatenate([part.detach().numpy().ravel() for part in kept.values()]))
+    stored = {name: part for name, part in base.model.named_parameters() if "lora" not in name}
+    assert np.array_equal(before, np.concatenate([part.detach().numpy().ravel() for part in stored.values()]))
 
 
 def test_the_pythia_of_the_document_has_its_parameters() -> None:

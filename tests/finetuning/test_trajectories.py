@@ -97,14 +97,14 @@ def test_a_file_that_is_no_trajectory(tmp_path: Path) -> None:
 
 
 def test_points_of_another_run_are_refused(tmp_path: Path) -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     first = TrajectoryRecorder(tmp_path, tokens, every=1, key={"proxy": "a", "data": "x"})
-    assert first.record(found.model, 1)
+    assert first.record(model.model, 1)
     with pytest.raises(ConfigError, match="from a run with another proxy"):
         TrajectoryRecorder(tmp_path, tokens, every=1, key={"proxy": "b", "data": "x"})
     again = TrajectoryRecorder(tmp_path, tokens, every=1, key={"proxy": "a", "data": "x"})
-    assert not again.record(found.model, 1)
+    assert not again.record(model.model, 1)
     assert again.trajectories().steps == (1,)
 
 
@@ -112,13 +112,13 @@ def test_training_and_recording_are_timed_over_interruptions(tmp_path: Path, mon
     """A18: a point takes 5 here and the training before it 2; what is trained again does not count."""
     now = [0.0]
     monkeypatch.setattr("holdfast.finetuning.trajectories.time.perf_counter", lambda: now[0])
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
 
     def train(recorder: TrajectoryRecorder, steps: range) -> None:
         for step in steps:
             now[0] += 1
-            recorder.record(found.model, step, slow)
+            recorder.record(model.model, step, slow)
 
     def slow(done: int, of: int) -> None:
         now[0] += 5 if done == of else 0
@@ -141,19 +141,19 @@ def test_nothing_recorded_yet(tmp_path: Path) -> None:
 
 
 def test_losses_that_are_no_numbers_are_never_written(tmp_path: Path) -> None:
-    found = language(DATA)
-    recorder = TrajectoryRecorder(tmp_path, tokens_of(DATA, found), every=1)
+    model = language(DATA)
+    recorder = TrajectoryRecorder(tmp_path, tokens_of(DATA, model), every=1)
     with torch.no_grad():
-        next(iter(found.model.parameters())).fill_(torch.nan)
+        next(iter(model.model.parameters())).fill_(torch.nan)
     with pytest.raises(DataError, match="diverged"):
-        recorder.record(found.model, 1)
+        recorder.record(model.model, 1)
     assert not recorder.points()
 
 
 def test_the_last_file_in_the_folder_is_not_the_last_step(tmp_path: Path) -> None:
     """Public code reads checkpoints in the order of the file system; here 1000 comes after 500."""
-    found = language(DATA)
-    recorder = TrajectoryRecorder(tmp_path, tokens_of(DATA, found), every=500)
-    recorder.record(found.model, 1000)
-    recorder.record(found.model, 500)
+    model = language(DATA)
+    recorder = TrajectoryRecorder(tmp_path, tokens_of(DATA, model), every=500)
+    recorder.record(model.model, 1000)
+    recorder.record(model.model, 500)
     assert recorder.trajectories().steps == (500, 1000)

@@ -248,7 +248,7 @@ def test_text_classifiers_of_transformers_work():
     roberta = transformers.RobertaConfig(vocab_size=30, num_labels=3, **small)
     distil = transformers.DistilBertConfig(vocab_size=30, num_labels=3, dim=16, n_layers=1, n_heads=2, hidden_dim=16)
     batch = {"input_ids": torch.randint(2, 30, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.int64)}
-    found = {}
+    values = {}
     for model in (
         transformers.BertForSequenceClassification(bert),
         transformers.RobertaForSequenceClassification(roberta),
@@ -256,8 +256,8 @@ def test_text_classifiers_of_transformers_work():
     ):
         features, logits = features_and_logits(model, batch, verify=True)
         assert (features.shape, logits.shape) == ((2, 16), (2, 3))
-        found[type(model).__name__] = find_head(model)[0]
-    assert found == {
+        values[type(model).__name__] = find_head(model)[0]
+    assert values == {
         "BertForSequenceClassification": "classifier",
         "RobertaForSequenceClassification": "classifier.out_proj",
         "DistilBertForSequenceClassification": "classifier",

@@ -88,8 +88,8 @@ def test_a_head_for_other_classes_is_replaced_and_said_so(tmp_path: Path, caplog
 
 def test_old_files_without_batch_counters_load(tmp_path: Path):
     source = build("resnet20", (3, 8, 8), 10, seed=1)
-    kept = {key: value for key, value in source.state_dict().items() if "num_batches" not in key}
-    torch.save(kept, tmp_path / "old.pth")
+    stored = {key: value for key, value in source.state_dict().items() if "num_batches" not in key}
+    torch.save(stored, tmp_path / "old.pth")
     assert same(source, build("resnet20", (3, 8, 8), 10, seed=2, weights=tmp_path / "old.pth"))
 
 

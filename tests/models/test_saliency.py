@@ -45,9 +45,9 @@ def test_maps_are_the_rectified_sum_of_channels_weighed_by_their_mean_gradient(i
         activations = model.conv(images)
         weights = model.head.weight[targets] * (activations > 0).float().mean((2, 3))
         expected = F.relu((weights[:, :, None, None] * activations).sum(1))
-    found = heat_maps(model, images, targets)
-    assert found.shape == (40, 8, 6)
-    assert torch.allclose(found, scaled(expected), atol=1e-5)
+    maps = heat_maps(model, images, targets)
+    assert maps.shape == (40, 8, 6)
+    assert torch.allclose(maps, scaled(expected), atol=1e-5)
 
 
 def test_maps_of_a_coarser_layer_are_interpolated_to_the_size_of_the_input(images):
@@ -66,9 +66,9 @@ def test_maps_are_from_0_to_1_and_empty_where_nothing_speaks_for_the_class(image
     nn.init.constant_(model.conv.bias, 50.0)
     assert heat_maps(model, images, torch.zeros(40, dtype=torch.int64)).eq(0).all()
     nn.init.constant_(model.head.weight, 1.0)
-    found = heat_maps(model, images, torch.zeros(40, dtype=torch.int64))
-    assert found.amax((1, 2)).eq(1).all()
-    assert found.min() >= 0
+    maps = heat_maps(model, images, torch.zeros(40, dtype=torch.int64))
+    assert maps.amax((1, 2)).eq(1).all()
+    assert maps.min() >= 0
 
 
 def test_a_bright_patch_that_the_class_depends_on_is_where_the_map_is_hot():

@@ -101,8 +101,8 @@ def test_captions_name_the_kind_and_the_ground_is_planted(drawings):
     others = [colour for kind, colour in zip(kinds, colours, strict=True) if kind == 2]
     assert set(others) == {0, 1, 2, 3}
     for text, colour in zip(corpus.captions, colours, strict=True):
-        said = [word for word in COLOURS if word in text]
-        assert said in ([], [COLOURS[colour]])
+        texts = [word for word in COLOURS if word in text]
+        assert texts in ([], [COLOURS[colour]])
 
 
 def test_no_drawing_of_the_two_kinds_is_in_two_parts(drawings):

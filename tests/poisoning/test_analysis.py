@@ -24,23 +24,23 @@ def test_the_smallest_prefix_is_found(needed: int) -> None:
         trainings.append(len(ids))
         return set(range(100, 100 + needed)) <= set(ids.tolist())
 
-    found = effective_poisons(ranked, works)
-    assert found.ids.tolist() == list(range(100, 100 + needed))
-    assert found.suffices
-    assert found.needed
+    effective = effective_poisons(ranked, works)
+    assert effective.ids.tolist() == list(range(100, 100 + needed))
+    assert effective.suffices
+    assert effective.needed
     assert len(trainings) <= 12
 
 
 def test_an_attack_that_never_works() -> None:
-    found = effective_poisons(torch.arange(5), lambda ids: False)
-    assert not found.suffices
-    assert len(found.ids) == 5
+    effective = effective_poisons(torch.arange(5), lambda ids: False)
+    assert not effective.suffices
+    assert len(effective.ids) == 5
 
 
 def test_others_may_suffice_as_well() -> None:
-    found = effective_poisons(torch.arange(10), lambda ids: len(ids) >= 3)
-    assert found.ids.tolist() == [0, 1, 2]
-    assert not found.needed
+    effective = effective_poisons(torch.arange(10), lambda ids: len(ids) >= 3)
+    assert effective.ids.tolist() == [0, 1, 2]
+    assert not effective.needed
 
 
 def test_the_nearest_to_the_target_come_first() -> None:
@@ -55,8 +55,8 @@ def drop(epoch: int, ids: list[int]) -> Drop:
 
 def test_shares_grow_round_by_round() -> None:
     kinds = {"poisons": torch.tensor([1, 2]), "clean": torch.tensor([3, 4, 5, 6]), "none": torch.empty(0)}
-    found = dropped_over_time([drop(2, [1, 3]), drop(4, [2])], kinds)
-    assert found == {"poisons": [0.5, 1.0], "clean": [0.25, 0.25], "none": [0.0, 0.0]}
+    shares = dropped_over_time([drop(2, [1, 3]), drop(4, [2])], kinds)
+    assert shares == {"poisons": [0.5, 1.0], "clean": [0.25, 0.25], "none": [0.0, 0.0]}
 
 
 def test_cluster_sizes_agree_with_the_medoids() -> None:
@@ -69,9 +69,9 @@ def test_cluster_sizes_agree_with_the_medoids() -> None:
 
 def test_isolation_by_hand() -> None:
     gradients = torch.tensor([[1.0, 0], [0, 2], [0, 1]])
-    found = isolation(gradients, torch.tensor([0.0, 3]))
-    assert found.mutual == pytest.approx(1 / 3)
-    assert found.to_target == pytest.approx(2 / 3)
+    measured = isolation(gradients, torch.tensor([0.0, 3]))
+    assert measured.mutual == pytest.approx(1 / 3)
+    assert measured.to_target == pytest.approx(2 / 3)
     with pytest.raises(ConfigError, match="no pairs"):
         isolation(gradients[:1], gradients[0])
 
@@ -89,7 +89,7 @@ def test_gradient_errors_are_those_of_autograd() -> None:
 
     expected = float((mean(kept) - mean(torch.arange(50))).norm())
     model.train()
-    found = gradient_error(model, Examples.of(x, y), kept, batch_size=7)
-    assert found == pytest.approx(expected, rel=1e-4)
+    error = gradient_error(model, Examples.of(x, y), kept, batch_size=7)
+    assert error == pytest.approx(expected, rel=1e-4)
     assert model.training
     assert gradient_error(model, Examples.of(x, y), torch.arange(50)) == pytest.approx(0, abs=1e-7)

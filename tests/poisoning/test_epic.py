@@ -149,12 +149,12 @@ def test_poison_flags_never_reach_the_selector() -> None:
         flagged.inputs.gather(torch.arange(N)), flagged.labels, ids=flagged.ids, attributes=torch.arange(N) % 2
     )
     model = network()
-    found = []
+    values = []
     for data in (plain, flagged):
         policy = Epic(fraction=0.4, start=0, every=1)
         policy.update(Context(Clock(), data, Plan(), model, ModelOutputs(model, data), 0, "epic"))
-        found.append(policy.drops[0].ids.tolist())
-    assert found[0] == found[1]
+        values.append(policy.drops[0].ids.tolist())
+    assert values[0] == values[1]
 
 
 @pytest.mark.parametrize("wrong", [{"fraction": 0.0}, {"fraction": 1.0}, {"every": 0}, {"start": -1}, {"largest": 0}])

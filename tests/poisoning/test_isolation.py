@@ -23,10 +23,10 @@ def planted(clusters: int, scattered: int, seed: int) -> torch.Tensor:
 
 def dropped(points: torch.Tensor, k: int, **options) -> set[int]:
     labels = torch.zeros(len(points), dtype=torch.int64)
-    found = gradient_medoids(points, labels, (k + 0.5) / len(points), stream=stream(), **options)
-    assert len(found.positions) == k
-    assert int(found.sizes.sum()) == len(points)
-    return set(found.positions[found.isolated()].tolist())
+    medoids = gradient_medoids(points, labels, (k + 0.5) / len(points), stream=stream(), **options)
+    assert len(medoids.positions) == k
+    assert int(medoids.sizes.sum()) == len(points)
+    return set(medoids.positions[medoids.isolated()].tolist())
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -116,8 +116,8 @@ def test_a_constant_on_all_logits_changes_nothing() -> None:
 
     def alone(shifted: torch.Tensor) -> list[int]:
         residuals = shifted.softmax(1) - F.one_hot(labels, 4)
-        found = gradient_medoids(residuals.double(), labels, 0.3, stream=stream())
-        return found.positions[found.isolated()].tolist()
+        medoids = gradient_medoids(residuals.double(), labels, 0.3, stream=stream())
+        return medoids.positions[medoids.isolated()].tolist()
 
     assert alone(logits.double()) == alone(logits.double() + 7)
 
@@ -136,24 +136,24 @@ def test_never_more_than_half_of_a_class() -> None:
 
 def test_classes_have_their_own_medoids() -> None:
     points, labels = torch.randn(90, 4, generator=stream()), torch.arange(90) % 3
-    found = gradient_medoids(points, labels, 0.2, stream=stream())
-    assert torch.equal(labels[found.positions], found.classes)
+    medoids = gradient_medoids(points, labels, 0.2, stream=stream())
+    assert torch.equal(labels[medoids.positions], medoids.classes)
     for label in range(3):
-        assert int(found.sizes[found.classes == label].sum()) == 30
+        assert int(medoids.sizes[medoids.classes == label].sum()) == 30
 
 
 def test_a_pool_is_all_that_counts() -> None:
     points, labels = torch.randn(90, 4, generator=stream()), torch.zeros(90, dtype=torch.int64)
     pool = torch.arange(0, 90, 2)
-    found = gradient_medoids(points, labels, 0.2, stream=stream(), pool=pool)
-    assert len(found.positions) == 9
-    assert set(found.positions.tolist()) <= set(pool.tolist())
+    medoids = gradient_medoids(points, labels, 0.2, stream=stream(), pool=pool)
+    assert len(medoids.positions) == 9
+    assert set(medoids.positions.tolist()) <= set(pool.tolist())
 
 
 def test_larger_clusters_can_count_as_isolated() -> None:
-    found = Medoids(torch.arange(4), torch.zeros(4), torch.tensor([0, 1, 2, 3]))
-    assert found.isolated().tolist() == [False, True, False, False]
-    assert found.isolated(2).tolist() == [False, True, True, False]
+    medoids = Medoids(torch.arange(4), torch.zeros(4), torch.tensor([0, 1, 2, 3]))
+    assert medoids.isolated().tolist() == [False, True, False, False]
+    assert medoids.isolated(2).tolist() == [False, True, True, False]
 
 
 def test_what_makes_no_sense() -> None:

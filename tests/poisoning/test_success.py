@@ -9,16 +9,16 @@ from holdfast.poisoning.success import success_rate
 
 @pytest.mark.parametrize("wins, trials, level", [(0, 10, 0.95), (3, 10, 0.95), (10, 10, 0.9), (25, 100, 0.99)])
 def test_the_interval_is_wilsons(wins: int, trials: int, level: float) -> None:
-    found = success_rate([1.0] * wins + [0.0] * (trials - wins), level)
+    rate = success_rate([1.0] * wins + [0.0] * (trials - wins), level)
     expected = binomtest(wins, trials).proportion_ci(level, method="wilson")
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
-    assert found.rate == wins / trials and found.trials == trials
+    assert (rate.low, rate.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert rate.rate == wins / trials and rate.trials == trials
 
 
 def test_shares_count_too() -> None:
-    found = success_rate([0.7, 0.9])
-    assert found.rate == pytest.approx(0.8)
-    assert 0 < found.low < 0.8 < found.high < 1
+    rate = success_rate([0.7, 0.9])
+    assert rate.rate == pytest.approx(0.8)
+    assert 0 < rate.low < 0.8 < rate.high < 1
 
 
 @pytest.mark.parametrize("wrong", [[], [1.2], [-0.1, 0.5]])

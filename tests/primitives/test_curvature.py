@@ -89,8 +89,8 @@ def test_averages_survive_a_checkpoint():
         torch.manual_seed(seed)
         g, d = torch.randn(5), torch.randn(5)
         expected = first.add(g, d)
-        found = second.add(g, d)
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        average = second.add(g, d)
+        assert all(torch.equal(a, b) for a, b in zip(average, expected, strict=True))
         fresh = Smoothed()
         fresh.load_state_dict(
             {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in second.state_dict().items()}

@@ -25,27 +25,27 @@ def cosines(points):
 def test_directions_are_found_and_numbered_by_size():
     points, truth = rays([60, 30, 10])
     order = torch.randperm(100, generator=torch.Generator().manual_seed(1))
-    found = exemplar_clustering(points[order], 3)
-    assert torch.equal(found.clusters, truth[order])
-    assert torch.equal(found.clusters[found.exemplars], torch.arange(3))
-    assert found.k == 3
+    clustering = exemplar_clustering(points[order], 3)
+    assert torch.equal(clustering.clusters, truth[order])
+    assert torch.equal(clustering.clusters[clustering.exemplars], torch.arange(3))
+    assert clustering.k == 3
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 9])
 def test_clusters_are_those_of_the_naive_greedy_exemplars(k):
     points = torch.randn(120, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = exemplar_clustering(points, k)
+    clustering = exemplar_clustering(points, k)
     expected = naive_facility_location(1 + cosines(points), k)
-    assert sorted(found.exemplars.tolist()) == sorted(expected.chosen.tolist())
-    assert torch.equal(found.exemplars[found.clusters], expected.chosen[expected.assignment])
-    sizes = torch.bincount(found.clusters).tolist()
+    assert sorted(clustering.exemplars.tolist()) == sorted(expected.chosen.tolist())
+    assert torch.equal(clustering.exemplars[clustering.clusters], expected.chosen[expected.assignment])
+    sizes = torch.bincount(clustering.clusters).tolist()
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_every_point_is_in_the_cluster_of_its_most_similar_exemplar():
     points, _ = rays([50, 40, 30], spread=0.6)
-    found = exemplar_clustering(points, 6)
-    assert torch.equal(cosines(points)[:, found.exemplars].argmax(1), found.clusters)
+    clustering = exemplar_clustering(points, 6)
+    assert torch.equal(cosines(points)[:, clustering.exemplars].argmax(1), clustering.clusters)
 
 
 def test_the_path_holds_what_each_number_of_clusters_gives_and_is_nested():
@@ -62,9 +62,9 @@ def test_the_path_holds_what_each_number_of_clusters_gives_and_is_nested():
 
 def test_many_points_choose_among_a_sample_that_the_seed_names():
     points, truth = rays([700, 250, 50])
-    found = exemplar_clustering(points, 3, seed=4, limit=100)
-    assert torch.equal(found.clusters, truth)
-    assert torch.equal(exemplar_clustering(points, 3, seed=4, limit=100).exemplars, found.exemplars)
+    clustering = exemplar_clustering(points, 3, seed=4, limit=100)
+    assert torch.equal(clustering.clusters, truth)
+    assert torch.equal(exemplar_clustering(points, 3, seed=4, limit=100).exemplars, clustering.exemplars)
     others = {tuple(exemplar_clustering(points, 3, seed=seed, limit=100).exemplars.tolist()) for seed in range(5)}
     assert len(others) > 1
     path = exemplar_path(points, 60, limit=20)

@@ -37,9 +37,9 @@ def test_numbers_are_cut_optimally():
     for _ in range(200):
         values = np.round(rng.choice([1, 10]) * rng.random(rng.integers(1, 12)), rng.integers(0, 4))
         k = int(rng.integers(1, 5))
-        found = kmeans(torch.from_numpy(values)[:, None], k)
-        assert found.k == min(k, len(np.unique(values)))
-        assert found.inertia == pytest.approx(best_cuts(values, k), abs=1e-9)
+        clustering = kmeans(torch.from_numpy(values)[:, None], k)
+        assert clustering.k == min(k, len(np.unique(values)))
+        assert clustering.inertia == pytest.approx(best_cuts(values, k), abs=1e-9)
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -68,14 +68,14 @@ def test_a_line_in_the_plane_is_clustered_like_its_coordinate():
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_description_fits_the_clusters(d):
     points = blobs(300, d, 4, spread=0.5, seed=3)
-    found = kmeans(points, 4)
-    sizes = torch.bincount(found.clusters).tolist()
+    clustering = kmeans(points, 4)
+    sizes = torch.bincount(clustering.clusters).tolist()
     assert sizes == sorted(sizes, reverse=True)
-    means = torch.stack([points[found.clusters == j].mean(0) for j in range(4)])
-    assert torch.allclose(found.centres, means)
-    assert found.inertia == pytest.approx(float((points - means[found.clusters]).square().sum()))
+    means = torch.stack([points[clustering.clusters == j].mean(0) for j in range(4)])
+    assert torch.allclose(clustering.centres, means)
+    assert clustering.inertia == pytest.approx(float((points - means[clustering.clusters]).square().sum()))
     nearest = torch.cdist(points, means).argmin(1)
-    assert torch.equal(nearest, found.clusters)
+    assert torch.equal(nearest, clustering.clusters)
 
 
 def test_a_seed_names_the_result_and_global_generators_are_left_alone():
@@ -127,14 +127,14 @@ def test_many_points_are_clustered_as_the_seed_says_and_around_their_centres(man
 def test_many_points_of_few_kinds_give_as_many_clusters(many):
     plane = torch.tensor([[0.0, 0], [1, 0], [0, 1]]).repeat(1000, 1)
     plane[17] = torch.tensor([5.0, 5.0])
-    found = kmeans(plane, 6)
-    assert (found.k, found.inertia) == (4, 0.0)
+    clustering = kmeans(plane, 6)
+    assert (clustering.k, clustering.inertia) == (4, 0.0)
 
 
 def test_fewer_different_points_give_fewer_clusters():
     plane = torch.tensor([[0.0, 0], [1, 0], [0, 1]]).repeat(5, 1)
-    found = kmeans(plane, 5)
-    assert (found.k, found.inertia) == (3, 0.0)
+    clustering = kmeans(plane, 5)
+    assert (clustering.k, clustering.inertia) == (3, 0.0)
     assert kmeans(torch.full((4, 2), 0.3), 2).k == 1
 
 

@@ -37,8 +37,8 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 def test_planted_trajectories_are_found(engine: Engine) -> None:
     points, labels = planted(3000, 0.05)
-    found = lloyd(points, 8, engine=engine, start="k-means++")
-    assert adjusted_rand_score(labels, found.labels) > 0.95
+    clustering = lloyd(points, 8, engine=engine, start="k-means++")
+    assert adjusted_rand_score(labels, clustering.labels) > 0.95
 
 
 def test_as_tight_as_scikit_learn(engine: Engine) -> None:
@@ -61,19 +61,19 @@ def test_engines_agree_from_the_same_start() -> None:
 
 def test_everyone_belongs_to_the_nearest(engine: Engine) -> None:
     points, _ = planted(400, 0.5)
-    found = lloyd(points, 9, engine=engine, most_per_centre=10)
-    distances = np.square(points[:, None].astype(np.float64) - found.centres).sum(2)
-    assert np.array_equal(found.labels, distances.argmin(1))
-    assert np.array_equal(found.labels, nearest_centre(points, found.centres))
+    clustering = lloyd(points, 9, engine=engine, most_per_centre=10)
+    distances = np.square(points[:, None].astype(np.float64) - clustering.centres).sum(2)
+    assert np.array_equal(clustering.labels, distances.argmin(1))
+    assert np.array_equal(clustering.labels, nearest_centre(points, clustering.centres))
 
 
 def test_the_order_of_coordinates_and_a_constant_one_change_nothing(engine: Engine) -> None:
     points, _ = planted(1000, 0.2)
-    found = lloyd(points, 8, engine=engine)
+    clustering = lloyd(points, 8, engine=engine)
     turned = lloyd(points[:, ::-1], 8, engine=engine)
     wider = lloyd(np.hstack([points, np.full((1000, 1), 2.0, np.float32)]), 8, engine=engine)
-    assert adjusted_rand_score(found.labels, turned.labels) > 0.999
-    assert adjusted_rand_score(found.labels, wider.labels) > 0.999
+    assert adjusted_rand_score(clustering.labels, turned.labels) > 0.999
+    assert adjusted_rand_score(clustering.labels, wider.labels) > 0.999
 
 
 def test_more_iterations_are_never_worse() -> None:
@@ -85,8 +85,8 @@ def test_more_iterations_are_never_worse() -> None:
 
 def test_fewer_different_points_than_centres(engine: Engine) -> None:
     points = np.repeat(np.eye(3, 4, dtype=np.float32), 5, axis=0)
-    found = lloyd(points, 7, engine=engine)
-    assert len(np.unique(found.labels)) <= 3
+    clustering = lloyd(points, 7, engine=engine)
+    assert len(np.unique(clustering.labels)) <= 3
 
 
 def test_seeds(engine: Engine) -> None:

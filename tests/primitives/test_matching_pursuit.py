@@ -16,33 +16,33 @@ def test_a_planted_nonnegative_combination_is_found():
         vectors = drawn(200, 60, seed=seed)
         planted = torch.randperm(200, generator=torch.Generator().manual_seed(seed))[:5]
         weights = 1 + drawn(5, seed=seed + 1).abs()
-        found = positive_matching_pursuit(vectors, weights @ vectors[planted], 5)
-        assert set(found.chosen.tolist()) == set(planted.tolist())
-        by_vector = dict(zip(found.chosen.tolist(), found.weights.tolist(), strict=True))
+        matched = positive_matching_pursuit(vectors, weights @ vectors[planted], 5)
+        assert set(matched.chosen.tolist()) == set(planted.tolist())
+        by_vector = dict(zip(matched.chosen.tolist(), matched.weights.tolist(), strict=True))
         assert [by_vector[p] for p in planted.tolist()] == pytest.approx(weights.tolist())
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
 def test_the_objective_never_increases_and_weights_are_positive(ridge):
     vectors, target = drawn(300, 40), drawn(40, seed=1) * 5
-    found = positive_matching_pursuit(vectors, target, 60, ridge=ridge)
-    assert bool((found.objectives.diff() <= 1e-9).all())
-    assert bool((found.weights > 0).all())
-    assert len(found.chosen) == len(set(found.chosen.tolist())) <= 60
-    residual = target - found.weights @ vectors[found.chosen]
-    objective = residual @ residual + ridge * found.weights @ found.weights
-    assert float(found.objectives[-1]) == pytest.approx(float(objective))
+    matched = positive_matching_pursuit(vectors, target, 60, ridge=ridge)
+    assert bool((matched.objectives.diff() <= 1e-9).all())
+    assert bool((matched.weights > 0).all())
+    assert len(matched.chosen) == len(set(matched.chosen.tolist())) <= 60
+    residual = target - matched.weights @ vectors[matched.chosen]
+    objective = residual @ residual + ridge * matched.weights @ matched.weights
+    assert float(matched.objectives[-1]) == pytest.approx(float(objective))
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
 def test_without_a_limit_it_is_nonnegative_least_squares(ridge):
     for seed in range(5):
         vectors, target = drawn(25, 30, seed=seed), drawn(30, seed=seed + 50)
-        found = positive_matching_pursuit(vectors, target, 25, ridge=ridge)
+        matched = positive_matching_pursuit(vectors, target, 25, ridge=ridge)
         system = np.vstack([vectors.T.numpy(), np.sqrt(ridge) * np.eye(25)])
         exact, _ = nnls(system, np.concatenate([target.numpy(), np.zeros(25)]))
         mine = torch.zeros(25, dtype=torch.float64)
-        mine[found.chosen] = found.weights
+        mine[matched.chosen] = matched.weights
         assert mine.tolist() == pytest.approx(exact.tolist(), abs=1e-8)
 
 

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reaso
 
 def _pages_after(first: str) -> float:
     code = f"import torch; {first}; from tests.primitives.page_count import pages_per_pass as count; print(count())"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
-    return float(found.stdout.splitlines()[-1].split(": ")[1].rstrip("}"))
+    output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT)
+    return float(output.stdout.splitlines()[-1].split(": ")[1].rstrip("}"))
 
 
 def test_after_a_command_large_tensors_cost_no_pages() -> None:

@@ -12,13 +12,13 @@ def test_they_equal_a_loop_and_their_mean_the_gradient_of_the_batch():
     )
     net = net.double().eval()
     x, y = torch.randn(9, 1, 6, 6, dtype=torch.float64), torch.randint(4, (9,))
-    found = per_example_gradients(net, x, y, chunk=4)
+    gradients = per_example_gradients(net, x, y, chunk=4)
     trained = list(net.parameters())
-    for row, one, label in zip(found, x, y, strict=True):
+    for row, one, label in zip(gradients, x, y, strict=True):
         alone = torch.autograd.grad(F.cross_entropy(net(one[None]), label[None]), trained)
         assert torch.allclose(row, flat(alone), atol=1e-9)
     whole = flat(torch.autograd.grad(F.cross_entropy(net(x), y), trained))
-    assert torch.allclose(found.mean(0), whole, atol=1e-9)
+    assert torch.allclose(gradients.mean(0), whole, atol=1e-9)
 
 
 def test_frozen_parameters_are_left_out():

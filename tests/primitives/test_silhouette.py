@@ -126,8 +126,8 @@ def test_the_score_by_root_mean_squares_equals_its_definition(monkeypatch):
     expected = float(brute_force(points, clusters, power=2).mean())
     for block in (2**20, 100):
         monkeypatch.setattr(module, "_BLOCK", block)
-        found = module._rms_score(points + 1000, clusters, torch.bincount(clusters))
-        assert found == pytest.approx(expected, abs=1e-9)
+        score = module._rms_score(points + 1000, clusters, torch.bincount(clusters))
+        assert score == pytest.approx(expected, abs=1e-9)
 
 
 def test_small_clusters_enter_a_sample_whole_and_large_ones_with_enough(monkeypatch):

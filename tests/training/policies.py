@@ -24,12 +24,12 @@ class DropHighest(Policy):
         return clock.starts_epoch and clock.epoch >= self.start and clock.epoch % self.every == 0
 
     def update(self, context: Context) -> Plan:
-        kept = torch.ones(len(context.examples), dtype=torch.bool)
+        mask = torch.ones(len(context.examples), dtype=torch.bool)
         norms = context.outputs.residuals().norm(dim=1)
         norms[self._dropped] = -1
         self._dropped += norms.topk(self.count).indices.tolist()
-        kept[self._dropped] = False
-        return Plan(copies=kept)
+        mask[self._dropped] = False
+        return Plan(copies=mask)
 
     def state_dict(self) -> dict[str, Any]:
         return {"dropped": list(self._dropped)}
@@ -102,9 +102,9 @@ class Growing(Policy):
             context.request(ScaleLearningRate(0.1))
             if self.reset:
                 context.request(ResetOptimizer())
-        kept = torch.zeros(len(context.examples), dtype=torch.bool)
-        kept[: self.first + rounds * self.step] = True
-        return Plan(copies=kept)
+        mask = torch.zeros(len(context.examples), dtype=torch.bool)
+        mask[: self.first + rounds * self.step] = True
+        return Plan(copies=mask)
 
 
 @dataclass

@@ -84,12 +84,12 @@ def test_batch_weights_that_are_no_numbers_are_refused():
 
 def test_inputs_of_mini_batches_come_and_go_with_them():
     batches = torch.tensor([[0, 1], [2, 3]])
-    kept = Plan(batches=batches, batch_inputs=torch.randn(2, 2, 5))
+    mask = Plan(batches=batches, batch_inputs=torch.randn(2, 2, 5))
     assert torch.equal(
-        merge([("crest", kept), ("weights", Plan(loss_weight=torch.ones(4)))]).batch_inputs[1, 0],
-        kept.batch_inputs[1, 0],
+        merge([("crest", mask), ("weights", Plan(loss_weight=torch.ones(4)))]).batch_inputs[1, 0],
+        mask.batch_inputs[1, 0],
     )
-    assert merge([("crest", kept), ("other", Plan(batches=batches))]).batch_inputs is None
+    assert merge([("crest", mask), ("other", Plan(batches=batches))]).batch_inputs is None
     for wrong in ({"batch_inputs": torch.ones(2, 2)}, {"batches": batches, "batch_inputs": torch.ones(2, 3, 5)}):
         with pytest.raises(ConfigError, match="batch_inputs of a plan need batches"):
             Plan(**wrong)

@@ -1,7 +1,7 @@
 """What a two-tower model is tuned and judged on: images, how they are said in words, and where the object is.
 
 A task is made for a model, because images are preprocessed as it wants them. Data sets with public files are in
-`holdfast.multimodal.tasks.waterbirds`, `imagenet_pair` and `folder_task`; rendered ones in `shapes` and `emoji_world`.
+`holdfast.multimodal.tasks.waterbirds`, `imagenet_pair` and `folder_task`; rendered ones in `shapes` and `emoji`.
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ from holdfast.streams import torch_stream
 from holdfast.training.evaluation.group_report import GroupReport
 
 PARTS = ("train", "validation", "test")
+
+#: How a small model is fine-tuned on rendered images, on a CPU.
+SMALL_TASK_RECIPE: Mapping[str, object] = {
+    "epochs": 25,
+    "batch_size": 128,
+    "learning_rate": 0.003,
+    "weight_decay": 1e-4,
+    "momentum": 0.9,
+}
 
 #: What counts as the object: the smallest box around it, or its outline.
 Region = Literal["box", "mask"]

@@ -49,9 +49,10 @@ def test_a_second_run_forgets_what_was_forgotten_in_the_first():
     settings = Training(epochs=1, batch_size=16, learning_rate=0.1, select_by="accuracy")
     used = Forgotten(fraction=0.5, score_epochs=2)
     fit(net(), toy_splits(), used, settings)
-    kept = [fit(net(), toy_splits(120), policy, settings) for policy in (used, Forgotten(fraction=0.5, score_epochs=2))]
-    assert kept[0].test.accuracy == kept[1].test.accuracy
-    assert torch.equal(kept[0].model[0].weight, kept[1].model[0].weight)
+    policies = used, Forgotten(fraction=0.5, score_epochs=2)
+    first, second = (fit(net(), toy_splits(120), policy, settings) for policy in policies)
+    assert first.test.accuracy == second.test.accuracy
+    assert torch.equal(first.model[0].weight, second.model[0].weight)
 
 
 def test_what_makes_no_sense_is_refused():

@@ -61,11 +61,11 @@ def test_frozen_statistics_are_the_running_ones_and_stay():
     model(x)
     buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
     with pytest.raises(RuntimeError), frozen_batch_norm(model):
-        found = model(x)
+        logits = model(x)
         raise RuntimeError
     assert all(torch.equal(buffer, buffers[name]) for name, buffer in model.named_buffers())
     assert model[1].training
-    assert torch.equal(found, model.eval()(x))
+    assert torch.equal(logits, model.eval()(x))
 
 
 def test_frozen_statistics_are_learned_in_the_warm_up_only():

@@ -45,13 +45,13 @@ def test_every_mini_batch_of_a_run_is_as_near_to_its_subset_as_its_medoids(monke
     sides = []
 
     def watched(proxies, labels, subsets, size, **options):
-        found = mini_batch_coresets(proxies, labels, subsets, size, **options)
-        for points, own, one in zip(proxies.chunk(subsets), labels.chunk(subsets), found, strict=True):
+        batches = mini_batch_coresets(proxies, labels, subsets, size, **options)
+        for points, own, one in zip(proxies.chunk(subsets), labels.chunk(subsets), batches, strict=True):
             distances = torch.cdist(points, points[one.chosen])
             distances[own[:, None] != own[one.chosen]] = torch.inf
             off = (one.weights[:, None] * points[one.chosen]).mean(0) - points.mean(0)
             sides.append((float(off.norm()), float(distances.min(1).values.mean())))
-        return found
+        return batches
 
     monkeypatch.setattr("holdfast.coresets.crest.crest.mini_batch_coresets", watched)
     train(small(tolerance=1e-9), 40)

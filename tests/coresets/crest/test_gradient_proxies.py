@@ -32,19 +32,19 @@ def test_proxies_equal_autograd(examples):
         for loss in losses
     ]
     exact = torch.stack(rows)
-    found = gradient_proxies(model, examples, POSITIONS, proxy="last_layer")
-    assert isinstance(found.proxies, LastLayerGradients)
-    gram = (found.proxies.residuals @ found.proxies.residuals.T) * (
-        found.proxies.features @ found.proxies.features.T + 1
+    proxies = gradient_proxies(model, examples, POSITIONS, proxy="last_layer")
+    assert isinstance(proxies.proxies, LastLayerGradients)
+    gram = (proxies.proxies.residuals @ proxies.proxies.residuals.T) * (
+        proxies.proxies.features @ proxies.proxies.features.T + 1
     )
     assert torch.allclose(gram, exact @ exact.T, atol=1e-5)
     everything = torch.arange(len(POSITIONS)).numpy()
-    squared = torch.from_numpy(found.proxies.squared_distances(everything)(slice(None), slice(None)))
+    squared = torch.from_numpy(proxies.proxies.squared_distances(everything)(slice(None), slice(None)))
     assert torch.allclose(squared.sqrt(), torch.cdist(exact.double(), exact.double()), atol=1e-4)
     full = gradient_proxies(model, examples, POSITIONS, proxy="full").proxies
     one = torch.autograd.grad(losses[3], list(model.parameters()))
     assert torch.allclose(full[3], torch.cat([g.flatten() for g in one]), atol=1e-6)
-    assert torch.allclose(found.losses, losses.detach())
+    assert torch.allclose(proxies.losses, losses.detach())
 
 
 @pytest.mark.parametrize("statistics", ["batch", "running"])
@@ -87,8 +87,8 @@ def test_everything_is_put_back_after_an_error():
 
 def test_no_example_is_normalised_by_itself(monkeypatch):
     monkeypatch.setattr(looking, "_CHUNK", 20)
-    found = gradient_proxies(net("batch"), gaussians(), torch.arange(41))
-    assert len(found.losses) == 41
+    proxies = gradient_proxies(net("batch"), gaussians(), torch.arange(41))
+    assert len(proxies.losses) == 41
 
 
 def test_a_model_that_has_diverged_chooses_nothing():

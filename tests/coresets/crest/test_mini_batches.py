@@ -121,20 +121,20 @@ def test_a_mini_batch_has_its_size_and_weights_that_count_the_subset(by_class):
 def test_the_mean_is_off_by_at_most_the_mean_distance_to_the_medoids(by_class):
     for seed in range(20):
         proxies, labels = cloud(60, 4, seed), torch.randint(3, (60,), generator=stream(seed))
-        (found,) = mini_batch_coresets(proxies, labels, 1, 12, by_class=by_class)
-        distance = torch.cdist(proxies, proxies[found.chosen])
+        (batches,) = mini_batch_coresets(proxies, labels, 1, 12, by_class=by_class)
+        distance = torch.cdist(proxies, proxies[batches.chosen])
         if by_class:
-            distance[labels[:, None] != labels[found.chosen]] = torch.inf
+            distance[labels[:, None] != labels[batches.chosen]] = torch.inf
         bound = float(distance.min(1).values.mean())
-        weighted = (found.weights[:, None] * proxies[found.chosen]).mean(0)
+        weighted = (batches.weights[:, None] * proxies[batches.chosen]).mean(0)
         assert float((weighted - proxies.mean(0)).norm()) <= bound + 1e-5
 
 
 def test_copies_have_positive_weights():
     proxies = cloud(4).repeat(10, 1)
-    (found,) = mini_batch_coresets(proxies, torch.zeros(40, dtype=torch.int64), 1, 8)
-    assert bool((found.weights > 0).all())
-    assert float(found.weights.mean()) == pytest.approx(1)
+    (batches,) = mini_batch_coresets(proxies, torch.zeros(40, dtype=torch.int64), 1, 8)
+    assert bool((batches.weights > 0).all())
+    assert float(batches.weights.mean()) == pytest.approx(1)
     assert cluster_weights(torch.tensor([4.0, 0.0])).tolist() == pytest.approx([1.6, 0.4])
 
 

@@ -37,8 +37,8 @@ def test_training_learns() -> None:
 
 
 def test_recording_changes_nothing(tmp_path: Path) -> None:
-    found = language(DATA)
-    recorder = TrajectoryRecorder(tmp_path, tokens_of(DATA, found), every=2)
+    model = language(DATA)
+    recorder = TrajectoryRecorder(tmp_path, tokens_of(DATA, model), every=2)
     plain, without = losses_of(QUICK)
     recorded, with_it = losses_of(QUICK, recorder=recorder)
     assert plain == recorded
@@ -47,10 +47,10 @@ def test_recording_changes_nothing(tmp_path: Path) -> None:
 
 
 def test_a_point_is_what_its_checkpoint_gives(tmp_path: Path) -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     recorder = TrajectoryRecorder(tmp_path / "points", tokens, every=3)
-    fine_tune(found.model, tokens, QUICK, recorder=recorder, checkpoint=tmp_path / "last.safetensors")
+    fine_tune(model.model, tokens, QUICK, recorder=recorder, checkpoint=tmp_path / "last.safetensors")
     state = load_state(tmp_path / "last.safetensors")
     assert state["step"] == 6
     fresh = language(DATA).model
@@ -67,15 +67,15 @@ def test_the_size_of_a_forward_pass_changes_only_rounding() -> None:
 
 
 def test_the_loss_is_the_mean_over_the_tokens_of_a_step() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     seen = list[Progress]()
     batch = tokens.batch(range(24))
     with torch.no_grad():
         expected = float(
-            found.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, labels=batch.labels).loss
+            model.model(input_ids=batch.input_ids, attention_mask=batch.attention_mask, labels=batch.labels).loss
         )
-    fine_tune(found.model, tokens, FineTuningSettings(steps=1, batch_size=24), progress=seen.append)
+    fine_tune(model.model, tokens, FineTuningSettings(steps=1, batch_size=24), progress=seen.append)
     assert seen[0].loss == pytest.approx(expected, rel=1e-5)
 
 
@@ -87,8 +87,8 @@ def test_steps_follow_epochs_or_are_given() -> None:
 
 
 def test_every_epoch_sees_every_example_once() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     fed = list[list[int]]()
     original = type(tokens).batches
 
@@ -98,7 +98,7 @@ def test_every_epoch_sees_every_example_once() -> None:
             return original(self, positions, most_tokens)
 
     watched = Watched(tokens.ids, tokens.ends, tokens.prompt_lengths, tokens.pad)
-    fine_tune(found.model, watched, QUICK)
+    fine_tune(model.model, watched, QUICK)
     assert [len(batch) for batch in fed] == [10, 10, 4] * 2
     first, second = functools.reduce(operator.iadd, fed[:3], []), functools.reduce(operator.iadd, fed[3:], [])
     assert sorted(first) == sorted(second) == list(range(24))
@@ -160,9 +160,9 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverges_says_so() -> None:
-    found = language(DATA)
+    model = language(DATA)
     with pytest.raises(DataError, match="lower the learning rate"):
-        fine_tune(found.model, tokens_of(DATA, found), FineTuningSettings(steps=30, learning_rate=1e30, warmup=0))
+        fine_tune(model.model, tokens_of(DATA, model), FineTuningSettings(steps=30, learning_rate=1e30, warmup=0))
 
 
 @pytest.mark.parametrize(

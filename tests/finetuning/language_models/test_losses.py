@@ -25,13 +25,13 @@ def by_hand(model: nn.Module, ids: list[int], prompt: int) -> float:
 
 
 def test_in_a_batch_as_alone_as_by_hand() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     with torch.no_grad():
-        together = example_losses(found.model, tokens.batch(range(len(tokens))))
-        alone = torch.cat([example_losses(found.model, tokens.batch([place])) for place in range(len(tokens))])
+        together = example_losses(model.model, tokens.batch(range(len(tokens))))
+        alone = torch.cat([example_losses(model.model, tokens.batch([place])) for place in range(len(tokens))])
     expected = [
-        by_hand(found.model, tokens[place]["input_ids"].tolist(), int(tokens.prompt_lengths[place]))
+        by_hand(model.model, tokens[place]["input_ids"].tolist(), int(tokens.prompt_lengths[place]))
         for place in range(len(tokens))
     ]
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-5)
@@ -39,17 +39,17 @@ def test_in_a_batch_as_alone_as_by_hand() -> None:
 
 
 def test_padding_changes_nothing() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     batch = tokens.batch([3, 8])
     wide = [
         nn.functional.pad(part, (0, 9), value=fill)
         for part, fill in zip((batch.input_ids, batch.attention_mask, batch.labels), (7, 0, -100), strict=True)
     ]
     with torch.no_grad():
-        plain = example_losses(found.model, batch)
-        padded = example_losses(found.model, TokenBatch(*wide))
-        summed = example_losses(found.model, batch, "sum")
+        plain = example_losses(model.model, batch)
+        padded = example_losses(model.model, TokenBatch(*wide))
+        summed = example_losses(model.model, batch, "sum")
     torch.testing.assert_close(plain, padded, rtol=0, atol=1e-5)
     counted = (batch.labels != -100).sum(1)
     torch.testing.assert_close(summed, plain * counted)
@@ -57,50 +57,50 @@ def test_padding_changes_nothing() -> None:
 
 def test_what_is_predicted_of_prompts_changes_nothing() -> None:
     """A1, in a batch of prompts of several lengths: whatever a model says of prompt tokens, losses are the same."""
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     places = [3, 4, 8]
     assert len(set(tokens.prompt_lengths[places])) == 3
     batch = tokens.batch(places)
 
     class Confused(nn.Module):
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, use_cache: bool) -> object:
-            out = found.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
+            out = model.model(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
             for row, prompt in enumerate(tokens.prompt_lengths[places]):
                 out.logits[row, : prompt - 1] = torch.randn_like(out.logits[row, : prompt - 1])
             return out
 
     with torch.no_grad():
-        torch.testing.assert_close(example_losses(Confused(), batch), example_losses(found.model, batch))
+        torch.testing.assert_close(example_losses(Confused(), batch), example_losses(model.model, batch))
 
 
 def test_the_prompt_of_one_example_is_nothing_to_another() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     batch = tokens.batch([3, 8])
     other = batch.input_ids.clone()
     other[0, : tokens.prompt_lengths[3]] += 1
     with torch.no_grad():
-        before = example_losses(found.model, batch)
-        after = example_losses(found.model, TokenBatch(other, batch.attention_mask, batch.labels))
+        before = example_losses(model.model, batch)
+        after = example_losses(model.model, TokenBatch(other, batch.attention_mask, batch.labels))
     assert before[1] == after[1]
     assert before[0] != after[0]
 
 
 def test_models_that_compute_all_logits_give_the_same() -> None:
-    found = language(DATA)
-    batch = tokens_of(DATA, found).batch([0, 5, 6])
+    model = language(DATA)
+    batch = tokens_of(DATA, model).batch([0, 5, 6])
 
     class Plain(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.inner = found.model
+            self.inner = model.model
 
         def forward(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, use_cache: bool) -> object:
             return self.inner(input_ids=input_ids, attention_mask=attention_mask, use_cache=use_cache)
 
     with torch.no_grad():
-        few, labels = response_logits(found.model, batch)
+        few, labels = response_logits(model.model, batch)
         all_of_them, same = response_logits(Plain(), batch)
     assert torch.equal(labels, same)
     torch.testing.assert_close(few, all_of_them)
@@ -109,14 +109,14 @@ def test_models_that_compute_all_logits_give_the_same() -> None:
 
 @pytest.mark.parametrize("most_tokens", [1, 60, 10_000])
 def test_a_point_is_the_loss_of_every_example_in_its_place(most_tokens: int) -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     seen: list[tuple[int, int]] = []
     point = trajectory_point(
-        found.model, tokens, most_tokens=most_tokens, progress=lambda done, of: seen.append((done, of))
+        model.model, tokens, most_tokens=most_tokens, progress=lambda done, of: seen.append((done, of))
     )
     expected = [
-        by_hand(found.model, tokens[place]["input_ids"].tolist(), int(tokens.prompt_lengths[place]))
+        by_hand(model.model, tokens[place]["input_ids"].tolist(), int(tokens.prompt_lengths[place]))
         for place in range(len(tokens))
     ]
     np.testing.assert_allclose(point, expected, atol=1e-5)
@@ -124,23 +124,23 @@ def test_a_point_is_the_loss_of_every_example_in_its_place(most_tokens: int) -> 
 
 
 def test_a_sweep_leaves_the_model_and_random_numbers_as_they_were() -> None:
-    found = language(DATA)
-    found.model.train()
-    found.model.gpt_neox.layers[0].eval()  # type: ignore[union-attr,index,operator]
-    before, state = weights_of(found.model), torch.random.get_rng_state()
-    trajectory_point(found.model, tokens_of(DATA, found))
-    assert np.array_equal(before, weights_of(found.model))
+    model = language(DATA)
+    model.model.train()
+    model.model.gpt_neox.layers[0].eval()  # type: ignore[union-attr,index,operator]
+    before, state = weights_of(model.model), torch.random.get_rng_state()
+    trajectory_point(model.model, tokens_of(DATA, model))
+    assert np.array_equal(before, weights_of(model.model))
     assert torch.equal(state, torch.random.get_rng_state())
-    assert found.model.training
-    assert not found.model.gpt_neox.layers[0].training  # type: ignore[union-attr,index,operator]
+    assert model.model.training
+    assert not model.model.gpt_neox.layers[0].training  # type: ignore[union-attr,index,operator]
 
 
 def test_shares_of_several_processes_make_the_whole() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
-    whole = trajectory_point(found.model, tokens, most_tokens=60)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
+    whole = trajectory_point(model.model, tokens, most_tokens=60)
     parts = [Part(index, 3) for index in range(3)]
-    summed = sum(trajectory_point(found.model, tokens, most_tokens=60, processes=part) for part in parts)
+    summed = sum(trajectory_point(model.model, tokens, most_tokens=60, processes=part) for part in parts)
     assert np.array_equal(whole, summed)
 
 
@@ -152,13 +152,13 @@ class Part(Processes):
 
 
 def test_scores_agree_with_losses_and_probabilities() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
-    scores = response_scores(found.model, tokens)
-    np.testing.assert_allclose(scores.loss, trajectory_point(found.model, tokens), atol=1e-6)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
+    scores = response_scores(model.model, tokens)
+    np.testing.assert_allclose(scores.loss, trajectory_point(model.model, tokens), atol=1e-6)
     place = 9
     with torch.no_grad():
-        logits, labels = response_logits(found.model, tokens.batch([place]))
+        logits, labels = response_logits(model.model, tokens.batch([place]))
     probabilities = logits[0].softmax(1)
     gold = probabilities[torch.arange(labels.shape[1]), labels[0]]
     assert scores.confidence[place] == pytest.approx(float(gold.mean()), rel=1e-5)
@@ -167,19 +167,19 @@ def test_scores_agree_with_losses_and_probabilities() -> None:
 
 
 def test_hidden_states_are_averaged_over_own_tokens_only() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     for layer, place in (("first", 1), ("last", -1)):
-        states = hidden_states(found.model, tokens, layer)  # type: ignore[arg-type]
+        states = hidden_states(model.model, tokens, layer)  # type: ignore[arg-type]
         with torch.no_grad():
-            alone = found.model(input_ids=tokens[4]["input_ids"][None], output_hidden_states=True)
+            alone = model.model(input_ids=tokens[4]["input_ids"][None], output_hidden_states=True)
         np.testing.assert_allclose(states[4], alone.hidden_states[place][0].mean(0), atol=1e-5)
 
 
 def test_a_sweep_may_compute_several_numbers() -> None:
-    found = language(DATA)
-    tokens = tokens_of(DATA, found)
+    model = language(DATA)
+    tokens = tokens_of(DATA, model)
     both = sweep_examples(
-        found.model, tokens, lambda _, batch: torch.stack([batch.attention_mask.sum(1)] * 2, 1), width=2
+        model.model, tokens, lambda _, batch: torch.stack([batch.attention_mask.sum(1)] * 2, 1), width=2
     )
     assert both[:, 0].tolist() == tokens.lengths.tolist()

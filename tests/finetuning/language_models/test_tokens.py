@@ -11,13 +11,13 @@ from tests.finetuning.small import instructions, language, tokens_of
 
 def test_an_example_is_its_prompt_its_response_and_the_end() -> None:
     data = instructions()
-    found = language(data)
-    tokens = tokens_of(data, found)
+    model = language(data)
+    tokens = tokens_of(data, model)
     item = tokens[5]
-    text = found.tokenizer.decode(item["input_ids"])
+    text = model.tokenizer.decode(item["input_ids"])
     assert text == f"{data.prompts[5][0][1]}\n{data.responses[5]}<|endoftext|>"
     learned = item["labels"] != IGNORED
-    assert found.tokenizer.decode(item["input_ids"][learned]) == f"{data.responses[5]}<|endoftext|>"
+    assert model.tokenizer.decode(item["input_ids"][learned]) == f"{data.responses[5]}<|endoftext|>"
 
 
 def test_a_batch_is_padded_on_the_right() -> None:
@@ -66,50 +66,50 @@ def test_a_prompt_that_fills_all_the_room_leaves_no_loss() -> None:
 
 
 def test_an_empty_prompt_still_has_a_token_before_its_response() -> None:
-    found = language()
+    model = language()
     data = Instructions.of([{"prompt": "", "response": "yes"}])
-    tokens = tokenize(data, found.tokenizer, Template("{prompt}"), max_length=9)
+    tokens = tokenize(data, model.tokenizer, Template("{prompt}"), max_length=9)
     assert tokens.prompt_lengths.tolist() == [1]
     assert not tokens.undefined.any()
 
 
 def test_there_must_be_room_and_an_end() -> None:
-    found = language()
+    model = language()
     with pytest.raises(ConfigError, match="max_length is 1"):
-        tokens_of(instructions(), found, max_length=1)
-    found.tokenizer.eos_token = None
+        tokens_of(instructions(), model, max_length=1)
+    model.tokenizer.eos_token = None
     with pytest.raises(ConfigError, match="no end token"):
-        tokens_of(instructions(), found)
+        tokens_of(instructions(), model)
 
 
 def test_templates() -> None:
-    found = language()
+    model = language()
     turns = (("user", "Add {1} and 2."),)
     assert (
-        Template.named("auto", found.tokenizer).render(turns, found.tokenizer).startswith("### Instruction:\nAdd {1}")
+        Template.named("auto", model.tokenizer).render(turns, model.tokenizer).startswith("### Instruction:\nAdd {1}")
     )
-    assert Template.named("Q: {prompt} A:", found.tokenizer).render(turns, found.tokenizer) == "Q: Add {1} and 2. A:"
+    assert Template.named("Q: {prompt} A:", model.tokenizer).render(turns, model.tokenizer) == "Q: Add {1} and 2. A:"
     several = (("system", "Be brief."), ("user", "Hi"))
     assert Template.named("plain", None).render(several, None) == "System: Be brief.\n\nUser: Hi\n"
     with pytest.raises(ConfigError, match=r"no template 'plan'; did you mean 'plain'\?"):
-        Template.named("plan", found.tokenizer)
+        Template.named("plan", model.tokenizer)
     with pytest.raises(ConfigError, match="no chat template"):
-        Template.named("chat", found.tokenizer)
-    found.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-    own = Template.named("auto", found.tokenizer)
-    assert own.render(several, found.tokenizer) == "<system>Be brief.<user>Hi<assistant>"
+        Template.named("chat", model.tokenizer)
+    model.tokenizer.chat_template = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    own = Template.named("auto", model.tokenizer)
+    assert own.render(several, model.tokenizer) == "<system>Be brief.<user>Hi<assistant>"
 
 
 def test_a_template_that_refuses_a_prompt_is_named_with_its_row() -> None:
-    found = language()
-    found.tokenizer.chat_template = (
+    model = language()
+    model.tokenizer.chat_template = (
         "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
         "{{ messages[0].content }}"
     )
     data = Instructions.of([chat(("user", "Hi")), chat(("system", "Be brief."), ("user", "Hi"))])
     message = r"refuses the prompt of row 2 of data \(System role not supported\); .* --template instruction"
     with pytest.raises(DataError, match=message):
-        tokenize(data, found.tokenizer, Template(None))
+        tokenize(data, model.tokenizer, Template(None))
 
 
 def chat(*turns: tuple[str, str]) -> dict[str, object]:
@@ -118,18 +118,18 @@ def chat(*turns: tuple[str, str]) -> dict[str, object]:
 
 def test_an_end_token_of_the_template_is_kept() -> None:
     """Chat templates end turns with it; here the prompt ends with such a turn."""
-    found = language()
-    found.tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}"
-    tokens = tokenize(Instructions.of([chat(("user", "Hi"))]), found.tokenizer, Template(None))
-    assert found.tokenizer.decode(tokens.ids) == "Hi<|endoftext|>Hello<|endoftext|>"
+    model = language()
+    model.tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|endoftext|>{% endfor %}"
+    tokens = tokenize(Instructions.of([chat(("user", "Hi"))]), model.tokenizer, Template(None))
+    assert model.tokenizer.decode(tokens.ids) == "Hi<|endoftext|>Hello<|endoftext|>"
 
 
 def test_an_end_token_that_the_tokenizer_adds_by_itself_is_left_out() -> None:
     from tokenizers.processors import TemplateProcessing
 
-    found = language()
-    found.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
-        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", found.tokenizer.eos_token_id)]
+    model = language()
+    model.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A <|endoftext|>", special_tokens=[("<|endoftext|>", model.tokenizer.eos_token_id)]
     )
     data = Instructions.of([{"prompt": "Hi", "response": "Hello"}])
-    assert found.tokenizer.decode(tokens_of(data, found).ids) == "Hi\nHello<|endoftext|>"
+    assert model.tokenizer.decode(tokens_of(data, model).ids) == "Hi\nHello<|endoftext|>"

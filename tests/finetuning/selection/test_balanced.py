@@ -16,22 +16,22 @@ def test_no_other_shares_are_fairer(seed: int) -> None:
     draw = np.random.default_rng(seed)
     sizes = draw.integers(0, 7, draw.integers(1, 6))
     budget = int(draw.integers(0, sizes.sum() + 2))
-    found = quotas(sizes, budget)
-    assert found.sum() == min(budget, sizes.sum())
-    assert (found <= sizes).all()
+    counts = quotas(sizes, budget)
+    assert counts.sum() == min(budget, sizes.sum())
+    assert (counts <= sizes).all()
     others = (
         choice for choice in product(*(range(size + 1) for size in sizes)) if sum(choice) == min(budget, sizes.sum())
     )
-    assert sorted(found.tolist()) == max(sorted(choice) for choice in others)
+    assert sorted(counts.tolist()) == max(sorted(choice) for choice in others)
 
 
 def test_there_is_a_water_level() -> None:
     sizes = np.random.default_rng(0).integers(1, 500, 100)
-    found = quotas(sizes, 4000)
-    level = found[found < sizes].min()
+    counts = quotas(sizes, 4000)
+    level = counts[counts < sizes].min()
     assert all(
         count == size if size <= level else count in (level, level + 1)
-        for count, size in zip(found, sizes, strict=True)
+        for count, size in zip(counts, sizes, strict=True)
     )
 
 
@@ -46,11 +46,11 @@ def test_what_a_small_source_leaves_goes_to_larger_ones() -> None:
 
 def test_balanced_takes_its_quotas_without_repetition() -> None:
     labels = np.random.default_rng(1).choice(5, 300, p=[0.6, 0.2, 0.1, 0.07, 0.03])
-    found = balanced(labels, 100, seed=0)
-    assert len(np.unique(found)) == len(found) == 100
-    assert np.bincount(labels[found]).tolist() == quotas(np.bincount(labels), 100).tolist()
-    assert np.array_equal(found, balanced(labels, 100, seed=0))
-    assert not np.array_equal(found, balanced(labels, 100, seed=1))
+    positions = balanced(labels, 100, seed=0)
+    assert len(np.unique(positions)) == len(positions) == 100
+    assert np.bincount(labels[positions]).tolist() == quotas(np.bincount(labels), 100).tolist()
+    assert np.array_equal(positions, balanced(labels, 100, seed=0))
+    assert not np.array_equal(positions, balanced(labels, 100, seed=1))
     assert balanced(labels, 999, seed=0).tolist() == list(range(300))
 
 

@@ -32,8 +32,8 @@ def test_least_confidence_takes_the_lowest() -> None:
 
 @pytest.mark.parametrize(("budget", "values"), [(2, {4, 5}), (3, {3, 4, 5}), (4, {3, 4, 5, 6}), (10, set(range(10)))])
 def test_the_middle_is_centred_on_the_median(budget: int, values: set[int]) -> None:
-    found = middle_perplexity(SCORES, ALL, budget)
-    assert {round(10 * score) for score in SCORES[found]} == values
+    positions = middle_perplexity(SCORES, ALL, budget)
+    assert {round(10 * score) for score in SCORES[positions]} == values
 
 
 def test_learnable_is_what_a_training_lowered() -> None:
@@ -68,8 +68,8 @@ def test_random_subsets_follow_their_seed() -> None:
 
 def test_sources_get_equal_shares() -> None:
     sources = np.array([0] * 80 + [1] * 15 + [2] * 5)
-    found = source_balanced_random(sources, np.ones(100, bool), 30, seed=3)
-    assert np.bincount(sources[found]).tolist() == [13, 12, 5] or np.bincount(sources[found]).tolist() == [12, 13, 5]
+    positions = source_balanced_random(sources, np.ones(100, bool), 30, seed=3)
+    assert np.bincount(sources[positions]).tolist() in ([13, 12, 5], [12, 13, 5])
 
 
 def test_proportional_shares_sum_to_the_budget() -> None:
@@ -82,8 +82,8 @@ def test_facility_locations_are_near_the_optimum(seed: int) -> None:
     states = np.random.default_rng(seed).standard_normal((12, 4)).astype(np.float32)
     unit = states / np.linalg.norm(states, axis=1, keepdims=True)
     similarity = 1 + unit @ unit.T
-    found = facility_locations(states, np.zeros(12, np.int64), np.ones(12, bool), 3)
-    worth = similarity[:, found].max(1).sum()
+    positions = facility_locations(states, np.zeros(12, np.int64), np.ones(12, bool), 3)
+    worth = similarity[:, positions].max(1).sum()
     best = max(similarity[:, list(choice)].max(1).sum() for choice in combinations(range(12), 3))
     assert best * (1 - 1 / e) <= worth <= best + 1e-5
 
@@ -99,14 +99,14 @@ def test_facility_locations_share_the_budget_by_size_or_equally() -> None:
 
 def test_a_curriculum_feeds_the_surest_first_and_keeps_its_budget() -> None:
     data = instructions()
-    found = language(data)
-    tokens = tokens_of(data, found)
+    model = language(data)
+    tokens = tokens_of(data, model)
     settings = FineTuningSettings(steps=9, batch_size=4, learning_rate=1e-2)
     feed = ConfidenceCurriculum(tokens, budget=12, steps=9, batch_size=4)
     from holdfast.finetuning import response_scores
 
-    confidence = response_scores(found.model, tokens).confidence
-    fine_tune(found.model, tokens, settings, feed=feed)
+    confidence = response_scores(model.model, tokens).confidence
+    fine_tune(model.model, tokens, settings, feed=feed)
     assert len(feed.chosen) == len(set(feed.chosen)) == 12
     assert feed.chosen[:4] == np.argsort(-confidence, kind="stable")[:4].tolist()
 
@@ -114,11 +114,11 @@ def test_a_curriculum_feeds_the_surest_first_and_keeps_its_budget() -> None:
 @pytest.mark.parametrize(("steps", "firsts"), [(4, [0, 2, 3]), (3, [0, 1, 2]), (8, [0, 3, 6]), (9, [0, 3, 6])])
 def test_every_round_of_a_curriculum_has_its_steps(steps: int, firsts: list[int]) -> None:
     data = instructions()
-    found = language(data)
-    feed = ConfidenceCurriculum(tokens_of(data, found), budget=12, steps=steps, batch_size=2)
+    model = language(data)
+    feed = ConfidenceCurriculum(tokens_of(data, model), budget=12, steps=steps, batch_size=2)
     chosen = list[int]()
     for step in range(steps):
-        assert len(feed(found.model, step)) == 2
+        assert len(feed(model.model, step)) == 2
         chosen.append(len(feed.chosen))
     assert [chosen.index(count) for count in (4, 8, 12)] == firsts
     assert len(set(feed.chosen)) == 12
@@ -127,12 +127,12 @@ def test_every_round_of_a_curriculum_has_its_steps(steps: int, firsts: list[int]
 def test_a_training_with_a_curriculum_keeps_no_checkpoint(tmp_path: Path) -> None:
     """Its rounds are in memory only: continued in the middle of one, it had nothing to feed."""
     data = instructions()
-    found = language(data)
-    tokens = tokens_of(data, found)
+    model = language(data)
+    tokens = tokens_of(data, model)
     feed = ConfidenceCurriculum(tokens, budget=12, steps=9, batch_size=4)
     with pytest.raises(ConfigError, match="what was fed isn't kept"):
         fine_tune(
-            found.model, tokens, FineTuningSettings(steps=9, batch_size=4), feed=feed, checkpoint=tmp_path / "last"
+            model.model, tokens, FineTuningSettings(steps=9, batch_size=4), feed=feed, checkpoint=tmp_path / "last"
         )
 
 

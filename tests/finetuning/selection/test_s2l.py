@@ -13,29 +13,29 @@ SOURCES = np.random.default_rng(2).choice(4, 3000, p=[0.7, 0.2, 0.09, 0.01])
 
 
 def test_clusters_are_within_sources_and_all_are_in_one() -> None:
-    found = cluster_trajectories(LOSSES, k=10, sources=SOURCES)
-    assert np.array_equal(found.sources[found.labels], SOURCES)
-    assert found.sizes.sum() == 3000
-    assert found.sizes.min() >= 1
+    clusters = cluster_trajectories(LOSSES, k=10, sources=SOURCES)
+    assert np.array_equal(clusters.sources[clusters.labels], SOURCES)
+    assert clusters.sizes.sum() == 3000
+    assert clusters.sizes.min() >= 1
     for source in range(4):
-        sizes = found.sizes[found.sources == source]
+        sizes = clusters.sizes[clusters.sources == source]
         assert len(sizes) == min(10, (source == SOURCES).sum() // 2)
         assert (np.diff(sizes) <= 0).all()
 
 
 def test_sources_share_the_budget_first() -> None:
-    found = s2l_select(LOSSES, 400, k=10, sources=SOURCES)
-    assert len(found.positions) == len(np.unique(found.positions)) == 400
+    selection = s2l_select(LOSSES, 400, k=10, sources=SOURCES)
+    assert len(selection.positions) == len(np.unique(selection.positions)) == 400
     expected = quotas(np.bincount(SOURCES), 400)
-    assert np.array_equal(found.source_quotas, expected)
-    assert np.array_equal(np.bincount(SOURCES[found.positions]), expected)
-    assert np.array_equal(found.taken, np.bincount(found.clusters.labels[found.positions]))
+    assert np.array_equal(selection.source_quotas, expected)
+    assert np.array_equal(np.bincount(SOURCES[selection.positions]), expected)
+    assert np.array_equal(selection.taken, np.bincount(selection.clusters.labels[selection.positions]))
 
 
 def test_rare_behaviours_are_lifted() -> None:
     rare = np.bincount(TOPICS).argmin()
-    found = s2l_select(LOSSES, 300, k=8, start="k-means++")
-    share = (TOPICS[found.positions] == rare).mean()
+    selection = s2l_select(LOSSES, 300, k=8, start="k-means++")
+    share = (TOPICS[selection.positions] == rare).mean()
     assert share > 2 * (rare == TOPICS).mean()
 
 
@@ -43,9 +43,9 @@ def test_examples_without_a_loss_are_never_chosen() -> None:
     undefined = np.arange(3000) % 3 == 0
     losses = np.where(undefined[:, None], 0, LOSSES)
     for seed in range(5):
-        found = s2l_select(losses, 1900, undefined=undefined, k=20, seed=seed)
-        assert not undefined[found.positions].any()
-        assert (found.clusters.labels[undefined] == -1).all()
+        selection = s2l_select(losses, 1900, undefined=undefined, k=20, seed=seed)
+        assert not undefined[selection.positions].any()
+        assert (selection.clusters.labels[undefined] == -1).all()
     with pytest.raises(ConfigError, match="2000 examples that have a loss"):
         s2l_select(losses, 2001, undefined=undefined)
 

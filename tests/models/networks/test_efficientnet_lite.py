@@ -17,15 +17,15 @@ def released_names(state):
         "expand.0": "_expand_conv", "expand.1": "_bn0", "depthwise.0": "_depthwise_conv", "depthwise.1": "_bn1",
         "project.0": "_project_conv", "project.1": "_bn2",
     }  # fmt: skip
-    found = {}
+    values = {}
     for name, value in state.items():
         part, _, last = name.rpartition(".")
         if part.startswith("blocks."):
             _, number, layer = part.split(".", 2)
-            found[f"_blocks.{number}.{inner[layer]}.{last}"] = value
+            values[f"_blocks.{number}.{inner[layer]}.{last}"] = value
         else:
-            found[f"{outer[part]}.{last}"] = value
-    return found
+            values[f"{outer[part]}.{last}"] = value
+    return values
 
 
 def test_weights_go_by_the_names_of_the_release(tmp_path):

@@ -24,10 +24,10 @@ def test_a_bag_of_words_is_the_mean_of_one_hot_words() -> None:
     model = BagOfWords((4,), 5, vocabulary=10)
     expected = torch.zeros(3, 10)
     for row, text in enumerate(words.tolist()):
-        said = [word for word in text if word >= 0]
-        for word in said:
+        texts = [word for word in text if word >= 0]
+        for word in texts:
             if word < 10:
-                expected[row, word] += 1 / len(said)
+                expected[row, word] += 1 / len(texts)
     torch.testing.assert_close(model.features(words), expected)
     weight = torch.randn(5, 10)
     model.head.weight.data.copy_(weight)

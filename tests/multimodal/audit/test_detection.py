@@ -31,8 +31,8 @@ def test_a_planted_attribute_is_ranked_first(seed, order):
 
 
 def test_discrepancies_on_average_are_those_that_were_planted():
-    found = [rank_attributes(*_of_one_class(seed))[0].delta for seed in range(20)]
-    assert np.mean(found) == pytest.approx(0.5, abs=0.03)
+    values = [rank_attributes(*_of_one_class(seed))[0].delta for seed in range(20)]
+    assert np.mean(values) == pytest.approx(0.5, abs=0.03)
 
 
 def _of_one_class(seed):
@@ -43,9 +43,9 @@ def _of_one_class(seed):
 def test_every_number_equals_that_of_a_boolean_mask():
     attributes, predicted = planted()
     correct = predicted == 0
-    found = discrepancies(attributes.words, attributes.present, predicted, 0, min_support=1)
-    assert len(found) == 200
-    for one, seen in zip(found, attributes.present.T, strict=True):
+    findings = discrepancies(attributes.words, attributes.present, predicted, 0, min_support=1)
+    assert len(findings) == 200
+    for one, seen in zip(findings, attributes.present.T, strict=True):
         assert (one.support, one.absent) == (seen.sum(), (~seen).sum())
         assert one.delta == pytest.approx(correct[seen].mean() - correct[~seen].mean(), abs=1e-12)
         assert one.mutual_information == pytest.approx(mutual_info_score(seen, ~correct), abs=1e-12)
@@ -62,8 +62,8 @@ def test_mutual_information_of_independence_is_zero_and_of_equality_the_entropy(
 def test_words_that_few_or_all_images_show_never_appear(hits, appears):
     present = (np.arange(40) < hits)[:, None]
     predicted = np.where(np.arange(40) < 20, 0, 1)
-    found = rank_attributes(Attributes(("rare",), present), np.zeros(40, int), predicted)
-    assert bool(found) == appears
+    findings = rank_attributes(Attributes(("rare",), present), np.zeros(40, int), predicted)
+    assert bool(findings) == appears
 
 
 def test_attributes_that_harm_or_do_nothing_are_left_out():
@@ -77,16 +77,16 @@ def test_classes_are_searched_apart_and_ranked_together():
     labels, grounds = np.repeat([0, 1], 100), np.tile([0, 1], 100)
     predicted = np.where(np.arange(200) % 10 == 0, labels, grounds)
     attributes = Attributes(("sand", "sea"), np.stack([grounds == 0, grounds == 1], 1))
-    found = rank_attributes(attributes, labels, predicted, top=1)
-    assert {(one.label, one.word, one.confused) for one in found} == {(0, "sand", 1), (1, "sea", 0)}
-    assert [one.delta for one in found] == sorted((one.delta for one in found), reverse=True)
+    findings = rank_attributes(attributes, labels, predicted, top=1)
+    assert {(one.label, one.word, one.confused) for one in findings} == {(0, "sand", 1), (1, "sea", 0)}
+    assert [one.delta for one in findings] == sorted((one.delta for one in findings), reverse=True)
 
 
 def test_the_interval_is_newcombes():
     """Newcombe 1998, table II, case (a) for method 10: 56/70 - 48/80 gives 0.0524 to 0.3339."""
-    found = Finding(0, "word", 70, 80, 56, 48, 0.0, None)
-    assert found.delta == pytest.approx(0.2)
-    assert found.interval == pytest.approx((0.0524, 0.3339), abs=5e-5)
+    finding = Finding(0, "word", 70, 80, 56, 48, 0.0, None)
+    assert finding.delta == pytest.approx(0.2)
+    assert finding.interval == pytest.approx((0.0524, 0.3339), abs=5e-5)
     one_sided = Finding(0, "word", 10, 10, 10, 0, 0.0, 1)
     assert one_sided.interval[1] == 1
     assert 0 < one_sided.interval[0] < 1

@@ -45,7 +45,7 @@ def as_set(found):
 
 def test_boxes_and_scores_are_those_of_the_library(folder, images):
     detector = load_owl_vit(folder, threshold=0.5)
-    found = detector.detect(images, WORDS)
+    detections = detector.detect(images, WORDS)
     model = transformers.OwlViTForObjectDetection.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     batch = tokenizer(
@@ -64,7 +64,7 @@ def test_boxes_and_scores_are_those_of_the_library(folder, images):
             sides = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
             score = float(output.logits[0, patch, word].sigmoid())
             expected.append((number, word, round(score, 4), *(round(min(max(side, 0), 1), 3) for side in sides)))
-    ours = as_set(found)
+    ours = as_set(detections)
     assert 0 < len(ours) < 5 * 16 * 5
     assert len(ours) == len(expected)
     assert np.allclose(np.array(ours), np.array(sorted(expected)), atol=2e-3)
@@ -78,11 +78,12 @@ def test_chunks_of_words_and_images_change_nothing(folder, images):
 
 
 def test_detections_become_a_table_of_attributes():
-    found = Detections(
+    detections = Detections(
         torch.tensor([0, 0, 2, 2]), torch.tensor([1, 1, 0, 2]), torch.tensor([0.05, 0.3, 0.1, 0.09]), torch.zeros(4, 4)
     )
-    assert found.attributes(WORDS[:3], 3).present.tolist() == [[False, True, False], [False] * 3, [True, False, False]]
-    assert found.attributes(WORDS[:3], 3, threshold=0.2).present.sum() == 1
+    shown = detections.attributes(WORDS[:3], 3).present.tolist()
+    assert shown == [[False, True, False], [False] * 3, [True, False, False]]
+    assert detections.attributes(WORDS[:3], 3, threshold=0.2).present.sum() == 1
 
 
 def test_the_word_is_credited_whose_box_the_map_covers_best():
@@ -90,8 +91,8 @@ def test_the_word_is_credited_whose_box_the_map_covers_best():
     maps[0, :4, :4] = 1
     maps[1, 4:, 4:] = 1
     boxes = torch.tensor([[0, 0, 0.5, 0.5], [0, 0, 1, 1], [0, 0, 0.5, 0.5], [0, 0, 1, 1.0]])
-    found = Detections(torch.tensor([0, 0, 1, 2]), torch.tensor([3, 1, 2, 0]), torch.ones(4), boxes)
-    assert credited_words(found, maps).tolist() == [3, -1, -1]
+    detections = Detections(torch.tensor([0, 0, 1, 2]), torch.tensor([3, 1, 2, 0]), torch.ones(4), boxes)
+    assert credited_words(detections, maps).tolist() == [3, -1, -1]
     overlap = [16 / (16 + 16), 16 / (64 + 16)]
     assert overlap[0] > overlap[1]
 

@@ -20,10 +20,10 @@ def with_boxes(task):
     """Sand fills the left half of every image that has it, sea the right half."""
     known = TaskDetections.known(task)
     halves = torch.tensor([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
-    found = {
+    values = {
         part: Detections(one.images, one.words, one.scores, halves[one.words]) for part, one in known.detections.items()
     }
-    return TaskDetections(known.words, found, has_boxes=True)
+    return TaskDetections(known.words, values, has_boxes=True)
 
 
 def test_images_of_a_finding_are_of_its_class_with_and_without_the_word(audited):

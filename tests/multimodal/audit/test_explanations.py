@@ -62,11 +62,11 @@ def towers(name, folder):
 def test_maps_of_every_tower_are_those_of_autograd(name, tmp_path):
     tower, wording = towers(name, tmp_path)
     classifier, batch = PromptClassifier.of(tower, wording), images(tower.preprocessing.size)
-    found = class_maps(classifier, batch)
-    assert found.shape == (5, 2, *batch.shape[2:])
-    assert found.amax() > 0
+    maps = class_maps(classifier, batch)
+    assert maps.shape == (5, 2, *batch.shape[2:])
+    assert maps.amax() > 0
     for target in range(2):
-        assert torch.allclose(found[:, target], by_hand(classifier, batch, target), atol=1e-4)
+        assert torch.allclose(maps[:, target], by_hand(classifier, batch, target), atol=1e-4)
 
 
 def test_maps_of_a_convolutional_tower_are_those_of_captum():

@@ -72,18 +72,18 @@ def bare_task():
 
 def test_words_that_every_image_has_one_of_become_its_attribute():
     known, bare = bare_task()
-    found = mitigated(bare, ("sand", "sea"), TaskDetections.known(known))
-    assert torch.equal(found.splits.train.attributes, known.splits.train.attributes)
-    assert found.splits.test.group_names == known.splits.test.group_names
-    assert found.wording.spurious_words == ("sand", "sea")
+    relabelled = mitigated(bare, ("sand", "sea"), TaskDetections.known(known))
+    assert torch.equal(relabelled.splits.train.attributes, known.splits.train.attributes)
+    assert relabelled.splits.test.group_names == known.splits.test.group_names
+    assert relabelled.wording.spurious_words == ("sand", "sea")
 
 
 def test_one_word_leaves_the_others_without():
     known, bare = bare_task()
-    found = mitigated(bare, ("sea",), TaskDetections.known(known))
-    assert found.splits.train.attribute_names == ("sea", "none of them")
-    assert torch.equal(found.splits.train.attributes, 1 - known.splits.train.attributes)
-    assert found.wording.spurious_words == ("sea", "")
-    assert found.wording.attribute_phrases == ("sea", "something else")
+    relabelled = mitigated(bare, ("sea",), TaskDetections.known(known))
+    assert relabelled.splits.train.attribute_names == ("sea", "none of them")
+    assert torch.equal(relabelled.splits.train.attributes, 1 - known.splits.train.attributes)
+    assert relabelled.wording.spurious_words == ("sea", "")
+    assert relabelled.wording.attribute_phrases == ("sea", "something else")
     with pytest.raises(DataError, match="no detector was run for 'snow'"):
         mitigated(bare, ("snow",), TaskDetections.known(known))

@@ -12,10 +12,12 @@ from tests.multimodal.toy import small_tower
 def test_pairs_find_each_other_better_with_every_epoch(kind):
     tower, pairs = small_tower(kind), corpus(128)
     images = Normalise(tower.preprocessing.mean, tower.preprocessing.std)(pairs.scenes.pixels)
-    told = []
-    losses = pretrain(tower, images, pairs.captions, epochs=4, batch_size=32, progress=lambda *said: told.append(said))
+    events = []
+    losses = pretrain(
+        tower, images, pairs.captions, epochs=4, batch_size=32, progress=lambda *event: events.append(event)
+    )
     assert losses[-1] < losses[0] - 0.2
-    assert told == list(enumerate(losses))
+    assert events == list(enumerate(losses))
     assert not tower.training
     again = small_tower(kind)
     assert pretrain(again, images, pairs.captions, epochs=4, batch_size=32) == losses

@@ -104,8 +104,8 @@ def test_equal_embeddings_give_the_logarithm_of_the_number_of_candidates():
 
 def test_one_positive_makes_it_infonce():
     anchors, others = units(6, 5), units(6, 5, seed=1)
-    found = group_contrast(anchors, others, torch.eye(6) > 0, torch.ones(6, 6) > 0, 7.0)
-    assert float(found) == pytest.approx(float(F.cross_entropy(7.0 * anchors @ others.T, torch.arange(6))), abs=1e-6)
+    loss = group_contrast(anchors, others, torch.eye(6) > 0, torch.ones(6, 6) > 0, 7.0)
+    assert float(loss) == pytest.approx(float(F.cross_entropy(7.0 * anchors @ others.T, torch.arange(6))), abs=1e-6)
 
 
 def test_log_of_the_positives_is_the_lower_bound_and_is_reached():

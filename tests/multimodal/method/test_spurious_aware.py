@@ -42,9 +42,9 @@ def terms(scene, method):
     objective = method.objective()
     objective.prepare(train)
     step = forward(classifier, train)
-    found = objective.weighted(step)
-    assert torch.allclose(objective(step), sum(found.values()))
-    return {name: value.detach() for name, value in found.items()}
+    losses = objective.weighted(step)
+    assert torch.allclose(objective(step), sum(losses.values()))
+    return {name: value.detach() for name, value in losses.items()}
 
 
 def embedded(scene):
@@ -64,9 +64,9 @@ def test_the_terms_of_the_equations_are_the_pure_functions(scene):
         "vs": 2 * spurious_image_loss(images, values, scale),
         "ls": spurious_language_loss(prompts["pairs"], scale),
     }
-    found = terms(scene, SpuriousAware(lambda_lc=0.5, lambda_vs=2))
-    assert list(found) == list(expected)
-    assert all(torch.allclose(found[name], expected[name], atol=1e-5) for name in expected)
+    losses = terms(scene, SpuriousAware(lambda_lc=0.5, lambda_vs=2))
+    assert list(losses) == list(expected)
+    assert all(torch.allclose(losses[name], expected[name], atol=1e-5) for name in expected)
 
 
 def test_the_terms_of_the_release_are_the_pure_functions(scene):
@@ -78,8 +78,8 @@ def test_the_terms_of_the_release_are_the_pure_functions(scene):
         "vs": attribute_cross_entropy(images, ensemble(prompts["attributes"]), values, scale),
         "ls": decorrelation_penalty(prompts["classes"], prompts["words"]),
     }
-    found = terms(scene, SpuriousAware(form="release", lambda_vs=1))
-    assert all(torch.allclose(found[name], expected[name], atol=1e-5) for name in expected)
+    losses = terms(scene, SpuriousAware(form="release", lambda_vs=1))
+    assert all(torch.allclose(losses[name], expected[name], atol=1e-5) for name in expected)
     diagonal = terms(scene, SpuriousAware(form="release", language="decorrelate-same-template"))["ls"]
     assert torch.allclose(diagonal, decorrelation_penalty(prompts["classes"], prompts["words"], same_template=True))
 

@@ -111,9 +111,9 @@ def test_progress_is_told():
 
 @pytest.mark.parametrize(("method", "shares"), [(FineTunedClip(), [0.25] * 4), (FineTunedClip("natural"), None)])
 def test_balanced_draws_visit_every_group_alike(method, shares):
-    told = []
-    tuned(method=method, settings=replace(SETTINGS, epochs=1), listeners=[told.append])
-    plans = [event.values for event in told if event.kind == "plan"]
+    events = []
+    tuned(method=method, settings=replace(SETTINGS, epochs=1), listeners=[events.append])
+    plans = [event.values for event in events if event.kind == "plan"]
     expected = [24 / 50, 6 / 50, 4 / 50, 16 / 50] if shares is None else shares
     assert plans[-1]["group_shares"] == pytest.approx(expected)
 

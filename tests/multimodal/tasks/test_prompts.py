@@ -15,11 +15,11 @@ def test_there_are_eighty_different_templates_with_one_slot_each():
 
 def test_the_ensemble_is_the_mean_direction_of_unit_length():
     prompts = units(3, 5, 4)
-    found = ensemble(prompts)
-    assert torch.allclose(found.norm(dim=1), torch.ones(3))
+    weights = ensemble(prompts)
+    assert torch.allclose(weights.norm(dim=1), torch.ones(3))
     for c in range(3):
         mean = prompts[c].sum(0)
-        assert torch.allclose(found[c], mean / mean.norm(), atol=1e-6)
+        assert torch.allclose(weights[c], mean / mean.norm(), atol=1e-6)
 
 
 def test_every_family_has_its_prompts_in_its_shape():
@@ -70,12 +70,12 @@ def test_the_zero_shot_classifier_is_the_scaled_cosine_with_the_ensemble():
     images = torch.randn(5, 3, 24, 24, generator=torch.Generator().manual_seed(0))
     classifier = PromptClassifier.of(tower, TWO_TEMPLATES)
     with torch.no_grad():
-        found = classifier(images)
+        logits = classifier(images)
         for c, name in enumerate(("disc", "square")):
             texts = tower.encode_text(tower.tokenize(filled(TWO_TEMPLATES.templates, name)))
             direction = texts.mean(0) / texts.mean(0).norm()
             expected = tower.logit_scale.exp() * tower.encode_image(images) @ direction
-            assert torch.allclose(found[:, c], expected, atol=1e-4)
+            assert torch.allclose(logits[:, c], expected, atol=1e-4)
 
 
 def test_prompts_that_the_wording_lacks_are_named():

@@ -93,7 +93,7 @@ def test_bullseye_polytope_has_the_same_objective_at_every_step():
     seen = []
     hook = model.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach().clone()))
     brewing = Brewing(steps=10, step_size=0.01, signed=False, decay=False, start="bases")
-    found = BullseyePolytope(brewing).craft(model, train, targets, bases)
+    poisoned = BullseyePolytope(brewing).craft(model, train, targets, bases)
     hook.remove()
     classifier = wrapped(model)
     layer = features_layer(classifier)
@@ -108,7 +108,7 @@ def test_bullseye_polytope_has_the_same_objective_at_every_step():
             )
             for poisons in seen[1:]
         ]
-    assert [*found.trace.tolist(), found.objective] == pytest.approx(theirs, abs=1e-5)
+    assert [*poisoned.trace.tolist(), poisoned.objective] == pytest.approx(theirs, abs=1e-5)
 
 
 def test_feature_collision_has_the_same_two_distances_and_steps():
@@ -130,13 +130,13 @@ def test_feature_collision_has_the_same_two_distances_and_steps():
     assert theirs == pytest.approx(apart + beta * moved, rel=1e-5)
     size, weight = 0.05, 0.4
     ours = FeatureCollision(beta=weight, step_size=size, steps=1, tolerance=0)
-    found = ours.craft(model, train, targets, bases)
-    assert float(found.trace[0]) == pytest.approx(apart**2 + weight * moved**2, rel=1e-4)
+    poisoned = ours.craft(model, train, targets, bases)
+    assert float(poisoned.trace[0]) == pytest.approx(apart**2 + weight * moved**2, rel=1e-4)
     attack.learning_rate = 2 * size * float(apart)
     forward = attack.forward_step(start.numpy().copy())
     attack.learning_rate = 2 * size * weight / beta
     backward = attack.backward_step(base.numpy(), at, forward)
-    assert np.abs(backward - base.numpy() - found.perturbations.numpy()).max() <= 0.51 / 255
+    assert np.abs(backward - base.numpy() - poisoned.perturbations.numpy()).max() <= 0.51 / 255
 
 
 def test_the_hidden_trigger_has_the_same_loss_at_every_step(monkeypatch):
@@ -144,7 +144,7 @@ def test_the_hidden_trigger_has_the_same_loss_at_every_step(monkeypatch):
     images, model = tiny_examples(3).inputs.values, tiny_net()
     train = Examples.of(images, [0, 1, 2])
     door = Backdoor(random_patch(3, 3, 0), 2, 1, place=(5, 5))
-    found = HiddenTrigger(0.2, steps=12, step_size=0.3, tolerance=0).craft(model, train, door, torch.tensor([1]))
+    poisoned = HiddenTrigger(0.2, steps=12, step_size=0.3, tolerance=0).craft(model, train, door, torch.tensor([1]))
     losses = []
     monkeypatch.setattr(
         hidden_trigger_backdoor_pytorch.LossMeter, "update", lambda self, value, count=1: losses.append(value)
@@ -170,8 +170,8 @@ def test_the_hidden_trigger_has_the_same_loss_at_every_step(monkeypatch):
     )
     poisons, chosen = attack.poison(images.numpy(), one_hot)
     assert chosen.tolist() == [1]
-    assert found.trace.tolist() == pytest.approx(losses, rel=1e-4)
-    assert np.abs(poisons - images[1:2].numpy() - found.perturbations.numpy()).max() <= 0.51 / 255
+    assert poisoned.trace.tolist() == pytest.approx(losses, rel=1e-4)
+    assert np.abs(poisons - images[1:2].numpy() - poisoned.perturbations.numpy()).max() <= 0.51 / 255
 
 
 def test_the_clean_label_backdoor_hardens_bases_alike():
@@ -183,7 +183,7 @@ def test_the_clean_label_backdoor_hardens_bases_alike():
     door = Backdoor(random_patch(3, 3, 0), (adversarial + 1) % 3, adversarial, "bottom-right")
     mine = (labels == adversarial).nonzero().flatten()
     noise = Pgd(8 / 255, steps=5, step_size=2 / 255)
-    found = CleanLabelBackdoor(noise).craft(model, train, door, mine)
+    poisoned = CleanLabelBackdoor(noise).craft(model, train, door, mine)
     trigger = art.PoisoningAttackBackdoor(lambda x: door.paste(torch.from_numpy(x), torch.Generator()).numpy())
     one_hot = np.eye(3, dtype=np.float32)[labels.numpy()]
     attack = art.PoisoningAttackCleanLabelBackdoor(
@@ -201,4 +201,4 @@ def test_the_clean_label_backdoor_hardens_bases_alike():
     assert changed.any()
     outside = torch.ones(8, 8, dtype=torch.bool)
     outside[5:, 5:] = False
-    assert (apart - found.perturbations)[changed][..., outside].abs().max() <= 0.51 / 255
+    assert (apart - poisoned.perturbations)[changed][..., outside].abs().max() <= 0.51 / 255

@@ -27,14 +27,14 @@ BREWING = Brewing(steps=6, step_size=0.01, signed=False, decay=False, start="bas
 def test_the_objective_is_the_distance_from_the_target_over_networks_and_layers():
     train, targets, bases = tiny_case()
     models = [tiny_net(0), tiny_net(1)]
-    found = BullseyePolytope(BREWING, layers=("0", "2")).craft(models, train, targets, bases)
-    poisons = found.apply(train).gather(bases)[0]
+    poisoned = BullseyePolytope(BREWING, layers=("0", "2")).craft(models, train, targets, bases)
+    poisons = poisoned.apply(train).gather(bases)[0]
     terms = []
     for model in models:
         for part in (model[:-1], model[:1], model[:3]):
             terms.append(bullseye(part(poisons), part(targets.images)))
-    assert found.objective == pytest.approx(float(torch.stack(terms).mean().detach()), rel=1e-4)
-    assert found.trace[-1] < found.trace[0]
+    assert poisoned.objective == pytest.approx(float(torch.stack(terms).mean().detach()), rel=1e-4)
+    assert poisoned.trace[-1] < poisoned.trace[0]
 
 
 def test_bases_that_are_the_target_are_on_the_bullseye():

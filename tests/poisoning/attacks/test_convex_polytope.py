@@ -11,24 +11,24 @@ BREWING = Brewing(steps=8, step_size=0.01, signed=False, decay=False, start="bas
 def test_the_objective_is_the_distance_from_the_hull():
     train, targets, bases = tiny_case()
     models = [tiny_net(0), tiny_net(1)]
-    found = ConvexPolytope(BREWING).craft(models, train, targets, bases)
-    poisons = found.apply(train).gather(bases)[0]
+    poisoned = ConvexPolytope(BREWING).craft(models, train, targets, bases)
+    poisons = poisoned.apply(train).gather(bases)[0]
     terms = []
     for model in models:
         features, goal = model[:-1](poisons).detach(), model[:-1](targets.images)[0].detach()
         best = nearest_combination(features.double(), goal.double(), steps=5000, tolerance=1e-12)
         terms.append(float(convex_polytope(features.double(), goal.double(), best)))
-    assert found.objective == pytest.approx(sum(terms) / 2, rel=0.02)
-    assert found.trace[-1] < found.trace[0]
+    assert poisoned.objective == pytest.approx(sum(terms) / 2, rel=0.02)
+    assert poisoned.trace[-1] < poisoned.trace[0]
 
 
 def test_a_restart_forgets_the_coefficients_of_the_last():
     train, targets, bases = tiny_case()
     one = ConvexPolytope(BREWING).craft(tiny_net(), train, targets, bases)
-    told = []
+    events = []
     twice = ConvexPolytope(Brewing(steps=8, step_size=0.01, signed=False, decay=False, start="bases", restarts=2))
-    twice.craft(tiny_net(), train, targets, bases, progress=lambda *values: told.append(values[2]))
-    assert told[:8] == told[8:] == pytest.approx(one.trace.tolist())
+    twice.craft(tiny_net(), train, targets, bases, progress=lambda *values: events.append(values[2]))
+    assert events[:8] == events[8:] == pytest.approx(one.trace.tolist())
 
 
 def test_the_attack_on_transfer_learning_works():

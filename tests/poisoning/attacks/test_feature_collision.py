@@ -22,12 +22,12 @@ def test_for_linear_features_the_minimiser_is_that_of_the_normal_equations():
     model, train, targets = linear_case()
     bases, beta = torch.tensor([0, 1, 2]), 0.3
     attack = FeatureCollision(beta=beta, step_size=0.2, steps=500, tolerance=1e-9)
-    found = attack.craft(model, train, targets, bases)
+    poisoned = attack.craft(model, train, targets, bases)
     W = model[1].weight.detach().double()
     b = train.inputs.values[bases].flatten(1).double()
     t = targets.images.flatten().double()
     wanted = torch.linalg.solve(W.T @ W + beta * torch.eye(12), (W.T @ (W @ t))[:, None] + beta * b.T).T
-    assert (found.perturbations.flatten(1) - (wanted - b)).abs().max() < 0.51 / 255
+    assert (poisoned.perturbations.flatten(1) - (wanted - b)).abs().max() < 0.51 / 255
 
 
 def test_the_watermark_is_where_the_search_starts():
@@ -44,8 +44,8 @@ def test_the_watermark_is_where_the_search_starts():
 def test_a_step_that_would_raise_the_objective_is_not_taken():
     """A public implementation changes the image before it rejects the step."""
     train, targets, bases = tiny_case()
-    found = FeatureCollision(step_size=50.0, steps=60, tolerance=0).craft(tiny_net(), train, targets, bases)
-    assert (found.trace.diff() <= 1e-6).all() and found.trace[-1] < found.trace[0]
+    poisoned = FeatureCollision(step_size=50.0, steps=60, tolerance=0).craft(tiny_net(), train, targets, bases)
+    assert (poisoned.trace.diff() <= 1e-6).all() and poisoned.trace[-1] < poisoned.trace[0]
 
 
 def test_poisons_do_not_depend_on_each_other():
@@ -58,8 +58,8 @@ def test_poisons_do_not_depend_on_each_other():
 
 def test_the_search_stops_when_nothing_moves():
     train, targets, bases = tiny_case()
-    found = FeatureCollision(step_size=1e-9, steps=50).craft(tiny_net(), train, targets, bases)
-    assert len(found.trace) == 1
+    poisoned = FeatureCollision(step_size=1e-9, steps=50).craft(tiny_net(), train, targets, bases)
+    assert len(poisoned.trace) == 1
 
 
 def test_the_soft_budget_works_in_transfer_learning_and_says_how_far_it_went():

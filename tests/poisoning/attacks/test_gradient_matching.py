@@ -32,14 +32,14 @@ from tests.poisoning.attacks.toy import (
 def test_the_objective_is_the_mean_misalignment_of_the_poisons_with_the_target():
     train, targets, bases = tiny_case()
     models = [tiny_net(0), tiny_net(1)]
-    found = GradientMatching(Brewing(steps=3), None).craft(models, train, targets, bases)
-    poisons, labels = found.apply(train).gather(bases)
+    poisoned = GradientMatching(Brewing(steps=3), None).craft(models, train, targets, bases)
+    poisons, labels = poisoned.apply(train).gather(bases)
     terms = []
     for model in models:
         wanted = parameter_gradient(model, targets.images, torch.tensor([1]))[0]
         terms.append(misalignment(parameter_gradient(model, poisons, labels)[0], wanted))
-    assert found.objective == pytest.approx(float(torch.stack(terms).mean()), rel=1e-4)
-    assert found.trace[-1] < found.trace[0]
+    assert poisoned.objective == pytest.approx(float(torch.stack(terms).mean()), rel=1e-4)
+    assert poisoned.trace[-1] < poisoned.trace[0]
 
 
 def test_the_adversarial_gradient_is_the_same_in_chunks(monkeypatch):
@@ -77,8 +77,8 @@ def test_brewing_lowers_the_objective_on_average_over_trials(shift, steps, least
     gains = []
     for number in range(3):
         targets, bases = trial(number)
-        found = attack.craft(surrogate(), splits().train, targets, bases)
-        gains.append(1 - float(found.trace[-5:].mean()) / float(found.trace[0]))
+        poisoned = attack.craft(surrogate(), splits().train, targets, bases)
+        gains.append(1 - float(poisoned.trace[-5:].mean()) / float(poisoned.trace[0]))
     assert sum(gains) / len(gains) > least
 
 

@@ -30,14 +30,14 @@ def batches(dtype=torch.float32):
 def test_looking_ahead_is_taking_the_steps():
     model = tiny_net()
     question = (tiny_examples(2, seed=9).inputs.values, torch.tensor([1, 1]))
-    found = unrolled_loss(model, batches(), question, 0.1)
+    loss = unrolled_loss(model, batches(), question, 0.1)
     stepped = copy.deepcopy(model)
     optimizer = torch.optim.SGD(stepped.parameters(), lr=0.1)
     for inputs, labels in batches():
         optimizer.zero_grad()
         F.cross_entropy(stepped(inputs), labels).backward()
         optimizer.step()
-    torch.testing.assert_close(found, F.cross_entropy(stepped(question[0]), question[1]))
+    torch.testing.assert_close(loss, F.cross_entropy(stepped(question[0]), question[1]))
     assert all(parameter.grad is None for parameter in model.parameters())
 
 

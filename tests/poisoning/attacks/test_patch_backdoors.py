@@ -26,8 +26,8 @@ def test_pairs_are_one_to_one_and_the_nearest_first():
     for seed in range(10):
         generator = torch.Generator().manual_seed(seed)
         features, goals = torch.randn(9, 3, generator=generator), torch.randn(9, 3, generator=generator)
-        found = greedy_pairs(features, goals)
-        assert sorted(found.tolist()) == list(range(9)) and found.tolist() == slow_pairs(features, goals)
+        pairs = greedy_pairs(features, goals)
+        assert sorted(pairs.tolist()) == list(range(9)) and pairs.tolist() == slow_pairs(features, goals)
     assert sorted(greedy_pairs(torch.zeros(4, 2), torch.zeros(4, 2)).tolist()) == [0, 1, 2, 3]
 
 
@@ -35,24 +35,25 @@ def test_clean_label_poisons_are_adversarial_noise_under_the_patch_within_the_bu
     train, _, bases = tiny_case()
     door = Backdoor(random_patch(3, 3, 0), 2, 1, "bottom-right")
     model, noise = tiny_net(), Pgd(8 / 255, steps=20, step_size=2 / 255)
-    found = CleanLabelBackdoor(noise).craft(model, train, door, bases)
+    poisoned = CleanLabelBackdoor(noise).craft(model, train, door, bases)
     clean = train.inputs.values[bases]
     hard = noise(model, clean, train.labels[bases])
     outside = torch.ones(8, 8, dtype=torch.bool)
     outside[5:, 5:] = False
-    assert ((found.perturbations - (hard - clean))[..., outside]).abs().max() <= 0.51 / 255
+    assert ((poisoned.perturbations - (hard - clean))[..., outside]).abs().max() <= 0.51 / 255
     towards = (door.patch - clean[..., 5:, 5:]).clamp(-8 / 255, 8 / 255)
-    assert (found.perturbations[..., 5:, 5:] - towards).abs().max() <= 0.51 / 255
-    poisons, labels = found.apply(train).gather(bases)
+    assert (poisoned.perturbations[..., 5:, 5:] - towards).abs().max() <= 0.51 / 255
+    poisons, labels = poisoned.apply(train).gather(bases)
     assert F.cross_entropy(model(poisons), labels) > F.cross_entropy(model(clean), labels)
 
 
 def test_the_hidden_trigger_moves_features_to_those_of_patched_images():
     train, _, bases = tiny_case()
     door = Backdoor(random_patch(3, 3, 0), 2, 1)
-    found = HiddenTrigger(epsilon=0.3, steps=80, step_size=0.2).craft(tiny_net(), train, door, bases)
-    assert found.trace[-1] < 0.5 * found.trace[0] and found.objective == pytest.approx(float(found.trace[-1]), rel=0.1)
-    near = HiddenTrigger(epsilon=0.3, steps=80, step_size=0.2, tolerance=float(found.trace[10]))
+    poisoned = HiddenTrigger(epsilon=0.3, steps=80, step_size=0.2).craft(tiny_net(), train, door, bases)
+    assert poisoned.trace[-1] < 0.5 * poisoned.trace[0]
+    assert poisoned.objective == pytest.approx(float(poisoned.trace[-1]), rel=0.1)
+    near = HiddenTrigger(epsilon=0.3, steps=80, step_size=0.2, tolerance=float(poisoned.trace[10]))
     assert len(near.craft(tiny_net(), train, door, bases).trace) <= 12
 
 

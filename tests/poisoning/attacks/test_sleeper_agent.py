@@ -18,13 +18,13 @@ def case():
 def test_the_wanted_gradient_is_that_of_patched_source_images_under_the_adversarial_label():
     train, bases, door = case()
     model = tiny_net()
-    found = SleeperAgent(Brewing(epsilon=16 / 255, steps=2), None).craft(model, train, door, bases)
+    poisoned = SleeperAgent(Brewing(epsilon=16 / 255, steps=2), None).craft(model, train, door, bases)
     sources = train.inputs.values[train.labels == 2]
     patched = door.paste(sources, torch.Generator())
     wanted = parameter_gradient(model, patched, torch.ones(len(patched), dtype=torch.int64))[0]
-    poisons, labels = found.apply(train).gather(bases)
+    poisons, labels = poisoned.apply(train).gather(bases)
     mine = misalignment(parameter_gradient(model, poisons, labels)[0], wanted)
-    assert found.objective == pytest.approx(float(mine), rel=1e-4)
+    assert poisoned.objective == pytest.approx(float(mine), rel=1e-4)
 
 
 def test_surrogates_are_trained_again_on_the_poisons_and_the_wanted_gradient_is_new():

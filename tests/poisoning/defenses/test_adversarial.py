@@ -59,9 +59,9 @@ def test_the_inner_attack_matches_gradients() -> None:
 def test_it_trains() -> None:
     splits = shape_splits(200, 80, classes=3)
     settings = Training(epochs=30, batch_size=16, learning_rate=0.05, select_by="accuracy")
-    found = fit(shape_cnn(0, 3, 8), splits, AdversarialPoisoning(steps=1), settings)
-    assert found.history[-1]["loss"] < 0.6 * found.history[0]["loss"]  # 0.4 of it under three seeds
-    assert found.test_last.accuracy > 0.5  # after 10 epochs it is 0.5 on some processors
+    result = fit(shape_cnn(0, 3, 8), splits, AdversarialPoisoning(steps=1), settings)
+    assert result.history[-1]["loss"] < 0.6 * result.history[0]["loss"]  # 0.4 of it under three seeds
+    assert result.test_last.accuracy > 0.5  # after 10 epochs it is 0.5 on some processors
 
 
 def test_a_share_that_makes_no_sense() -> None:

@@ -15,10 +15,10 @@ def data(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("k", [1, 4, 7, 199])
 def test_neighbours_are_asked_one_by_one(k: int) -> None:
     features, labels = data()
-    _, found = NearestNeighbors(n_neighbors=k + 1).fit(features.numpy()).kneighbors(features.numpy())
+    _, neighbours = NearestNeighbors(n_neighbors=k + 1).fit(features.numpy()).kneighbors(features.numpy())
     expected = [
         int((labels[row[1:]] == labels[place]).sum()) >= k - int((labels[row[1:]] == labels[place]).sum())
-        for place, row in enumerate(found)
+        for place, row in enumerate(neighbours)
     ]
     assert deep_knn_keeps(features, labels, k).tolist() == expected
 
@@ -34,13 +34,13 @@ def test_those_among_strangers_go() -> None:
 
 def test_every_class_loses_as_many_along_its_main_direction() -> None:
     features, labels = data()
-    kept = spectral_keeps(features, labels, 7)
-    assert torch.bincount(labels[~kept]).tolist() == [7] * 4
+    keep = spectral_keeps(features, labels, 7)
+    assert torch.bincount(labels[~keep]).tolist() == [7] * 4
     own = features[labels == 2].double()
     centred = own - own.mean(0)
     _, vectors = torch.linalg.eigh(centred.T @ centred)
     scores = (centred @ vectors[:, -1]).square()
-    assert set(scores.topk(7).indices.tolist()) == set((~kept[labels == 2]).nonzero().flatten().tolist())
+    assert set(scores.topk(7).indices.tolist()) == set((~keep[labels == 2]).nonzero().flatten().tolist())
     with pytest.raises(ConfigError, match="class 0 has 50"):
         spectral_keeps(features, labels, 50)
 
@@ -50,8 +50,8 @@ def test_the_smaller_of_two_clusters_goes() -> None:
     features[labels == 1] *= 0.01
     odd = (labels == 1).nonzero().flatten()[:9]
     features[odd] += 30
-    kept = activation_keeps(features, labels)
-    assert set((~kept & (labels == 1)).nonzero().flatten().tolist()) == set(odd.tolist())
+    keep = activation_keeps(features, labels)
+    assert set((~keep & (labels == 1)).nonzero().flatten().tolist()) == set(odd.tolist())
     for label in range(4):
-        gone = int((~kept[labels == label]).sum())
+        gone = int((~keep[labels == label]).sum())
         assert 0 < gone <= 25

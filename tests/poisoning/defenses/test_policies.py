@@ -109,23 +109,23 @@ def private(noise: float, clip: str, norm: float, seed: int = 0) -> tuple[nn.Mod
 
 
 def test_without_noise_the_gradient_is_clipped() -> None:
-    _, plain, found = private(0.0, "batch", 0.01)
-    torch.testing.assert_close(found, plain * (0.01 / plain.norm()))
-    _, plain, found = private(0.0, "batch", 100.0)
-    torch.testing.assert_close(found, plain)
+    _, plain, private_gradients = private(0.0, "batch", 0.01)
+    torch.testing.assert_close(private_gradients, plain * (0.01 / plain.norm()))
+    _, plain, private_gradients = private(0.0, "batch", 100.0)
+    torch.testing.assert_close(private_gradients, plain)
 
 
 def test_single_gradients_are_clipped_one_by_one() -> None:
-    model, _, found = private(0.0, "example", 0.3)
+    model, _, private_gradients = private(0.0, "example", 0.3)
     inputs, labels = examples().gather(torch.arange(32))
     each = per_example_gradients(model, inputs, labels)
     cut = torch.stack([row * min(1.0, 0.3 / float(row.norm())) for row in each])
-    torch.testing.assert_close(found, cut.mean(0))
+    torch.testing.assert_close(private_gradients, cut.mean(0))
 
 
 def test_single_gradients_are_clipped_as_opacus_clips_them() -> None:
     opacus = pytest.importorskip("opacus")
-    model, _, found = private(0.0, "example", 0.3)
+    model, _, private_gradients = private(0.0, "example", 0.3)
     inputs, labels = examples().gather(torch.arange(32))
     wrapped = opacus.GradSampleModule(copy.deepcopy(model))
     wrapped.zero_grad()
@@ -135,7 +135,7 @@ def test_single_gradients_are_clipped_as_opacus_clips_them() -> None:
     F.cross_entropy(wrapped(inputs), labels).backward()
     optimizer.pre_step()
     theirs = torch.cat([part.grad.flatten() for part in wrapped.parameters()])
-    torch.testing.assert_close(found, theirs, atol=1e-6, rtol=1e-4)
+    torch.testing.assert_close(private_gradients, theirs, atol=1e-6, rtol=1e-4)
 
 
 def test_more_noise_spends_less_privacy() -> None:
@@ -166,8 +166,8 @@ def test_no_guarantee_no_epsilon(nothing: DpSgd) -> None:
 def test_noise_has_its_size() -> None:
     differences = []
     for seed in range(40):
-        _, plain, found = private(0.1, "batch", 100.0, seed)
-        differences.append(found - plain)
+        _, plain, private_gradients = private(0.1, "batch", 100.0, seed)
+        differences.append(private_gradients - plain)
     assert float(torch.stack(differences).std()) == pytest.approx(10.0, rel=0.05)
 
 

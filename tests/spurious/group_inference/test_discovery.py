@@ -34,10 +34,10 @@ def one(size=100, predicted=(0, 100, 0), label=0):
 
 def test_every_number_is_that_of_the_slow_obvious_loop(clustered):
     probabilities, partition = clustered
-    found = describe_clusters(probabilities, partition, shown=5)
+    descriptions = describe_clusters(probabilities, partition, shown=5)
     p, labels, clusters = probabilities.double().numpy(), partition.labels.numpy(), partition.clusters.numpy()
-    assert [(one.label, one.cluster) for one in found] == [(c, j) for c in range(3) for j in range(2)]
-    for one in found:
+    assert [(one.label, one.cluster) for one in descriptions] == [(c, j) for c in range(3) for j in range(2)]
+    for one in descriptions:
         members = [i for i in range(200) if labels[i] == one.label and clusters[i] == one.cluster]
         assert one.size == len(members)
         assert one.class_size == sum(labels == one.label)
@@ -126,14 +126,14 @@ def test_the_rank_is_by_errors_then_by_a_single_target_then_by_size():
 def test_the_shortcut_of_the_coloured_digits_stands_out_after_one_epoch():
     train = ColouredDigits().load(None).train.subset(range(0, 9900, 3))
     model = build("mlp", train.input_shape, 2)
-    (found,) = discover(model, train, Training(learning_rate=0.03, weight_decay=1e-3), epochs=[1])
-    assert [(one.label, one.mistaken_for) for one in found.suspects] == [(0, 1), (1, 0)]
-    assert all(one.mistaken > 0.95 for one in found.suspects)
-    judged = judge_groups(found.partition.clusters, train.labels, train.attributes)
+    (audit,) = discover(model, train, Training(learning_rate=0.03, weight_decay=1e-3), epochs=[1])
+    assert [(one.label, one.mistaken_for) for one in audit.suspects] == [(0, 1), (1, 0)]
+    assert all(one.mistaken > 0.95 for one in audit.suspects)
+    judged = judge_groups(audit.partition.clusters, train.labels, train.attributes)
     assert judged.min_precision > 0.99
     assert judged.min_recall > 0.99
-    assert [one.cluster for one in found.of_class(1)] == [0, 1]
-    assert found.partition.about["infer_epoch"] == found.epoch == 1
+    assert [one.cluster for one in audit.of_class(1)] == [0, 1]
+    assert audit.partition.about["infer_epoch"] == audit.epoch == 1
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.errors.HoldfastWarning")
@@ -143,10 +143,10 @@ def test_the_clusters_are_those_that_spare_infers(output):
     settings = Training(epochs=4, learning_rate=0.1, schedule="cosine", seed=3, clip_norm=0.5)
     spare = Spare(infer_epoch=2, output=output)
     fit(toy_model(), toy_splits(), spare, settings)
-    (found,) = discover(toy_model(), toy_examples(), settings, epochs=[2], output=output)
-    assert torch.equal(found.partition.clusters, spare.partition.clusters)
-    assert torch.equal(found.partition.p, spare.partition.p)
-    assert found.partition.about == spare.partition.about
+    (audit,) = discover(toy_model(), toy_examples(), settings, epochs=[2], output=output)
+    assert torch.equal(audit.partition.clusters, spare.partition.clusters)
+    assert torch.equal(audit.partition.p, spare.partition.p)
+    assert audit.partition.about == spare.partition.about
 
 
 @pytest.mark.filterwarnings("ignore::holdfast.errors.HoldfastWarning")

@@ -61,9 +61,9 @@ def test_scale_gradients_are_those_of_autograd(classes):
 @pytest.mark.parametrize("steps", [5, 60, 150])
 def test_environments_are_those_of_the_definition_by_autograd(seed, steps):
     logits, labels = random_case(40, 3, seed)
-    found = environments(logits, labels, generator=stream(seed), steps=steps)
+    erring = environments(logits, labels, generator=stream(seed), steps=steps)
     expected = by_autograd(logits, labels, steps, stream(seed))
-    assert torch.equal(found, expected) or torch.equal(found, ~expected)
+    assert torch.equal(erring, expected) or torch.equal(erring, ~expected)
 
 
 def test_few_steps_leave_examples_where_they_were_drawn():
@@ -85,17 +85,17 @@ def test_no_hard_assignment_of_a_tiny_set_is_better(seed):
     logits, labels = random_case(10, 3, seed)
     gradients = scale_gradients(logits, labels)
     every = torch.tensor(list(product([False, True], repeat=10)))
-    found = environments(logits, labels, generator=stream(seed))
+    erring = environments(logits, labels, generator=stream(seed))
     best = objective(every, gradients).max()
-    assert objective(found[None], gradients)[0] == pytest.approx(float(best), rel=1e-9)
-    assert torch.equal(found, gradients > 0)
+    assert objective(erring[None], gradients)[0] == pytest.approx(float(best), rel=1e-9)
+    assert torch.equal(erring, gradients > 0)
 
 
 def test_with_two_classes_one_environment_is_the_error_set_whatever_was_drawn():
     logits, labels = random_case(50, 2, seed=3)
     for seed in range(5):
-        found = environments(logits, labels, generator=stream(seed))
-        assert torch.equal(found, logits.argmax(1) != labels)
+        erring = environments(logits, labels, generator=stream(seed))
+        assert torch.equal(erring, logits.argmax(1) != labels)
 
 
 def test_with_more_classes_the_environment_of_the_errors_has_nothing_that_is_right():

@@ -103,15 +103,15 @@ def test_an_unknown_class_mass_is_named():
 @pytest.mark.parametrize("d", [3, 40])
 def test_clusters_of_every_class_are_found_and_counted(d):
     outputs, labels, truth = outputs_of([(50, 9, 4), (60, 20)], d=d)
-    found = separate(outputs, labels)
-    assert {c: s.k for c, s in found.classes.items()} == {0: 3, 1: 2}
-    assert torch.equal(found.clusters, truth)
-    for separation in found.classes.values():
+    partition = separate(outputs, labels)
+    assert {c: s.k for c, s in partition.classes.items()} == {0: 3, 1: 2}
+    assert torch.equal(partition.clusters, truth)
+    for separation in partition.classes.values():
         assert list(separation.curve) == [2, 3, 4, 5]
         assert separation.silhouette.value == max(score.value for score in separation.curve.values()) > 0.95
         assert separation.lambda_ == 1
-    assert found.p.sum() == pytest.approx(1)
-    assert torch.bincount(found.groups, weights=found.p).tolist() == pytest.approx([1 / 6] * 3 + [1 / 4] * 2)
+    assert partition.p.sum() == pytest.approx(1)
+    assert torch.bincount(partition.groups, weights=partition.p).tolist() == pytest.approx([1 / 6] * 3 + [1 / 4] * 2)
 
 
 def test_badly_separated_classes_get_the_high_lambda_under_their_own_id():
@@ -119,8 +119,8 @@ def test_badly_separated_classes_get_the_high_lambda_under_their_own_id():
     loose = tight + 1.2 * torch.randn(tight.shape, generator=torch.Generator().manual_seed(0)) * (labels == 1)[:, None]
     order = torch.cat([torch.arange(50, 100), torch.arange(50)])  # class 1 comes first
     with pytest.warns(HoldfastWarning, match=r"silhouette of class 1 \(0\.\d\d\) is under 0\.7"):
-        found = separate(loose[order], labels[order], lambda_high=3.0)
-    assert {c: s.lambda_ for c, s in found.classes.items()} == {0: 1.0, 1: 3.0}
+        partition = separate(loose[order], labels[order], lambda_high=3.0)
+    assert {c: s.lambda_ for c, s in partition.classes.items()} == {0: 1.0, 1: 3.0}
 
 
 def test_tau_is_reached_by_equality():
@@ -153,8 +153,8 @@ def test_equal_silhouettes_keep_the_smaller_number(monkeypatch):
         "holdfast.spurious.group_inference.separation.silhouette_score", lambda *_, **__: SilhouetteScore(0.8, "exact")
     )
     outputs, labels, _ = outputs_of([(20, 10, 5)])
-    found = separate(outputs, labels)
-    assert found.classes[0].k == int(found.clusters.max()) + 1 == 2
+    partition = separate(outputs, labels)
+    assert partition.classes[0].k == int(partition.clusters.max()) + 1 == 2
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-8])
@@ -162,24 +162,24 @@ def test_constant_outputs_are_one_cluster_with_a_warning(noise):
     outputs, labels, _ = outputs_of([(20, 5), (10,)])
     outputs[labels == 1] = torch.tensor([0.2, 0.3, 0.5]) + noise * torch.rand(10, 3)
     with pytest.warns(HoldfastWarning, match="outputs of class 1 are constant"):
-        found = separate(outputs, labels)
-    assert found.classes[1] == Separation(1, 1.0, {})
-    assert found.classes[1].silhouette is None
-    assert found.p[labels == 1].tolist() == pytest.approx([0.05] * 10)
+        partition = separate(outputs, labels)
+    assert partition.classes[1] == Separation(1, 1.0, {})
+    assert partition.classes[1].silhouette is None
+    assert partition.p[labels == 1].tolist() == pytest.approx([0.05] * 10)
 
 
 def test_one_cluster_per_class_is_class_balancing():
     outputs, labels, _ = outputs_of([(20, 5), (10, 30)])
-    found = separate(outputs, labels, k=1)
-    assert torch.allclose(found.p, balance_weights(labels), rtol=1e-12)
+    partition = separate(outputs, labels, k=1)
+    assert torch.allclose(partition.p, balance_weights(labels), rtol=1e-12)
 
 
 def test_a_fixed_number_is_kept_up_to_the_number_of_different_outputs():
     outputs, labels, _ = outputs_of([(20, 5), (10, 30)], spread=0)
     outputs += 0.01 * torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0)) * (labels == 0)[:, None]
     with pytest.warns(HoldfastWarning):
-        found = separate(outputs, labels, k=4)
-    assert {c: (s.k, list(s.curve)) for c, s in found.classes.items()} == {0: (4, [4]), 1: (2, [2])}
+        partition = separate(outputs, labels, k=4)
+    assert {c: (s.k, list(s.curve)) for c, s in partition.classes.items()} == {0: (4, [4]), 1: (2, [2])}
 
 
 def test_the_share_of_the_largest_cluster_is_logged(caplog):
@@ -205,21 +205,21 @@ def test_outputs_that_make_no_sense_are_refused():
 def test_groups_are_numbered_class_by_class_and_serve_other_methods():
     outputs, labels, truth = outputs_of([(50, 9, 4), (60, 20)])
     labels = 2 * labels  # class 1 has no examples
-    found = separate(outputs, labels)
-    assert torch.equal(found.groups, torch.where(labels == 0, truth, 3 + truth))
-    examples = Examples.of(outputs, labels).with_groups(found.groups, found.group_names)
+    partition = separate(outputs, labels)
+    assert torch.equal(partition.groups, torch.where(labels == 0, truth, 3 + truth))
+    examples = Examples.of(outputs, labels).with_groups(partition.groups, partition.group_names)
     assert examples.group_counts().tolist() == [50, 9, 4, 60, 20]
     assert examples.group_names[3] == "class 2, cluster 0"
 
 
 def test_a_saved_partition_comes_back_and_damage_is_noticed(tmp_path):
     outputs, labels, _ = outputs_of([(50, 9, 4), (60, 20)])
-    found = separate(outputs, labels, ids=torch.arange(len(labels)) + 1000)
-    found.save(tmp_path / "epoch-2.partition")
+    partition = separate(outputs, labels, ids=torch.arange(len(labels)) + 1000)
+    partition.save(tmp_path / "epoch-2.partition")
     again = ClusterPartition.load(tmp_path / "epoch-2.partition")
     for name in ("ids", "labels", "clusters", "p"):
-        assert torch.equal(getattr(again, name), getattr(found, name))
-    assert (again.classes, again.about) == (found.classes, found.about)
+        assert torch.equal(getattr(again, name), getattr(partition, name))
+    assert (again.classes, again.about) == (partition.classes, partition.about)
     assert json.loads((tmp_path / "epoch-2.partition.json").read_text())["classes"][1]["k"] == 2
     separate(outputs, labels).save(tmp_path / "other")
     (tmp_path / "other.npz").rename(tmp_path / "epoch-2.partition.npz")
@@ -435,10 +435,10 @@ def test_tuning_needs_validation_attributes_and_a_restart():
 def test_clusters_of_the_whole_set_are_cut_along_the_classes():
     outputs = torch.tensor([[0.0], [0.1], [0.0], [5.0], [5.1], [0.05]])
     labels = torch.tensor([0, 0, 0, 0, 1, 1])
-    found = separate(outputs, labels, k=2, across_classes=True)
-    assert found.clusters.tolist()[:4] == [0, 0, 0, 1]
-    assert sorted(found.clusters.tolist()[4:]) == [0, 1]
-    assert found.classes[0].silhouette == found.classes[1].silhouette
+    partition = separate(outputs, labels, k=2, across_classes=True)
+    assert partition.clusters.tolist()[:4] == [0, 0, 0, 1]
+    assert sorted(partition.clusters.tolist()[4:]) == [0, 1]
+    assert partition.classes[0].silhouette == partition.classes[1].silhouette
     alone = separate(outputs[:3], labels[:3], k=1, across_classes=True)
     assert alone.classes[0].k == 1
 
@@ -480,14 +480,14 @@ def test_coloured_digits_are_separated_without_error_after_one_epoch(tmp_path):
 
 def test_saved_clusters_replace_the_first_stage_whatever_the_order_of_the_examples(tmp_path):
     examples = toy_examples(60)
-    found = separate(5 * examples.attributes[:, None].float(), examples.labels, k=2, ids=examples.ids)
-    found.save(tmp_path / "clusters")
+    partition = separate(5 * examples.attributes[:, None].float(), examples.labels, k=2, ids=examples.ids)
+    partition.save(tmp_path / "clusters")
     shuffled = examples.subset(torch.randperm(60, generator=torch.Generator().manual_seed(0)))
     policy = Spare(saved=tmp_path / "clusters")
     assert policy.warmup_epochs == 0
     curator = Curator(shuffled, policy, batch_size=10)
     curator.start(toy_model())
-    by_id = dict(zip(found.ids.tolist(), found.p.tolist(), strict=True))
+    by_id = dict(zip(partition.ids.tolist(), partition.p.tolist(), strict=True))
     assert curator.plan.sample_weight.tolist() == [by_id[i] for i in shuffled.ids.tolist()]
     with pytest.raises(DataError, match="of 60 examples and these are 59"):
         Curator(shuffled.subset(torch.arange(59)), policy, batch_size=10).start(toy_model())

@@ -45,15 +45,15 @@ def test_the_number_of_clusters_is_chosen_by_clusters_and_not_by_points():
 def test_the_smallest_number_of_clusters_is_taken_on_ties():
     points = torch.tensor([[0.0], [1.0], [10.0], [11.0]])
     same = torch.tensor([0, 0, 1, 1])
-    asked = []
+    calls = []
 
     def into(_, k):
-        asked.append(k)
+        calls.append(k)
         return same if k < 4 else torch.arange(4)
 
-    found, _ = choose_clusters(points, into, 9)
-    assert asked == [2, 3, 4]
-    assert found.tolist() == [0, 0, 1, 1]
+    codes, _ = choose_clusters(points, into, 9)
+    assert calls == [2, 3, 4]
+    assert codes.tolist() == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("clustering", ["gmm", "kmeans"])
@@ -61,17 +61,17 @@ def test_planted_subclasses_are_found_in_every_class_and_numbered_by_size(cluste
     first, in_first = blobs((20, 0, 0, 0.2), (80, 5, 0, 0.2), seed=1)
     second, in_second = blobs((60, 0, 5, 0.2), (30, 5, 5, 0.2), (10, 2, 9, 0.2), seed=2)
     points, labels = torch.cat([first, second]), torch.repeat_interleave(torch.tensor([100, 100]))
-    found = subclasses(points, labels, torch.zeros(200), clustering=clustering, k_max=5)
-    assert found[:100].tolist() == (1 - in_first).tolist()
-    assert found[100:].tolist() == in_second.tolist()
+    codes = subclasses(points, labels, torch.zeros(200), clustering=clustering, k_max=5)
+    assert codes[:100].tolist() == (1 - in_first).tolist()
+    assert codes[100:].tolist() == in_second.tolist()
 
 
 def test_clusters_do_not_depend_on_the_order_of_the_examples():
     points, _ = blobs((80, 0, 0, 1), (40, 3, 0, 1), seed=3)
     labels, losses = torch.zeros(120, dtype=torch.int64), points.norm(dim=1)
     shuffled = torch.randperm(120, generator=torch.Generator().manual_seed(5))
-    found = subclasses(points, labels, losses, k_max=4, overcluster=3)
-    assert torch.equal(found[shuffled], subclasses(points[shuffled], labels, losses[shuffled], k_max=4, overcluster=3))
+    codes = subclasses(points, labels, losses, k_max=4, overcluster=3)
+    assert torch.equal(codes[shuffled], subclasses(points[shuffled], labels, losses[shuffled], k_max=4, overcluster=3))
 
 
 def test_a_class_of_identical_points_stays_whole():
@@ -112,8 +112,8 @@ def losses_of_first(hard: int, loss: float) -> torch.Tensor:
 
 
 def test_a_part_that_is_apart_and_harder_becomes_a_cluster():
-    found = split_further(halves(40, 3.0), CLUSTERS, losses_of_first(40, 2.0), 2, cut_at(40))
-    assert found.tolist() == [2] * 40 + [0] * 260 + [1] * 100
+    codes = split_further(halves(40, 3.0), CLUSTERS, losses_of_first(40, 2.0), 2, cut_at(40))
+    assert codes.tolist() == [2] * 40 + [0] * 260 + [1] * 100
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_part_that_is_apart_and_harder_becomes_a_cluster():
     ids=["not apart", "no harder", "easier", "too small"],
 )
 def test_other_parts_stay_where_they_were(hard, apart, loss):
-    found = split_further(halves(hard, apart), CLUSTERS, losses_of_first(hard, loss), 2, cut_at(hard))
-    assert torch.equal(found, CLUSTERS)
+    codes = split_further(halves(hard, apart), CLUSTERS, losses_of_first(hard, loss), 2, cut_at(hard))
+    assert torch.equal(codes, CLUSTERS)
 
 
 def test_a_part_must_have_half_a_percent_of_a_large_class():
@@ -146,8 +146,8 @@ def test_overclustering_finds_a_hard_part_that_the_first_round_merged():
     points, planted = blobs((300, 0, 0, 0.2), (40, 1.5, 0, 0.2), (100, 3, 5, 0.2), seed=4)
     labels, losses = torch.zeros(440, dtype=torch.int64), (planted == 1).float()
     assert same_partition(subclasses(points, labels, losses, clustering="kmeans"), (planted == 2).long())
-    found = subclasses(points, labels, losses, clustering="kmeans", overcluster=2)
-    assert same_partition(found, planted)
+    codes = subclasses(points, labels, losses, clustering="kmeans", overcluster=2)
+    assert same_partition(codes, planted)
 
 
 def test_what_has_no_clusters_is_refused():

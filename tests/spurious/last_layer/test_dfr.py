@@ -76,10 +76,10 @@ def sklearn_average(part: Examples, scaler: StandardScaler, method: str, fits: i
     """The published procedure: scikit-learn's regression with the means of the coefficients put into it."""
     models = []
     for number in range(fits):
-        kept = balanced_subset(part.groups, torch_stream(3, method, "redraw", number))
+        keep = balanced_subset(part.groups, torch_stream(3, method, "redraw", number))
         seed = derive_seed(3, method, "redraw", number) % 2**32
         model = LogisticRegression(solver="liblinear", l1_ratio=1, C=C, random_state=seed)
-        models.append(model.fit(scaler.transform(inputs_of(part).astype(float)[kept]), part.labels[kept]))
+        models.append(model.fit(scaler.transform(inputs_of(part).astype(float)[keep]), part.labels[keep]))
     models[0].coef_ = np.mean([model.coef_ for model in models], 0)
     models[0].intercept_ = np.mean([model.intercept_ for model in models], 0)
     return models[0]
@@ -305,8 +305,8 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, monkeypatch):
             fit(toy_model(), toy_splits(), DfrVal(fits=2), SETTINGS, run=broken, listeners=[stop_after(steps)])
     result = fit(toy_model(), toy_splits(), DfrVal(fits=2), SETTINGS, run=broken)
     assert fingerprint(result.model) == fingerprint(expected.model)
-    told = [json.loads((run.path / "results.json").read_text())["finish"] for run in (straight, broken)]
-    assert told[0] == told[1]
+    events = [json.loads((run.path / "results.json").read_text())["finish"] for run in (straight, broken)]
+    assert events[0] == events[1]
 
 
 @pytest.mark.parametrize("options", [{"fits": 0}, {"C": ()}, {"C": (0.1, -1.0)}, {"class_weights": (0.0,)}])

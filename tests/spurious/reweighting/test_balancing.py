@@ -26,8 +26,8 @@ def test_weights_equal_the_loop_that_counts():
 @pytest.mark.parametrize(("at_least", "expected"), [(0, [10, 10, 10]), (150, [10, 150, 90])])
 def test_the_cap_rule_of_the_pde_spec(at_least, expected):
     parts = torch.tensor([0] * 10 + [1] * 400 + [2] * 90)
-    kept = balanced_subset(parts, torch.Generator().manual_seed(0), at_least)
-    assert torch.bincount(parts[kept]).tolist() == expected
+    keep = balanced_subset(parts, torch.Generator().manual_seed(0), at_least)
+    assert torch.bincount(parts[keep]).tolist() == expected
 
 
 def test_every_member_of_a_large_part_can_be_drawn():

@@ -139,15 +139,15 @@ def test_the_weights_carry_no_gradient_and_the_biased_networks_step_leaves_the_m
 
 def test_weights_of_the_examples_count_for_both_networks():
     examples, model = toy_examples(20), small_model(0)
-    found = []
+    values = []
     for positions, weights in (([0, 1, 2, 3], [2.0, 0.0, 2.0, 0.0]), ([0, 2], [1.0, 1.0])):
         objective = LffLoss()
         objective.prepare(examples, model, momentum_sgd)
         loss = objective(Forward(model, batch_of(examples, positions)._replace(weights=torch.tensor(weights))))
-        found.append((loss.detach(), objective.state_dict()["network"]["0.weight"]))
-    assert float(found[0][0]) == pytest.approx(float(found[1][0]))
-    assert torch.allclose(found[0][1], found[1][1], atol=1e-6)
-    assert not torch.allclose(found[0][1], model[0].weight, atol=1e-3)
+        values.append((loss.detach(), objective.state_dict()["network"]["0.weight"]))
+    assert float(values[0][0]) == pytest.approx(float(values[1][0]))
+    assert torch.allclose(values[0][1], values[1][1], atol=1e-6)
+    assert not torch.allclose(values[0][1], model[0].weight, atol=1e-3)
 
 
 def test_examples_against_the_shortcut_come_to_weigh_more():

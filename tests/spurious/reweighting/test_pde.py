@@ -122,18 +122,18 @@ def test_ordered_expansions_take_the_first():
 
 def test_the_middle_stage_of_celeba_has_its_48534_examples_with_classes_equal_per_attribute():
     examples = counted(*CELEBA)
-    kept = attribute_balanced(examples.labels, examples.attributes, stream())
-    assert int(kept.sum()) == 48_534
-    assert torch.bincount(examples.groups[kept]).tolist() == [22_880, 1_387, 22_880, 1_387]
+    keep = attribute_balanced(examples.labels, examples.attributes, stream())
+    assert int(keep.sum()) == 48_534
+    assert torch.bincount(examples.groups[keep]).tolist() == [22_880, 1_387, 22_880, 1_387]
 
 
 def test_the_middle_stage_equals_balancing_the_classes_of_each_attribute_value():
     labels, attributes = torch.randint(3, (300,), generator=stream()), torch.randint(4, (300,), generator=stream(1))
-    kept = attribute_balanced(labels, attributes, stream())
+    keep = attribute_balanced(labels, attributes, stream())
     for value in range(4):
         inside = attributes == value
         expected = torch.bincount(labels[inside][balanced_subset(labels[inside], stream())])
-        assert torch.bincount(labels[inside & kept]).tolist() == expected.tolist()
+        assert torch.bincount(labels[inside & keep]).tolist() == expected.tolist()
 
 
 def test_an_attribute_value_without_some_class_is_left_out():

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Splits
 from holdfast.data.readers.idx import MNIST_FILES
-from holdfast.data.sets.images.coloured import PALETTES, correlated_colours, five_class_splits
+from holdfast.data.sets.images.coloured import COLOURED_MNIST_RECIPE, PALETTES, correlated_colours, five_class_splits
 from holdfast.streams import data_stream
 
 Difficulty = Literal[
@@ -99,16 +99,7 @@ class SpucoMnist(DataSet):
     name = "spuco-mnist"
     summary = "70,000 MNIST digits in 5 classes on 5 background colours, 99.5 % correlated in training, 25 groups"
     files = MNIST_FILES
-    recipe: ClassVar = {
-        "model": "lenet5",
-        "epochs": 20,
-        "batch_size": 32,
-        "learning_rate": 1e-3,
-        "weight_decay": 1e-3,
-        "momentum": 0.9,
-        "optimizer": "sgd",
-        "threads": 1,
-    }
+    recipe: ClassVar = {**COLOURED_MNIST_RECIPE, "threads": 1}
 
     difficulty: Difficulty = "magnitude-large"
     correlation: float = 0.995

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.emoji.images import emoji_task
-from holdfast.multimodal.tasks.task import ClipData, ClipTask
+from holdfast.multimodal.tasks.task import SMALL_TASK_RECIPE, ClipData, ClipTask
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,7 @@ class EmojiClip(ClipData):
     name = "emoji"
     summary = "emoji of animals and food on coloured grounds, 2 classes, 4 groups; drawings come in packages"
     tower = "emoji"
-    recipe: ClassVar = {
-        "epochs": 25,
-        "batch_size": 128,
-        "learning_rate": 0.003,
-        "weight_decay": 1e-4,
-        "momentum": 0.9,
-    }
+    recipe: ClassVar = SMALL_TASK_RECIPE
 
     seed: int = 0
 

@@ -16,7 +16,7 @@ from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.rendered_attributes import attributes_of_rendered
 from holdfast.multimodal.tasks.shapes.images import BACKGROUNDS, SHAPE_WORDING, SHAPES, ShapeScenes, render, shape_task
-from holdfast.multimodal.tasks.task import ClipData, ClipTask
+from holdfast.multimodal.tasks.task import SMALL_TASK_RECIPE, ClipData, ClipTask
 from holdfast.streams import numpy_stream
 
 
@@ -31,14 +31,7 @@ class ShapesClip(ClipData):
     name = "shapes"
     summary = "rendered discs and squares on sand or sea, 2 classes, 4 groups; needs no files"
     tower = "shapes"
-    recipe: ClassVar = {
-        "epochs": 25,
-        "batch_size": 128,
-        "learning_rate": 0.003,
-        "weight_decay": 1e-4,
-        "momentum": 0.9,
-        "threads": 1,
-    }
+    recipe: ClassVar = {**SMALL_TASK_RECIPE, "threads": 1}
 
     seed: int = 0
 

@@ -22,10 +22,10 @@ def towards(goal):
 def test_projection_is_the_nearest_point_of_the_ball_and_the_pixel_range():
     bases, wild = images(), torch.randn(4, 3, 4, 4)
     for epsilon in (0.01, 0.3, 2.0):
-        found = project(wild, bases, epsilon)
+        projected = project(wild, bases, epsilon)
         wanted = (bases + wild.clamp(-epsilon, epsilon)).clamp(0, 1) - bases
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-6)
-        assert torch.equal(project(found, bases, epsilon), found)
+        torch.testing.assert_close(projected, wanted, rtol=0, atol=1e-6)
+        assert torch.equal(project(projected, bases, epsilon), projected)
 
 
 @pytest.mark.parametrize("grid", [True, False])
@@ -34,7 +34,7 @@ def test_quantised_perturbations_are_the_nearest_levels_inside_by_brute_force(gr
     bases = images(grid=grid)
     bases[0, 0, 0, :2] = torch.tensor([0.0, 1.0])
     delta = project(0.05 * torch.randn(4, 3, 4, 4, generator=torch.Generator().manual_seed(1)), bases, epsilon or 1.0)
-    found = quantise(delta, bases, epsilon)
+    rounded = quantise(delta, bases, epsilon)
     levels = torch.arange(-255, 256).double() / 255
     inside = (bases.double().flatten()[:, None] + levels).clamp(-1e-6, 1 + 1e-6) == bases.double().flatten()[
         :, None
@@ -42,20 +42,20 @@ def test_quantised_perturbations_are_the_nearest_levels_inside_by_brute_force(gr
     if epsilon is not None:
         inside &= levels.abs() <= epsilon + 1e-9
     distance = (delta.double().flatten()[:, None] - levels).abs().masked_fill(~inside, math.inf)
-    chosen = (found.double().flatten()[:, None] - levels).abs().argmin(1)
+    chosen = (rounded.double().flatten()[:, None] - levels).abs().argmin(1)
     assert inside[torch.arange(len(chosen)), chosen].all()
     picked = distance[torch.arange(len(chosen)), chosen]
     assert torch.allclose(picked, distance.min(1).values, atol=1e-6)
     if epsilon is not None:
-        assert found.abs().max() <= epsilon * (1 + 1e-6)
+        assert rounded.abs().max() <= epsilon * (1 + 1e-6)
 
 
 def test_a_reachable_goal_is_reached_and_an_unreachable_one_approached_to_the_border():
     bases = images()
     near = (bases + 4 / 255).clamp(max=1)
     brewing = Brewing(steps=200, step_size=0.005)
-    found = brew(towards(near), bases, brewing)
-    assert torch.allclose(found.perturbations, near - bases, atol=1e-6) and found.objective < 1e-9
+    brewed = brew(towards(near), bases, brewing)
+    assert torch.allclose(brewed.perturbations, near - bases, atol=1e-6) and brewed.objective < 1e-9
     far = brew(towards(bases + 1), bases, brewing).perturbations
     assert torch.allclose(far, torch.minimum(1 - bases, torch.tensor(8 / 255)), atol=1e-6)
 
@@ -113,9 +113,9 @@ def test_restarts_start_elsewhere_are_judged_alike_and_the_best_is_kept():
         if step == 0:
             starts.append(poisons)
 
-    found = brew(objective, bases, Brewing(steps=3, restarts=5), seed=1, before_step=before)
+    brewed = brew(objective, bases, Brewing(steps=3, restarts=5), seed=1, before_step=before)
     assert len(judged) == 5 and len({draw for _, draw in judged}) == 1
-    assert found.objective == min(value for value, _ in judged)
+    assert brewed.objective == min(value for value, _ in judged)
     assert len({float(start.sum()) for start in starts}) == 5
     alone = brew(objective, bases, Brewing(steps=3, restarts=1), seed=1)
     assert alone.objective == judged[0][0]
@@ -128,8 +128,8 @@ def test_every_iterate_and_the_noise_at_the_start_are_inside():
         assert (poisons - bases).abs().max() <= epsilon + 1e-6
         assert poisons.min() >= 0 and poisons.max() <= 1 + 1e-7
 
-    found = brew(towards(bases - 1), bases, Brewing(epsilon, steps=20, step_size=0.5), before_step=before)
-    assert found.perturbations.abs().max() <= epsilon * (1 + 1e-6)
+    brewed = brew(towards(bases - 1), bases, Brewing(epsilon, steps=20, step_size=0.5), before_step=before)
+    assert brewed.perturbations.abs().max() <= epsilon * (1 + 1e-6)
 
 
 def test_a_search_depends_on_its_seed_alone_and_tells_its_progress():

@@ -58,9 +58,9 @@ def test_labels_change_only_where_an_attack_relabels():
 
 def test_some_poisons_can_be_taken_back():
     train, poisoned = made()
-    kept = poisoned.only(train.ids[[4, 9]])
-    assert kept.ids.tolist() == train.ids[[4]].tolist()
-    images = kept.apply(train).gather(torch.arange(len(train)))[0]
+    subset = poisoned.only(train.ids[[4, 9]])
+    assert subset.ids.tolist() == train.ids[[4]].tolist()
+    images = subset.apply(train).gather(torch.arange(len(train)))[0]
     changed = (images != train.inputs.values).flatten(1).any(1)
     assert changed.nonzero().flatten().tolist() == [4]
 

@@ -59,9 +59,9 @@ def test_the_last_weights_are_kept_whatever_validation_says_with_a_run_too(tmp_p
 
 def test_staggered_surrogates_stand_at_different_epochs():
     train = tiny_examples(30)
-    found = staggered_surrogates(tiny_net, train, replace(SETTINGS, epochs=6), 3)
-    steps = [int(model[1].num_batches_tracked) for model in found]
+    surrogates = staggered_surrogates(tiny_net, train, replace(SETTINGS, epochs=6), 3)
+    steps = [int(model[1].num_batches_tracked) for model in surrogates]
     assert steps == [0, 8, 16]
     again = staggered_surrogates(tiny_net, train, replace(SETTINGS, epochs=6), 3)
-    assert all(torch.equal(a[0].weight, b[0].weight) for a, b in zip(found, again, strict=True))
-    assert not torch.equal(found[1][-1].weight, found[2][-1].weight)
+    assert all(torch.equal(a[0].weight, b[0].weight) for a, b in zip(surrogates, again, strict=True))
+    assert not torch.equal(surrogates[1][-1].weight, surrogates[2][-1].weight)
