@@ -118,7 +118,7 @@ def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
     """
     method = _methods(outcome).get(label)
     if isinstance(method, AdaptiveDitto):
-        chosen = method.chosen(outcome.runtime)
+        chosen = method.chosen(outcome.runtime.stores[label], outcome.runtime.training)
         most = torch.tensor(method.lambdas, dtype=torch.float64)[chosen.argmax(1)]
         return torch.where(chosen.sum(1) > 0, most, torch.nan)
     strength = getattr(method, "lambda_", None)

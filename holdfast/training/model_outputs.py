@@ -1,8 +1,8 @@
 """What the model makes of the examples, computed once and shared by every policy that asks.
 
-Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its batch-norm
-statistics are as they were afterwards. Outputs are kept per example, so a policy that asks for a subset pays for that
-subset only, and a second policy that asks for the same examples pays nothing.
+Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its
+batch-norm statistics are as they were afterwards. Outputs are kept per example, so a policy that asks for a subset pays
+for that subset only, and a second policy that asks for the same examples pays nothing.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.federated.engine.client_runtime import ClientRuntime, PartName
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
-from holdfast.federated.metrics.scoring import ClientScores, gather
+from holdfast.federated.metrics.scoring import ClientScores, PartName, gather
 from holdfast.federated.personalization.adversarial import craft, transfer
 from holdfast.primitives.pgd import Pgd
 

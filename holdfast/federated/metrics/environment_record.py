@@ -40,7 +40,7 @@ def adaptation_of(runtime: ClientRuntime, shared: Tensor) -> dict[str, dict[str,
     found = {}
     for label, method in runtime.post_hoc.items():
         if isinstance(method, EarlyStoppedFineTuning):
-            means = method.record(runtime).double().nanmean(0)
+            means = method.record(runtime.stores[label], runtime.training).double().nanmean(0)
             ratios = gradient_ratios(runtime, shared, label)
             logarithms = ratios.clamp(min=1e-12).log().clamp(-REACH, REACH).float()
             found[label] = {

@@ -8,7 +8,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from holdfast.integrations.flower.blueprint import Blueprint
+from holdfast.federated.blueprint import Blueprint
 from holdfast.integrations.flower.messages.wire import Request
 from holdfast.integrations.flower.nodes.node import Node
 

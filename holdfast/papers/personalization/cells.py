@@ -113,7 +113,7 @@ def find_budget(settings: Mapping[str, Any], outcome: FederationResult) -> Budge
     """The budget that is given, or the result of the search."""
     if "epsilon" in settings:
         return Budget(settings["epsilon"], ((settings["epsilon"], 0.0),), weak=False)
-    return search_budget(outcome.runtime, outcome.weights, pinned(Pgd))
+    return search_budget(outcome.runtime.training, outcome.weights, pinned(Pgd))
 
 
 def evenly(clients: Clients, count: int) -> list[int]:
@@ -146,7 +146,7 @@ def method_numbers(result: Personalized, row: str) -> dict[str, float]:
         report = environment_report(runtime, result.weights, row)
         tell(row, [report.loss, report.loss_elsewhere])
         return _environments(report)
-    record = method.record(runtime).double()
+    record = method.record(runtime.stores[row], runtime.training).double()
     chosen = record[torch.arange(len(record)), chosen_checkpoints(record, runtime.clients.validation.counts, method)]
     found = _of_record(record[:, -1], "")
     found |= _of_record(chosen, "chosen_")

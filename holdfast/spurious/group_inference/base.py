@@ -1,8 +1,8 @@
 """Groups that nobody labelled: train plainly for a while, look at what the model makes of the examples, name groups.
 
 SPARE, JTT, EIIL, GEORGE and SSA all begin so and differ in how they look and in what they do next. Each is a policy
-that infers groups and plans from them; `InferGroups` keeps the inference and leaves the plan to any method that needs groups:
-``InferGroups(Spare()) >> Pde()``, or ``holdfast fit --method pde --groups spare``.
+that infers groups and plans from them; `InferGroups` keeps the inference and leaves the plan to any method that needs
+groups: ``InferGroups(Spare()) >> Pde()``, or ``holdfast fit --method pde --groups spare``.
 """
 
 from __future__ import annotations

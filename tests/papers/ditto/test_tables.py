@@ -9,6 +9,7 @@ import torch
 from holdfast.data import FEDERATIONS
 from holdfast.data.sets.federated.surrogate import Surrogate
 from holdfast.errors import DataError
+from holdfast.federated.personalization import resolve
 from holdfast.models.registry import MODELS
 from holdfast.papers.ditto import across_data_sets as ditto_more
 from holdfast.papers.ditto import claims as ditto_claims
@@ -112,16 +113,10 @@ def test_every_cell_names_methods_and_options_that_exist_and_rows_that_they_give
         for changes in settings.get("runs") or [{}]:
             merged = {**settings, **changes}
             parts = build_parts(merged, 0)
-            strong = settings["threat"] is not None and (
-                settings["threat"]["name"] == "a3" or settings["threat"]["ratio"] > 0.5
-            )
             labels = {"global"}
-            for method in parts["personalize"]:
-                settled = method.facing(strong)
-                settled.check(parts["settings"])
-                labels.add(settled.label)
-                after = getattr(settled, "follow_up", lambda: None)()
-                labels |= {after.label} if after is not None else set()
+            for method in resolve(parts["personalize"], parts["threat"]):
+                method.check(parts["settings"])
+                labels.add(method.label)
             assert {label for of in settings["rows"].values() for label in of} <= labels
 
 
@@ -170,7 +165,7 @@ def test_tables_share_their_federations_so_that_each_is_computed_once():
     assert {name.partition("/")[2] for name in new} == {"robust-ditto"}
 
 
-def test_devices_are_told_of_a_strong_attack_as_the_printed_numbers_imply():
+def test_clients_are_told_of_a_strong_attack_as_the_printed_numbers_imply():
     strong = [column for column in COLUMNS["celeba-leaf"] if is_strong(column)]
     assert strong == ["a1-80", "a2-80", "a3-10", "a3-15", "a3-20"]
     candidates = TableSetting("stackoverflow").plain("a1-80")["personalize"][-2]["candidates"]

@@ -18,13 +18,11 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.checks import settings_for, with_follow_ups
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.blueprint import Blueprint
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, default_chunk, make_executor
-from holdfast.federated.engine.network import Network
-from holdfast.federated.personalization.ditto.adaptive import strong_attack
+from holdfast.federated.metrics.scoring import PartName
 from holdfast.files import write_atomically
-from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, packed
 from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
@@ -174,23 +172,10 @@ class Node:
 
     def runtime(self, total: int) -> ClientRuntime:
         """Where client functions run: as the simulator's, with other nodes' clients empty."""
-        plan = self.blueprint
         own, ids = self.holdings
         if ids[-1] >= total:
             raise FederationError(f"the node has client {ids[-1]} and the federation {total}; ids go from 0 to below")
-        clients = placed(own, ids, total)
-        if plan.threat is not None:
-            malicious = plan.threat.malicious(total, plan.settings.seed)
-            clients = plan.threat.poison(clients, malicious, plan.settings.seed)
-        strong = strong_attack(plan.threat)
-        return ClientRuntime(
-            clients,
-            Network(plan.model(clients), clients.task),
-            settings_for(plan.objective, plan.settings, clients),
-            with_follow_ups([method.facing(strong) for method in plan.personalize]),
-            proximal=plan.objective.proximal,
-            needs_losses=plan.objective.needs_losses or plan.aggregator.needs_losses,
-        )
+        return self.blueprint.assemble(placed(own, ids, total)).runtime()
 
     def personal(self, label: str, client: int) -> dict[str, Tensor]:
         """The personal model of a client as a state dictionary.
@@ -229,7 +214,7 @@ class Node:
     def _choice(self, runtime: ClientRuntime) -> ExecutorChoice:
         if runtime.settings.executor == "serial":
             return ExecutorChoice("serial", 1)
-        return ExecutorChoice("batched", runtime.settings.chunk or default_chunk(runtime))
+        return ExecutorChoice("batched", runtime.settings.chunk or default_chunk(runtime.training))
 
     def _after(
         self, runtime: ClientRuntime, client: int, before: ClientMemory, drawn: int, tuned: str | None = None

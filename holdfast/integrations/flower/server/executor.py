@@ -14,9 +14,9 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor
-from holdfast.federated.metrics.scoring import ClientScores
+from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, head_of, whole, wholes, words
@@ -61,16 +61,16 @@ class FlowerExecutor(Executor):
         """Those of the last round's clients that answered, ascending."""
         return torch.sort(clients).values[self._here]
 
-    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def train(self, assignments: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
         """Ask the clients of a round, and put what they send into rows; those of clients that are missing are NaN."""
-        (order,) = orders
+        (assignment,) = assignments
         self._scored = None
         updates.fill_(torch.nan)
-        got = self._ask(order.number, order.clients, "train", received, self._read_round)
-        for place, client in enumerate(order.clients.tolist()):
+        got = self._ask(assignment.number, assignment.clients, "train", received, self._read_round)
+        for place, client in enumerate(assignment.clients.tolist()):
             if client in got:
                 updates[place], losses[place] = got[client]
-        self._here = torch.tensor([client in got for client in order.clients.tolist()], dtype=torch.bool)
+        self._here = torch.tensor([client in got for client in assignment.clients.tolist()], dtype=torch.bool)
 
     def _read_round(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
         head = head_of(content)

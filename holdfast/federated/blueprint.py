@@ -1,4 +1,4 @@
-"""What server and nodes build a federation from, each on its own, out of the same configuration."""
+"""What a federation is built from, by the simulator or by a server and its nodes, out of the same configuration."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 from torch import nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization import Personalizer
-from holdfast.federated.personalization.base import PostHocPersonalizer
+from holdfast.federated.preparation import PreparedFederation, assemble, prepare
 from holdfast.federated.settings import Rounds
 
 
@@ -42,23 +41,30 @@ class Blueprint:
     load: Callable[[], Clients]
     build: Callable[[tuple[int, ...], int], nn.Module]
 
-    def check(self) -> Blueprint:
-        """This blueprint, if it can run where nobody sees all clients.
-
-        Raises:
-            ConfigError: if a method chooses something for all clients by looking at all of their models.
-        """
-        for method in self.personalize:
-            if (
-                isinstance(method, PostHocPersonalizer)
-                and type(method).choose_hyperparameters is not PostHocPersonalizer.choose_hyperparameters
-            ):
-                raise ConfigError(
-                    f"{method.name} looks at all clients' personal models to choose what they share, and on Flower no "
-                    "one sees them; run it in the simulator, or take another method"
-                )
-        return self
-
     def model(self, clients: Clients) -> nn.Module:
         """The network for these clients."""
         return self.build(clients.input_shape, 1 if clients.task == "margin" else clients.classes)
+
+    def prepare(self, clients: Clients, settings: Rounds | None = None) -> PreparedFederation:
+        """The federation of these clients, if everything goes together; with other settings where they are given."""
+        return prepare(
+            clients,
+            self.model(clients),
+            settings or self.settings,
+            objective=self.objective,
+            aggregator=self.aggregator,
+            threat=self.threat,
+            personalize=self.personalize,
+        )
+
+    def assemble(self, clients: Clients) -> PreparedFederation:
+        """The same without the check, for a node, which has the data of some clients only."""
+        return assemble(
+            clients,
+            self.model(clients),
+            self.settings,
+            objective=self.objective,
+            aggregator=self.aggregator,
+            threat=self.threat,
+            personalize=self.personalize,
+        )
