@@ -128,14 +128,14 @@ class Federation:
     def run_rounds(self, listeners: Sequence[Listener] = ()) -> FederationResult:
         """Go on until the last round, tune, and report."""
         assert self.choice is not None
-        told: list[Listener] = [*listeners]
+        listening: list[Listener] = [*listeners]
         if self.run is not None:
-            told.append(self.run.log)
+            listening.append(self.run.log)
         began, saved, before = time.monotonic(), time.monotonic(), self.state.seconds
         executor = self._executor()
         try:
             _tell(
-                told,
+                listening,
                 "start",
                 self.state.number,
                 {"rounds": self.settings.rounds, "executor": self.choice.name, "chunk": self.choice.chunk},
@@ -143,9 +143,9 @@ class Federation:
             while self.state.number < self.settings.rounds:
                 self._round(executor)
                 if self._is_evaluated(self.state.number):
-                    self._evaluate(executor, told)
-                elif told:
-                    _tell(told, "step", self.state.number, {})
+                    self._evaluate(executor, listening)
+                elif listening:
+                    _tell(listening, "step", self.state.number, {})
                 self.state.seconds = before + time.monotonic() - began
                 if self.run is not None and time.monotonic() - saved > self.settings.checkpoint_seconds:
                     self._save(self.run)
@@ -164,7 +164,7 @@ class Federation:
         finally:
             executor.close()
         outcome = self._outcome(reports)
-        _tell(told, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
+        _tell(listening, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
         return outcome
 
     def _executor(self) -> Executor:
@@ -235,11 +235,11 @@ class Federation:
         scores: ClientScores = executor.score_all("test", self._output(), None if label == SHARED else label)
         return ClientReport(scores, self.benign)
 
-    def _evaluate(self, executor: Executor, told: Sequence[Listener]) -> None:
+    def _evaluate(self, executor: Executor, listening: Sequence[Listener]) -> None:
         after = {method.label for method in self.personalizers if isinstance(method, PostHocPersonalizer)}
         summaries = {label: self._report(executor, label).summary() for label in self._labels() if label not in after}
         self.state.history.append({"round": self.state.number, **summaries})
-        _tell(told, "epoch", self.state.number, summaries)
+        _tell(listening, "epoch", self.state.number, summaries)
 
     def _outcome(self, reports: dict[str, ClientReport]) -> FederationResult:
         state = self.state

@@ -253,13 +253,13 @@ class Network:
 
     def mask_shapes(self, inputs: Tensor) -> list[tuple[float, tuple[int, ...]]]:
         """For each dropout layer the probability and the shape of its input for one example like ``inputs[0]``."""
-        found: dict[str, tuple[float, tuple[int, ...]]] = {}
+        shapes: dict[str, tuple[float, tuple[int, ...]]] = {}
         layers = {name: module for name, module in self._module.named_modules() if isinstance(module, GivenDropout)}
 
         def look(name: str) -> object:
             def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
                 assert isinstance(module, GivenDropout)
-                found[name] = (module.p, tuple(given[0].shape[1:]))
+                shapes[name] = (module.p, tuple(given[0].shape[1:]))
 
             return layers[name].register_forward_pre_hook(hook)
 
@@ -268,7 +268,7 @@ class Network:
             self.outputs(self.initial[None], inputs[None, :2])
         for hook in hooks:
             hook.remove()  # type: ignore[attr-defined]
-        return [found[name] for name in layers]
+        return [shapes[name] for name in layers]
 
     def load(self, parameters: Tensor) -> nn.Module:
         """A copy of the module with these parameters, shape (P,), in evaluation mode."""

@@ -156,14 +156,14 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
         """Train, look, keep."""
         attacked = AttackedClients(stack, self.attack)
         models = stack.copies()
-        kept = self.initial(attacked.network).repeat(len(stack), 1)
+        rows = self.initial(attacked.network).repeat(len(stack), 1)
         best = torch.full((len(stack),), -torch.inf, dtype=torch.float64)
         ends = [self._ends(int(steps)) for steps in stack.steps]
         for step, active in enumerate(self.sgd_step(models, self.batches(attacked), attacked), start=1):
             for place in range(active):
                 for number in (each for each, end in enumerate(ends[place]) if end == step):
-                    self._look(kept[place], models[place], attacked, (place, number), best)
-        return kept
+                    self._look(rows[place], models[place], attacked, (place, number), best)
+        return rows
 
     def sgd_step(self, models: Tensor, batches: Iterable[ClientBatch], attacked: AttackedClients) -> Iterator[int]:
         """Train models in place, step by step; yields how many clients took the step."""

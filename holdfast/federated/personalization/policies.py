@@ -65,8 +65,8 @@ class WithPolicy(PostHocPersonalizer):
         model = stack.network.load(stack.received).train()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)  # of every client's clusters, over and over
-            found = fit(model, client_splits(stack.data, client), copy.deepcopy(self.policy), settings)
-        return Network(found.model).initial
+            result = fit(model, client_splits(stack.data, client), copy.deepcopy(self.policy), settings)
+        return Network(result.model).initial
 
 
 def client_splits(clients: Clients, client: int) -> Splits:

@@ -121,9 +121,9 @@ class Transferability(EarlyStoppedFineTuning):
 
     def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, attacked: AttackedClients) -> Tensor | None:
         """``lambda_adv R_adv + lambda_L2 R_L2``."""
-        kept = _pull(self.weights, at, attacked, self.form)
+        near = _pull(self.weights, at, attacked, self.form)
         if not self.adversarial:
-            return kept
+            return near
         crafted = attacked.train
         places = crafted.places(batch)
         inputs, targets = crafted.inputs, crafted.logits
@@ -134,7 +134,7 @@ class Transferability(EarlyStoppedFineTuning):
         if self.only_fooled:
             apart = apart * ~attacked.network.correct(crafted.logits[places], batch.labels)
         consistent = _number(self.adversarial) * (apart * batch.weights).sum()
-        return consistent if kept is None else consistent + kept
+        return consistent if near is None else consistent + near
 
     def score(self, accuracy: float, transferred: float) -> float:
         """Validation accuracy minus what transfers less than to the shared model itself."""
@@ -144,14 +144,14 @@ class Transferability(EarlyStoppedFineTuning):
 
     def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
         """Search the budget, then the coefficients, one after the other; only training and validation data is seen."""
-        found = self._within_budget(everybody, shared)
-        if found.adversarial == "auto" or found.weights == "auto":
+        chosen = self._within_budget(everybody, shared)
+        if chosen.adversarial == "auto" or chosen.weights == "auto":
             least = _mean_accuracy(everybody, shared, None) - TOLERANCE
-            if found.adversarial == "auto":
-                found = replace(found, adversarial=found._largest("adversarial", least, everybody, shared))
-            if found.weights == "auto":
-                found = replace(found, weights=found._largest("weights", least, everybody, shared))
-        return super(Transferability, found).choose_hyperparameters(everybody, shared)
+            if chosen.adversarial == "auto":
+                chosen = replace(chosen, adversarial=chosen._largest("adversarial", least, everybody, shared))
+            if chosen.weights == "auto":
+                chosen = replace(chosen, weights=chosen._largest("weights", least, everybody, shared))
+        return super(Transferability, chosen).choose_hyperparameters(everybody, shared)
 
     def _within_budget(self, everybody: AllClients, shared: Tensor) -> Self:
         if not self.search:

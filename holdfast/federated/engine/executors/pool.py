@@ -82,10 +82,10 @@ class WorkerPool(Executor):
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
         self._received.copy_(shared)
-        found = self._run([("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks])
+        jobs = [("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks]
         return [
             ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, _KINDS, strict=True)))
-            for columns in found
+            for columns in self._run(jobs)
         ]
 
     def close(self) -> None:

@@ -136,16 +136,16 @@ class ReportedPart(ClientPart):
     """A part of clients' data of which only the numbers are known; two stand-ins per client are in it.
 
     Attributes:
-        told: how many examples each client says that it has, int64 of shape (clients,).
+        reported: how many examples each client says that it has, int64 of shape (clients,).
     """
 
-    told: Tensor | None = None
+    reported: Tensor | None = None
 
     @property
     def counts(self) -> Tensor:
         """What clients say."""
-        assert self.told is not None
-        return self.told
+        assert self.reported is not None
+        return self.reported
 
     def owners(self) -> Tensor:
         """Of the stand-ins."""
@@ -181,8 +181,8 @@ def roll(exchange: Exchange) -> Clients:
 def _told(facts: Sequence[ClientFacts], name: str, shape: tuple[int, ...]) -> ReportedPart:
     number = len(facts)
     inputs = torch.zeros((1,) * (len(shape) + 1)).expand(2 * number, *shape)
-    told = torch.tensor([getattr(each, name) for each in facts], dtype=torch.int64)
-    return ReportedPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), told=told)
+    reported = torch.tensor([getattr(each, name) for each in facts], dtype=torch.int64)
+    return ReportedPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), reported=reported)
 
 
 def _name_of(run: Run | None) -> str:
