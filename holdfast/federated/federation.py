@@ -199,6 +199,7 @@ class Federation:
             _log.warning("round %d: updates of clients %s are not finite and were dropped", state.number + 1, bad)
         if state.diverged_at is not None or not finite.any():
             return
+        # An update that is not finite was one of the attackers' at best: so many fewer are left to expect.
         f = max(self.f - int((~finite).sum()), 0)
         if not finite.all():
             updates, losses, chosen = updates[finite], losses[finite], chosen[finite]

@@ -144,6 +144,8 @@ class ClientRuntime:
     ) -> None:
         """A step of every method; gradients of several that run stacked are one computation."""
         here = {label: row[: len(batch)] for label, row in rows.items()}
+        # Rows of methods times clients are as good as rows of clients: one pass for all. Not so for one client, where
+        # the module itself is faster, nor with running statistics, which move in the very rows that a pass is given.
         stacked = [method for method in self.alongside if method.updates_from_gradient]
         if len(stacked) == 1 or len(batch) == 1 or self.network.tracks_statistics:
             stacked = []

@@ -45,6 +45,7 @@ class StackedClients:
         decay: float = 1.0,
         start: Tensor | None = None,
     ) -> None:
+        # Those with most steps first: the clients still at work are then always the first rows, without a mask.
         order = torch.argsort(steps, descending=True, stable=True)
         self.training = training
         self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
