@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Turn
 from holdfast.errors import DataError
-from holdfast.finetuning.evaluation.answers import exact_match
+from holdfast.finetuning.evaluation.answers import exact_match, printed_answer
 from holdfast.finetuning.evaluation.programs import find_program, run_program
 from holdfast.finetuning.language_models.models import LanguageModel
 from holdfast.finetuning.language_models.templates import Template
@@ -93,7 +93,8 @@ def math_accuracy(
         asked = [(*turns[:-1], (turns[-1][0], turns[-1][1] + ASK_FOR_PROGRAM)) for turns in prompts]
         for place, said in enumerate(generate(language, asked, **options)):
             program = find_program(said)
-            texts[place] = run_program(program).printed if program else None
+            printed = run_program(program).printed if program else None
+            texts[place] = None if printed is None else printed_answer(printed)
     left = [place for place, text in enumerate(texts) if text is None]
     for place, said in zip(left, generate(language, [prompts[place] for place in left], **options), strict=True):
         texts[place] = said

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.finetuning.evaluation import Outcome, find_program, programs, run_program, same_answer
+from holdfast.finetuning.evaluation import Outcome, exact_match, find_program, printed_answer, programs, run_program
 from holdfast.finetuning.evaluation.system_calls import _CALLS, _OPENAT, filter_for, system_call_filter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are confined by Linux")
@@ -34,7 +34,7 @@ def stopped(program: str, *, timeout: float = 30.0, memory_mb: int = 1024) -> st
 def test_the_last_line_printed_is_the_answer():
     outcome = run_program("eggs = 16 - 3 - 4\nprint('working')\nprint(eggs * 2.0)\nprint()")
     assert outcome == Outcome("18.0", True, "")
-    assert same_answer("18.0", "18")
+    assert exact_match([printed_answer("18.0")], ["18"]).all()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_last_line_printed_is_the_answer():
             "from sympy import solve, symbols\nx, y = symbols('x y')\nprint(solve([x + y - 3, x - y - 1], [x, y]))",
             "x=2,y=1",
         ),
-        ("import numpy as np\nprint(np.linalg.solve(np.array([[2.0, 0], [0, 4]]), np.ones(2)))", "1/2, 1/4"),
+        ("import numpy as np\nprint(np.linalg.solve(np.array([[2.0, 0], [0, 4]]), np.ones(2)).tolist())", "1/2, 1/4"),
         ("import datetime, math, itertools, fractions\nprint(fractions.Fraction(3, 4))", "0.75"),
         ("if __name__ == '__main__':\n    print(open(__file__).read().count('e'))", "5"),
     ],
@@ -52,7 +52,7 @@ def test_the_last_line_printed_is_the_answer():
 def test_a_program_may_compute_and_read(program, answer):
     outcome = run_program(program)
     assert outcome.ok, outcome.why
-    assert same_answer(outcome.printed, answer)
+    assert exact_match([printed_answer(outcome.printed)], [answer]).all()
 
 
 @pytest.mark.parametrize(
