@@ -59,7 +59,7 @@ def personalize(
         >>> from holdfast.data import load_federation
         >>> from holdfast.federated import FineTuning, Rounds, personalize
         >>> from holdfast.models import build
-        >>> clients = load_federation("surrogate", clients=4)
+        >>> clients = load_federation("surrogate")
         >>> shared = build("softmax", clients.input_shape, clients.classes)
         >>> found = personalize(clients, shared, Rounds(executor="serial"), [FineTuning(epochs=1)])
         >>> sorted(found.reports)
