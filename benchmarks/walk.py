@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 _WORDS = {
-    "fit": "fit --method epic+crest --data digits --model mlp --epochs 3 --batch-size 64 --epic.every 1",
+    "fit": "fit --method epic+crest --data digits --model mlp --epochs 3 --batch-size 64 --epic.start 1",
     "federate": "federate --data surrogate --personalize ditto --rounds 2 --cohort 1 --local-steps 1 --executor serial",
 }
 #: The function with which the walk begins: the loop, after options, data and checks.
