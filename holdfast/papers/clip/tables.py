@@ -343,7 +343,7 @@ def column_claims(column: str) -> tuple[Claim, ...]:
 
 
 TABLE_7_4 = Experiment(
-    name="multimodal/table7.4",
+    name="clip/table7.4",
     title="worst group and explanations of a fine-tuned vision-language model",
     source="Spurious correlations in CLIP, Tables 7.2, 7.4 and 7.5",
     cells=_cells,

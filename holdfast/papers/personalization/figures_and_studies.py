@@ -76,7 +76,7 @@ def _diversity_ends(results: Results) -> Verdict:
 
 
 FIGURE2 = Experiment(
-    name="spurious-personalization/figure2",
+    name="personalization/figure2",
     title="The more diverse the counterexamples at the same mass, the smaller the disparity",
     source="Personalized FL with spurious features, Figure 2; on the small federation",
     cells=_diversity_cells,
@@ -110,7 +110,7 @@ FIGURE2 = Experiment(
 
 
 FIGURE1 = Experiment(
-    name="spurious-personalization/figure1",
+    name="personalization/figure1",
     title="Accuracy at home and elsewhere along fine-tuning, and what transfers",
     source="Personalized FL with spurious features, Figures 1 and 6; MNIST, small, is not in the document",
     cells=TABLE2.cells,
@@ -163,7 +163,7 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 FIGURE3 = Experiment(
-    name="spurious-personalization/figure3",
+    name="personalization/figure3",
     title="Ablation: one term alone, benign examples, flipped labels; and how gradients change",
     source="Personalized FL with spurious features, Figures 3 and 4, Sections 6.3 and 6.4; on MNIST",
     cells=_ablation_cells,
@@ -235,7 +235,7 @@ FIGURE3 = Experiment(
 
 
 ROBUSTNESS = Experiment(
-    name="spurious-personalization/robustness",
+    name="personalization/robustness",
     title="Attacks that transfer from the shared model, and attacks on the personal model itself",
     source="Personalized FL with spurious features, Section 6.5; MNIST, small, is not in the document",
     cells=_mnist_cells,
@@ -302,7 +302,7 @@ def _imperfect_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 IMPERFECT = Experiment(
-    name="spurious-personalization/imperfect",
+    name="personalization/imperfect",
     title="A shared model that is biased itself, at the selected checkpoint",
     source="Personalized FL with spurious features, Section 6.5; on the small federation",
     cells=_imperfect_cells,
@@ -366,7 +366,7 @@ def _composed_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 COMPOSITION = Experiment(
-    name="spurious-personalization/composition",
+    name="personalization/composition",
     title="On a robustly aggregated model under attack, and SPARE inside clients, at the selected checkpoint",
     source="No document has it; on the small federation, A1 by 20 % of the clients",
     cells=_composed_cells,
@@ -426,7 +426,7 @@ def _gaussian_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 FIGURE8 = Experiment(
-    name="spurious-personalization/figure8",
+    name="personalization/figure8",
     title="Gaussian environments: what a linear model with two weights learns, shared and personal",
     source="Personalized FL with spurious features, Figures 7 and 8",
     cells=_gaussian_cells,

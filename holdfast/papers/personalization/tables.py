@@ -188,7 +188,7 @@ _TUNING = (
 )
 
 TABLE2 = Experiment(
-    name="spurious-personalization/table2",
+    name="personalization/table2",
     title="Worst accuracy over two environments and the disparity between them, at the selected checkpoint",
     source="Personalized FL with spurious features, Table 2; MNIST, small, is not in the document",
     cells=_cells,
@@ -243,7 +243,7 @@ TABLE2 = Experiment(
     derive=claims.with_chosen,
 )
 TABLE3 = Experiment(
-    name="spurious-personalization/table3",
+    name="personalization/table3",
     title="Average accuracy over two environments, at the selected checkpoint",
     source="Personalized FL with spurious features, Table 3; MNIST, small, is not in the document",
     cells=_cells,

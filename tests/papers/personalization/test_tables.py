@@ -24,7 +24,7 @@ NOISE = (-0.001, 0.0, 0.001)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_experiment_can_be_found_and_its_cells_be_called(name):
-    experiment = find(f"spurious-personalization/{name}")
+    experiment = find(f"personalization/{name}")
     for scale in experiment.scales:
         for cell in experiment.cells_at(scale):
             assert callable(function_of(cell.kind))
@@ -125,7 +125,7 @@ def made_up(
         for name, numbers in cells.items()
     ]
     made += [CellResult(name, {}, version=None) for name in missing]
-    return Results("spurious-personalization/made-up", scale, SEEDS, claims.with_chosen(tuple(made)))
+    return Results("personalization/made-up", scale, SEEDS, claims.with_chosen(tuple(made)))
 
 
 def table(
