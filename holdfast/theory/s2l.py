@@ -33,8 +33,8 @@ class Quadratics:
     def losses(self, path: Floats) -> Floats:
         """At the points of a path (T, p): shape (n, T)."""
         bent = np.einsum("tp,npq,tq->nt", path, self.curvature, path)
-        found: Floats = self.constants[:, None] + self.gradients @ path.T + bent / 2
-        return found
+        losses: Floats = self.constants[:, None] + self.gradients @ path.T + bent / 2
+        return losses
 
 
 def target_distance(proxy: float, transfer: float) -> float:
@@ -78,8 +78,8 @@ def norm_bound(distance: float, curvature: float, radius: float, shortest: float
 def subset_gradient(gradients: Floats, picks: Ints, labels: Ints, per_cluster: int) -> Floats:
     """The gradient of `per_cluster` picks of each cluster, each weighed by the smallest cluster's size over that."""
     smallest = np.bincount(labels).min()
-    found: Floats = gradients[picks].sum(0) * (smallest / per_cluster)
-    return found
+    gradient: Floats = gradients[picks].sum(0) * (smallest / per_cluster)
+    return gradient
 
 
 def subset_gradient_bound(gradients: Floats, labels: Ints) -> float:

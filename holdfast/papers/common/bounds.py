@@ -44,10 +44,10 @@ def _mean(values: Sequence[float], what: str, digits: int) -> str:
     return f"{what} {statistics.fmean(values):.{digits}f} ({noise}"
 
 
-def _decided(margins: Sequence[float], said: str) -> Verdict:
+def _decided(margins: Sequence[float], evidence: str) -> Verdict:
     mean, half = statistics.fmean(margins), half_width(margins)
     if mean - half >= 0:
-        return Verdict(True, said)
+        return Verdict(True, evidence)
     if mean + half < 0:
-        return Verdict(False, said)
-    return Verdict(None, f"within the noise: {said}")
+        return Verdict(False, evidence)
+    return Verdict(None, f"within the noise: {evidence}")

@@ -98,13 +98,13 @@ def _gains(results: Results, circumstance: str, row: str) -> dict[int, float]:
 def _larger_gain(results: Results, one: str, other: str, row: str = "every batch", share: float = 1.0) -> Verdict:
     """Whether the gain over Random in one circumstance is larger than (a share of) that in another, seed by seed."""
     ours, theirs = (_gains(results, circumstance, row) for circumstance in (one, other))
-    said = "; ".join(
+    gains = "; ".join(
         f"{name} {', '.join(f'{gain:+.2f}' for gain in gains.values())}"
         for name, gains in ((one, ours), (other, theirs))
     )
     pairs = [share * ours[seed] - theirs[seed] for seed in ours if seed in theirs]
     factor = "" if share == 1 else f"{share:g} times "
-    what = f"points over Random by seed: {said}; {factor}{one} minus {other}"
+    what = f"points over Random by seed: {gains}; {factor}{one} minus {other}"
     return above(pairs, digits=2, what=what)
 
 
@@ -114,8 +114,8 @@ def _nearer_to_large_batches(results: Results) -> Verdict:
     large, crest, small = (results.by_seed(f"group norm/{row}", "accuracy") for row in cells)
     pairs = [(crest[seed] - small[seed]) - (large[seed] - crest[seed]) for seed in crest]
     means = {row: results.mean(f"group norm/{row}", "accuracy") for row in cells}
-    said = ", ".join(f"{row} {value:.1f}" for row, value in means.items())
-    return above(pairs, digits=2, what=f"{said}; CREST's gain over 128 minus its lack of 500")
+    numbers = ", ".join(f"{row} {value:.1f}" for row, value in means.items())
+    return above(pairs, digits=2, what=f"{numbers}; CREST's gain over 128 minus its lack of 500")
 
 
 WHERE = Experiment(
@@ -269,10 +269,10 @@ def _intervals_grow(results: Results) -> Verdict:
     """T1 = h |H_0| / |H|, from 1 at the start."""
     last = columns_of(results)[-1]
     ends = results.values(f"{last}/crest", "interval")
-    said = f"steps between checks at the end of {last}: {', '.join(f'{end:.0f}' for end in ends)}"
+    evidence = f"steps between checks at the end of {last}: {', '.join(f'{end:.0f}' for end in ends)}"
     if max(ends) <= 1:
-        return Verdict(False, said)
-    return above([end - 1 for end in ends], digits=1, what=f"{said}; more than at first")
+        return Verdict(False, evidence)
+    return above([end - 1 for end in ends], digits=1, what=f"{evidence}; more than at first")
 
 
 _EASY_DATA = (
@@ -351,13 +351,13 @@ def _rises(results: Results, row: str) -> list[float]:
 def _gets_harder(results: Results) -> Verdict:
     """Figure 2.5: the mean forgetting score of what CREST trains on rises; that of random draws hardly does."""
     ours, random = _rises(results, "crest"), _rises(results, "random")
-    said = f"where Random rises by {sum(random) / len(random):+.3f}"
+    beside = f"where Random rises by {sum(random) / len(random):+.3f}"
     return every(
         [
             above(ours, what="CREST's rise from the first to the last third"),
             above(
                 [mine / 2 - abs(other) for mine, other in zip(ours, random, strict=True)],
-                what=f"half of it minus Random's, {said}",
+                what=f"half of it minus Random's, {beside}",
             ),
         ]
     )

@@ -172,11 +172,11 @@ def mini_batches_chosen(settings: Mapping[str, Any], metrics: Mapping[str, Metri
         return list(values["updates"])
     r = options.get("subset") or max(round(n / 100), 4 * m)
     modelled = min(options.get("modelled", 5), options.get("coresets", 5))
-    found = []
+    counts = []
     for steps, events, checks, forward in zip(*values.values(), strict=True):
         passed = forward * steps * m
-        found.append(float(round((passed - 2 * checks * r - events * modelled * m) / r)))
-    return found
+        counts.append(float(round((passed - 2 * checks * r - events * modelled * m) / r)))
+    return counts
 
 
 def with_chosen(
@@ -235,26 +235,28 @@ def _cut_is_worst(results: Results) -> Verdict:
 
 def _fewer_chosen(results: Results) -> Verdict:
     """Figure 2.3 prints 2, 3, 19 and 26 % of the updates that choosing before every batch makes."""
-    found = []
+    verdicts = []
     for column in columns_of(results):
         ours, theirs = (results.by_seed(f"{column}/{row}", "chosen") for row in ("crest", "every batch"))
         shares = [ours[seed] / theirs[seed] for seed in ours]
         events = results.mean(f"{column}/crest", "updates")
         whole = results.mean(f"{column}/every batch", "updates")
         judged = above([0.26 - share for share in shares], digits=2, what=f"26 % minus the share on {column}")
-        said = f"{sum(shares) / len(shares):.0%} of the mini-batches, {events / whole:.0%} of the events on {column}"
-        found.append(replace(judged, evidence=f"{said} ({judged.evidence})"))
-    return every(found)
+        evidence = (
+            f"{sum(shares) / len(shares):.0%} of the mini-batches, {events / whole:.0%} of the events on {column}"
+        )
+        verdicts.append(replace(judged, evidence=f"{evidence} ({judged.evidence})"))
+    return every(verdicts)
 
 
 def _keeps_accuracy(results: Results) -> Verdict:
     """Figure 2.3 prints 95 to 99 % of the accuracy of choosing before every batch."""
-    found = []
+    verdicts = []
     for column in columns_of(results):
         ours, theirs = (results.by_seed(f"{column}/{row}", "accuracy") for row in ("crest", "every batch"))
         shares = [100 * ours[seed] / theirs[seed] for seed in ours]
-        found.append(above(shares, 95, digits=1, what=f"percent of every batch's accuracy on {column}"))
-    return every(found)
+        verdicts.append(above(shares, 95, digits=1, what=f"percent of every batch's accuracy on {column}"))
+    return every(verdicts)
 
 
 def _faster_than_full(results: Results) -> Verdict:
@@ -380,12 +382,14 @@ def _dropping(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mappin
 def _parts_save_choices(results: Results) -> Verdict:
     """The printed updates are 343 without curvature, 369 without smoothing, 346 without dropping, 185 with all."""
     (column,) = columns_of(results)
-    found = []
+    verdicts = []
     for row in ("first order", "no smoothing"):
         events = {name: results.mean(f"{column}/{name}", "updates") for name in (row, "crest")}
         what = f"mini-batches chosen, {row} minus crest (events: {_listed(events, 0)})"
-        found.append(beats(results, (f"{column}/{row}", "chosen"), (f"{column}/crest", "chosen"), digits=0, what=what))
-    return every(found)
+        verdicts.append(
+            beats(results, (f"{column}/{row}", "chosen"), (f"{column}/crest", "chosen"), digits=0, what=what)
+        )
+    return every(verdicts)
 
 
 def _dropping_saves_choices(results: Results) -> Verdict:
@@ -424,8 +428,8 @@ def _fewer_later(results: Results) -> Verdict:
     (column,) = columns_of(results)
     first, last = ((f"{column}/crest", f"updates {quarter}") for quarter in (1, 4))
     quarters = {str(quarter): results.mean(f"{column}/crest", f"updates {quarter}") for quarter in (1, 2, 3, 4)}
-    said = f"events in the quarters {_listed(quarters, 0)}; first minus last"
-    return beats(results, first, last, digits=1, what=said)
+    what = f"events in the quarters {_listed(quarters, 0)}; first minus last"
+    return beats(results, first, last, digits=1, what=what)
 
 
 def _between_random_and_every_batch(results: Results) -> Verdict:
@@ -445,7 +449,7 @@ def _tolerance_trades_choices(results: Results) -> Verdict:
     """At most a fifth as many mini-batches as steps at a tolerance of 0.05, at most half as many at 0.02."""
     (column,) = columns_of(results)
     finer, usual = (f"{column}/{row}" for row in ("tolerance 0.02", "crest"))
-    found = [
+    verdicts = [
         beats(results, (finer, "chosen"), (usual, "chosen"), digits=0, what="mini-batches chosen, 0.02 minus 0.05")
     ]
     for cell, most in ((usual, 0.2), (finer, 0.5)):
@@ -455,8 +459,8 @@ def _tolerance_trades_choices(results: Results) -> Verdict:
         what = (
             f"{most:g} minus the {sum(shares) / len(shares):.2f} mini-batches per step of {cell} ({events:.2f} events)"
         )
-        found.append(above([most - share for share in shares], digits=2, what=what))
-    return every(found)
+        verdicts.append(above([most - share for share in shares], digits=2, what=what))
+    return every(verdicts)
 
 
 def _intact_batches_matter(results: Results) -> Verdict:

@@ -106,9 +106,9 @@ def _first_or_second(results: Results) -> Verdict:
     for place in TABLE_3:
         ours = results.mean(f"{place}/plain", "ditto-best/pooled")
         places[place] = 1 + sum(results.mean(*other) > ours for other in _others_of(place, "pooled"))
-    said = ", ".join(f"{number} in {place}" for place, number in places.items())
+    evidence = ", ".join(f"{number} in {place}" for place, number in places.items())
     return Verdict(
-        sum(number <= 2 for number in places.values()) >= 3, f"its places: {said} (second or first in three)"
+        sum(number <= 2 for number in places.values()) >= 3, f"its places: {evidence} (second or first in three)"
     )
 
 
@@ -124,13 +124,13 @@ def _similar_or_superior(results: Results) -> Verdict:
 
 
 def _more_even_than_most(results: Results) -> Verdict:
-    verdicts, said = [], []
+    verdicts, evidence = [], []
     for place in TABLE_3:
         ours = results.mean(f"{place}/plain", "ditto-best/std")
         theirs = median(results.mean(*other) for other in _others_of(place, "std"))
         verdicts.append(ours <= theirs)
-        said.append(f"{ours:.3f} against {theirs:.3f} in {place}")
-    return Verdict(all(verdicts), "Ditto's deviation and the others' median: " + ", ".join(said))
+        evidence.append(f"{ours:.3f} against {theirs:.3f} in {place}")
+    return Verdict(all(verdicts), "Ditto's deviation and the others' median: " + ", ".join(evidence))
 
 
 _TABLE_3 = Experiment(
@@ -291,7 +291,7 @@ def _falls_with_tilt(results: Results) -> Verdict:
         f"{claims.listed({row: claims.score(results, column, row) for row in rows})} in {column}"
         for column in _CORRUPTION[1:]
     )
-    return _told(every(verdicts), verdicts, scores)
+    return _with_numbers(every(verdicts), verdicts, scores)
 
 
 def _global_falls(results: Results) -> Verdict:
@@ -300,7 +300,7 @@ def _global_falls(results: Results) -> Verdict:
         claims.exceed([scores[less][0] - scores[more][0]], what=f"from {less} to {more} it loses")
         for less, more in pairwise(_CORRUPTION)
     ]
-    return _told(every(verdicts), verdicts, claims.listed({column: of[0] for column, of in scores.items()}))
+    return _with_numbers(every(verdicts), verdicts, claims.listed({column: of[0] for column, of in scores.items()}))
 
 
 def _falls_with_corruption(results: Results) -> Verdict:
@@ -310,10 +310,10 @@ def _falls_with_corruption(results: Results) -> Verdict:
     verdicts = [
         claims.exceed([losses[row] - losses["global"]], what=f"{row} loses more than global by") for row in _TILTS
     ]
-    return _told(every(verdicts), verdicts, f"from nobody to 80 % malicious they lose {claims.listed(losses)}")
+    return _with_numbers(every(verdicts), verdicts, f"from nobody to 80 % malicious they lose {claims.listed(losses)}")
 
 
-def _told(whole: Verdict, verdicts: Sequence[Verdict], numbers: str) -> Verdict:
+def _with_numbers(whole: Verdict, verdicts: Sequence[Verdict], numbers: str) -> Verdict:
     """The verdict with all numbers in a line, after those that kept it from holding; this figure has one seed."""
     deciding = [] if whole.holds else [each.evidence for each in verdicts if each.holds is whole.holds]
     return Verdict(whole.holds, "; ".join([*deciding, f"{numbers} (one seed)"]))

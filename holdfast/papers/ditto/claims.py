@@ -45,17 +45,17 @@ def gaps(results: Results, column: str, row: str, other: str, metric: str = "poo
 def exceed(differences: Sequence[float], margin: float = 0.0, *, what: str) -> Verdict:
     """Whether differences exceed a margin: beyond their noise, or under every seed where they have two modes."""
     if len(differences) == 1 and abs(differences[0] - margin) < ONE_SEED:
-        said = above(differences, margin, what=what).evidence
-        return Verdict(None, f"within {ONE_SEED:g}, the noise of one seed: {said}")
+        evidence = above(differences, margin, what=what).evidence
+        return Verdict(None, f"within {ONE_SEED:g}, the noise of one seed: {evidence}")
     if max(differences) - min(differences) <= TWO_MODES:
         return above(differences, margin, what=what)
-    said = f"{what} {', '.join(f'{value:+.3f}' for value in differences)} by seed"
-    said += f" (to exceed {margin:g})" if margin else ""
+    evidence = f"{what} {', '.join(f'{value:+.3f}' for value in differences)} by seed"
+    evidence += f" (to exceed {margin:g})" if margin else ""
     if all(value > margin for value in differences):
-        return Verdict(True, said)
+        return Verdict(True, evidence)
     if all(value < margin for value in differences):
-        return Verdict(False, said)
-    return Verdict(None, f"seeds disagree: {said}")
+        return Verdict(False, evidence)
+    return Verdict(None, f"seeds disagree: {evidence}")
 
 
 def ahead(results: Results, column: str, row: str, other: str, metric: str = "pooled") -> Verdict:
@@ -105,12 +105,12 @@ def most(verdicts: Mapping[str, Verdict], least: int, what: str) -> Verdict:
         ]
         for wanted in (True, False, None)
     )
-    said = f"{what} in {len(yes)} of {len(verdicts)} columns ({least} wanted)"
-    said += f"; not in {', '.join(no)}" if no else ""
-    said += f"; within the noise in {', '.join(unclear)}" if unclear else ""
+    evidence = f"{what} in {len(yes)} of {len(verdicts)} columns ({least} wanted)"
+    evidence += f"; not in {', '.join(no)}" if no else ""
+    evidence += f"; within the noise in {', '.join(unclear)}" if unclear else ""
     if len(yes) >= least:
-        return Verdict(True, said)
-    return Verdict(False if len(yes) + len(unclear) < least else None, said)
+        return Verdict(True, evidence)
+    return Verdict(False if len(yes) + len(unclear) < least else None, evidence)
 
 
 def majority(count: int) -> int:
@@ -191,28 +191,30 @@ def in_order(results: Results, column: str) -> Verdict:
     rows = [row for row in rows_of(results, column) if _printed(results, column, row) is not None]
     printed = {row: _printed(results, column, row) or 0.0 for row in rows}
     ours = {row: score(results, column, row) for row in rows}
-    told = [
+    apart = [
         (upper, lower)
         for pair in combinations(rows, 2)
         for upper, lower in [sorted(pair, key=lambda row: -printed[row])]
         if round(printed[upper] - printed[lower], 9) >= ORDERED
     ]
-    turned = {pair: ours[pair[1]] - ours[pair[0]] for pair in told if ours[pair[1]] > ours[pair[0]]}
+    turned = {pair: ours[pair[1]] - ours[pair[0]] for pair in apart if ours[pair[1]] > ours[pair[0]]}
     surely = [pair for pair in turned if ahead(results, column, pair[1], pair[0]).holds]
-    said = f"rank correlation {_tau(ours, printed):+.2f}; {len(surely)} of {len(told)} pairs printed {ORDERED:g} apart "
-    said += "are reversed" + (
+    evidence = (
+        f"rank correlation {_tau(ours, printed):+.2f}; {len(surely)} of {len(apart)} pairs printed {ORDERED:g} apart "
+    )
+    evidence += "are reversed" + (
         f" and {len(turned) - len(surely)} more within the noise" if len(turned) > len(surely) else ""
     )
     if turned:
         upper, lower = max(surely or turned, key=lambda pair: turned[pair])
-        said += f", most of all {upper} {ours[upper]:.3f} below {lower} {ours[lower]:.3f} "
-        said += f"(printed {printed[upper]:.3f} over {printed[lower]:.3f})"
-    return Verdict(False if surely else None if turned else True, said)
+        evidence += f", most of all {upper} {ours[upper]:.3f} below {lower} {ours[lower]:.3f} "
+        evidence += f"(printed {printed[upper]:.3f} over {printed[lower]:.3f})"
+    return Verdict(False if surely else None if turned else True, evidence)
 
 
 def _printed(results: Results, column: str, row: str) -> float | None:
-    found = results.printed(f"{column}/{kind_of(row)}", f"{row}/pooled")
-    return None if found is None else found.mean
+    entry = results.printed(f"{column}/{kind_of(row)}", f"{row}/pooled")
+    return None if entry is None else entry.mean
 
 
 def _tau(ours: Mapping[str, float], printed: Mapping[str, float]) -> float:
@@ -234,13 +236,13 @@ def below(results: Results, row: str, other: str, columns: Sequence[str]) -> Ver
 
 def at_least(results: Results, row: str, other: str, columns: Sequence[str], margin: float = 0.0) -> Verdict:
     """A row is ahead of another by a margin in all these columns; of many, the evidence has those that decide."""
-    found = {column: gaps(results, column, row, other) for column in columns}
-    return all_exceed({f"{row} minus {other} in {column}": found[column] for column in columns}, margin)
+    by_column = {f"{row} minus {other} in {column}": gaps(results, column, row, other) for column in columns}
+    return all_exceed(by_column, margin)
 
 
 def all_exceed(differences: Mapping[str, Sequence[float]], margin: float = 0.0) -> Verdict:
     """Whether all of several lists of differences exceed a margin; of many, the evidence has those that decide."""
-    verdicts = {what: exceed(found, margin, what=what) for what, found in differences.items()}
+    verdicts = {what: exceed(by_seed, margin, what=what) for what, by_seed in differences.items()}
     whole = every(list(verdicts.values()))
     if len(verdicts) <= 3:
         return whole
@@ -257,8 +259,8 @@ def close(
     """Two rows are within a margin in all these columns."""
     verdicts = []
     for column in columns:
-        found = gaps(results, column, row, other, metric)
-        sides = (exceed(found, -margin, what=f"{row} minus {other} in {column}"), exceed(found, margin, what=""))
+        apart = gaps(results, column, row, other, metric)
+        sides = (exceed(apart, -margin, what=f"{row} minus {other} in {column}"), exceed(apart, margin, what=""))
         verdicts.append(every([sides[0], Verdict(negated(sides[1]).holds, f"within {margin:g}")]))
     return every(verdicts)
 
@@ -267,9 +269,11 @@ def fairer(results: Results, row: str, other: str, column: str, share: float = 1
     """The deviation over clients of one row is below a share of another's."""
     ours, theirs = (by_seed(results, column, name, "std") for name in (row, other))
     pairs = [share * theirs[seed] - ours[seed] for seed in ours if seed in theirs]
-    said = f"deviations {score(results, column, row, 'std'):.3f} of {row}, {score(results, column, other, 'std'):.3f} "
+    deviations = (
+        f"deviations {score(results, column, row, 'std'):.3f} of {row}, {score(results, column, other, 'std'):.3f} "
+    )
     verdict = exceed(pairs, what=("" if share == 1 else f"{share:g} times ") + "the second minus the first")
-    return Verdict(verdict.holds, f"{said}of {other} in {column}; {verdict.evidence}")
+    return Verdict(verdict.holds, f"{deviations}of {other} in {column}; {verdict.evidence}")
 
 
 def ordered(results: Results, column: str, rows: Sequence[str], metric: str = "pooled") -> Verdict:
@@ -279,14 +283,14 @@ def ordered(results: Results, column: str, rows: Sequence[str], metric: str = "p
 
 def at_most(results: Results, column: str, row: str, bound: float, metric: str = "pooled") -> Verdict:
     """A row of a column stays below a bound, under every seed."""
-    found = list(by_seed(results, column, row, metric).values())
-    return Verdict(max(found) <= bound, f"{row} has {_values(found)} in {column} (at most {bound:g})")
+    values = list(by_seed(results, column, row, metric).values())
+    return Verdict(max(values) <= bound, f"{row} has {_values(values)} in {column} (at most {bound:g})")
 
 
 def reaches(results: Results, column: str, row: str, bound: float) -> Verdict:
     """A row of a column reaches a bound, under every seed."""
-    found = list(by_seed(results, column, row).values())
-    return Verdict(min(found) >= bound, f"{row} has {_values(found)} in {column} (at least {bound:g})")
+    values = list(by_seed(results, column, row).values())
+    return Verdict(min(values) >= bound, f"{row} has {_values(values)} in {column} (at least {bound:g})")
 
 
 def survives(results: Results, rows: Sequence[str], column: str, margin: float) -> Verdict:
@@ -308,17 +312,17 @@ def _apart(results: Results, column: str, row: str) -> list[float]:
     return [ours[seed] - clean[seed] for seed in ours if seed in clean]
 
 
-def _values(found: Sequence[float]) -> str:
-    return ", ".join(f"{value:.3f}" for value in found) + (" (one seed)" if len(found) == 1 else " by seed")
+def _values(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3f}" for value in values) + (" (one seed)" if len(values) == 1 else " by seed")
 
 
 def as_printed(results: Results, margin: float) -> Verdict:
     """Every entry against the paper's."""
     apart = {
-        (cell.name, metric): results.mean(cell.name, metric) - found.printed.mean
+        (cell.name, metric): results.mean(cell.name, metric) - entry.printed.mean
         for cell in results.cells
-        for metric, found in cell.metrics.items()
-        if found.printed is not None and metric.endswith("/pooled")
+        for metric, entry in cell.metrics.items()
+        if entry.printed is not None and metric.endswith("/pooled")
     }
     near = sum(abs(gap) <= margin for gap in apart.values())
     (cell, metric), gap = max(apart.items(), key=lambda item: abs(item[1]))

@@ -67,22 +67,24 @@ def _as_designed(results: Results, attack: bool) -> Verdict:
         if column.endswith("a3-20") == attack
         for row, (mean, _) in of.items()
     }
-    near = sum(_is_near(found, wanted) for found, wanted in entries.values())
-    apart = {where: sum(found) / len(found) - wanted for where, (found, wanted) in entries.items()}
+    near = sum(_is_near(values, wanted) for values, wanted in entries.values())
+    apart = {where: sum(values) / len(values) - wanted for where, (values, wanted) in entries.items()}
     column, row = max(
         (where for where in apart if not _is_near(*entries[where])),
         key=lambda where: abs(apart[where]),
         default=max(apart, key=lambda where: abs(apart[where])),
     )
-    values = ", ".join(f"{value:.3f}" for value in entries[column, row][0])
-    said = f"{near} of {len(entries)} entries are within 0.03; the farthest is {row} in {column}, {values} by seed"
-    return Verdict(near == len(entries), f"{said} for {entries[column, row][1]:.3f}")
+    farthest = ", ".join(f"{value:.3f}" for value in entries[column, row][0])
+    evidence = (
+        f"{near} of {len(entries)} entries are within 0.03; the farthest is {row} in {column}, {farthest} by seed"
+    )
+    return Verdict(near == len(entries), f"{evidence} for {entries[column, row][1]:.3f}")
 
 
-def _is_near(found: Sequence[float], wanted: float) -> bool:
-    if max(found) - min(found) <= claims.TWO_MODES:
-        return abs(sum(found) / len(found) - wanted) <= 0.03
-    return 2 * sum(abs(value - wanted) <= 0.03 for value in found) > len(found)
+def _is_near(values: Sequence[float], wanted: float) -> bool:
+    if max(values) - min(values) <= claims.TWO_MODES:
+        return abs(sum(values) / len(values) - wanted) <= 0.03
+    return 2 * sum(abs(value - wanted) <= 0.03 for value in values) > len(values)
 
 
 def _best(results: Results, column: str, rows: Sequence[str]) -> str:
@@ -103,13 +105,13 @@ def _rising(results: Results, rows: tuple[str, ...], columns: tuple[str, ...]) -
     """In each of the columns every row is ahead of the one before it."""
     verdicts = {column: claims.ordered(results, column, rows, "mean") for column in columns}
     whole = every(list(verdicts.values()))
-    said = "; ".join(
+    evidence = "; ".join(
         f"{' < '.join(f'{_score(results, column, row):.3f}' for row in rows)} in {column}" for column in columns
     )
     decided = (
         "" if whole.holds else f"{next(each.evidence for each in verdicts.values() if each.holds is whole.holds)}; "
     )
-    return Verdict(whole.holds, f"{decided}{', '.join(_ROWS[row] for row in rows)}: {said}")
+    return Verdict(whole.holds, f"{decided}{', '.join(_ROWS[row] for row in rows)}: {evidence}")
 
 
 def _tilting_is_free_when_clean(results: Results) -> Verdict:
@@ -147,8 +149,8 @@ def _robust_or_unfair(results: Results, row: str) -> Verdict:
         over = claims.exceed([ours[seed] - 1.2 * theirs[seed] for seed in ours], what=column)
         verdicts[column] = Verdict(over.holds, "")
         ratios[column] = _score(results, column, row, metric="std") / _score(results, column, "global", metric="std")
-    found = claims.most(verdicts, 2, "a deviation over clients of 1.2 times global's")
-    return Verdict(found.holds, f"{found.evidence}; {_listed(ratios)}")
+    verdict = claims.most(verdicts, 2, "a deviation over clients of 1.2 times global's")
+    return Verdict(verdict.holds, f"{verdict.evidence}; {_listed(ratios)}")
 
 
 def _listed(ratios: Mapping[str, float]) -> str:

@@ -50,12 +50,12 @@ def above(differences: Sequence[float], margin: float = 0.0, *, digits: int = 3,
     """
     mean, half = statistics.fmean(differences), half_width(differences)
     seeds = "one seed" if len(differences) == 1 else f"± {half:.{digits}f} by {len(differences)} pairs"
-    said = f"{what} {mean:+.{digits}f} ({seeds}" + (f", to exceed {margin:g})" if margin else ")")
+    evidence = f"{what} {mean:+.{digits}f} ({seeds}" + (f", to exceed {margin:g})" if margin else ")")
     if mean - half > margin:
-        return Verdict(True, said)
+        return Verdict(True, evidence)
     if mean + half < margin or not half:  # one seed, or no noise at all: then a tie is not above
-        return Verdict(False, said)
-    return Verdict(None, f"within the noise: {said}")
+        return Verdict(False, evidence)
+    return Verdict(None, f"within the noise: {evidence}")
 
 
 def differences(results: Results, first: Where, second: Where) -> list[float]:
@@ -87,13 +87,13 @@ def fewer(ours: Sequence[float], theirs: Sequence[float], what: str = "successes
     better = sum(a < b for a, b in zip(ours, theirs, strict=True))
     worse = sum(a > b for a, b in zip(ours, theirs, strict=True))
     chance = sign_test(better, worse)
-    said = (
+    evidence = (
         f"{sum(ours):g} against {sum(theirs):g} {what} of {len(ours)} ({better} trials fewer, {worse} more, "
         f"p = {chance:.3f})"
     )
     if chance > LEVEL:
-        return Verdict(None, f"within the noise: {said}")
-    return Verdict(better > worse, said)
+        return Verdict(None, f"within the noise: {evidence}")
+    return Verdict(better > worse, evidence)
 
 
 def sign_test(better: int, worse: int) -> float:

@@ -99,12 +99,12 @@ def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
 
     def compare(own: Mapping[str, Metric], plain: Mapping[str, Metric]) -> dict[str, list[float]]:
         seconds = plain["seconds"].ours.mean
-        found = {"time": [value / seconds for value in own["seconds"].ours.values]}
+        metrics = {"time": [value / seconds for value in own["seconds"].ours.values]}
         known = [value / 100 for value, counts in zip(own["success"].ours.values, counted(own), strict=True) if counts]
         if known:
             rate, low, high = wilson(known)
-            found |= {"fooled": [100 * rate], "from": [100 * low], "to": [100 * high]}
-        return {**found, "trials": [float(len(known))]}
+            metrics |= {"fooled": [100 * rate], "from": [100 * low], "to": [100 * high]}
+        return {**metrics, "trials": [float(len(known))]}
 
     return beside(cells, "none", compare)
 
@@ -264,8 +264,8 @@ def _exchanged(row: str, pairs: tuple[tuple[str, str], ...], results: Results) -
     cell, verdicts = f"gradient matching/{row}", []
     for less, more in pairs:
         ours, theirs = (list(results.by_seed(cell, name).values()) for name in (less, more))
-        found = fewer([value / 100 for value in ours], [value / 100 for value in theirs])
-        verdicts.append(Verdict(found.holds, f"{less}, {more}: {found.evidence}"))
+        verdict = fewer([value / 100 for value in ours], [value / 100 for value in theirs])
+        verdicts.append(Verdict(verdict.holds, f"{less}, {more}: {verdict.evidence}"))
     return every(verdicts)
 
 
@@ -363,7 +363,7 @@ def _half_are_fooled(results: Results) -> Verdict:
 
 def _one_of_ten(results: Results) -> Verdict:
     """The goal: at most a tenth, for at most 6 points and 1.3 times the time, in any setting."""
-    found = {}
+    verdicts = {}
     for row in _CURVE:
         cell = f"bullseye/{row}"
         lost = [-value for value in by_pair(results, cell, "accuracy", "bullseye/none").values()]
@@ -372,12 +372,12 @@ def _one_of_ten(results: Results) -> Verdict:
             above([6 - value for value in lost], digits=1, what="6 minus points lost"),
             slower(results, cell, "bullseye/none", 1.3, -1),
         ]
-        found[row] = every([left, *within])
+        verdicts[row] = every([left, *within])
     for holds in (True, None):
-        said = [verdict.evidence for verdict in found.values() if verdict.holds is holds]
-        if said:
-            return Verdict(holds, "; ".join(said))
-    return Verdict(False, "; ".join(verdict.evidence for verdict in found.values()))
+        deciding = [verdict.evidence for verdict in verdicts.values() if verdict.holds is holds]
+        if deciding:
+            return Verdict(holds, "; ".join(deciding))
+    return Verdict(False, "; ".join(verdict.evidence for verdict in verdicts.values()))
 
 
 def _stops_it(results: Results) -> Verdict:
@@ -465,8 +465,8 @@ WANTED = (9, 9, 7, 8, 3, 9, 9, 8, 1, 7, 2, 2, 4, 6, 2, 3, 8, 6, 2, 1)
 
 def _odd_ones_are_found(results: Results) -> Verdict:
     """Not the document's: found when our rates were higher than its, and why EPIC-0.3 falls short here."""
-    found = successes(results, "bullseye/epic-0.3")
-    apart, alike = ([won for seed, won in found.items() if (WANTED[seed] in _ALIKE) is near] for near in (False, True))
+    fooled = successes(results, "bullseye/epic-0.3")
+    apart, alike = ([won for seed, won in fooled.items() if (WANTED[seed] in _ALIKE) is near] for near in (False, True))
     return rarer(apart, alike, "fooled in classes that stand apart against those that look alike")
 
 

@@ -532,8 +532,8 @@ def _momentum_cells(scale: Scale) -> tuple[Cell, ...]:
 def _momentum_matters(results: Results) -> Verdict:
     """The figure shows a steep fall; a point is the least that could be called one."""
     column = _column(results.scale)
-    kept, cleared = (f"{column}/keep", "worst_group_last"), (f"{column}/zero_buffers", "worst_group_last")
-    return beats(results, kept, cleared, 1.0, digits=2, what="worst group at the end, kept less cleared")
+    carried, cleared = (f"{column}/keep", "worst_group_last"), (f"{column}/zero_buffers", "worst_group_last")
+    return beats(results, carried, cleared, 1.0, digits=2, what="worst group at the end, kept less cleared")
 
 
 FIGURE_4 = Experiment(

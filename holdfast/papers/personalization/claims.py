@@ -75,7 +75,7 @@ def as_printed(column: str) -> Mapping[str, tuple[float, ...]]:
 
 def with_chosen(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     """The cells, with ``chosen_`` numbers for rows that have no checkpoints: what they have is what is chosen."""
-    found = []
+    extended = []
     for cell in cells:
         added = {}
         for name, metric in cell.metrics.items():
@@ -83,8 +83,8 @@ def with_chosen(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
             chosen = f"{row}/chosen_{quantity}"
             if f"{row}/average" in cell.metrics and f"{row}/chosen_average" not in cell.metrics:
                 added[chosen] = metric
-        found.append(replace(cell, metrics={**cell.metrics, **added}))
-    return tuple(found)
+        extended.append(replace(cell, metrics={**cell.metrics, **added}))
+    return tuple(extended)
 
 
 # ------------------------------------------------------------------------------------------------------ reading results
@@ -92,8 +92,8 @@ def with_chosen(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
 
 def columns(results: Results, *, but: Sequence[str] = ()) -> list[str]:
     """The data sets of a table, in its order."""
-    found = dict.fromkeys(name.partition("/")[0] for name in results.names)
-    return [column for column in found if column not in but]
+    names = dict.fromkeys(name.partition("/")[0] for name in results.names)
+    return [column for column in names if column not in but]
 
 
 def mnist(results: Results) -> str:
@@ -137,12 +137,12 @@ def _mean_over_columns(results: Results, pairs: Callable[[str], Sequence[float]]
 def _of_all(results: Results, verdicts: Callable[[str], Iterable[Verdict]], *, but: Sequence[str] = ()) -> Verdict:
     """All verdicts of all data sets; where there are several, each says of which it is."""
     names = columns(results, but=but)
-    found = []
+    named = []
     for column in names:
         for verdict in verdicts(column):
-            said = verdict.evidence if len(names) == 1 else f"{column}: {verdict.evidence}"
-            found.append(replace(verdict, evidence=said))
-    return every(found)
+            evidence = verdict.evidence if len(names) == 1 else f"{column}: {verdict.evidence}"
+            named.append(replace(verdict, evidence=evidence))
+    return every(named)
 
 
 def _compared(results: Results, column: str, metric: str, place: int, *, lower: bool) -> Iterable[Verdict]:
@@ -235,9 +235,9 @@ def printed_budget(results: Results) -> Verdict:
 
     def verdicts(column: str) -> Iterable[Verdict]:
         wanted = BUDGETS["mnist" if column == "mnist-small" else column]
-        found = results.values(f"{column}/all", "epsilon")
-        holds = all(0.8 * wanted <= each <= wanted / 0.8 for each in found)
-        yield Verdict(holds, f"budgets {listed(found, 4)}, printed {wanted:g}")
+        budgets = results.values(f"{column}/all", "epsilon")
+        holds = all(0.8 * wanted <= each <= wanted / 0.8 for each in budgets)
+        yield Verdict(holds, f"budgets {listed(budgets, 4)}, printed {wanted:g}")
 
     return _of_all(results, verdicts, but=("bar",))
 
@@ -422,11 +422,11 @@ def both_terms_at_1(results: Results) -> Verdict:
 
 def benign_at_1(results: Results) -> Verdict:
     """The same of benign examples, with a margin for what transfers."""
-    kept, lost = (seen(results, mnist(results), f"{row}/transfer") for row in ("adversarial-only", "benign"))
+    adversarial, benign = (seen(results, mnist(results), f"{row}/transfer") for row in ("adversarial-only", "benign"))
     return every(
         [
             _ablation(results, "disparity", [("benign", "adversarial-only")]),
-            above(minus(kept, lost), 0.1, what="transferability on adversarial minus on benign ones"),
+            above(minus(adversarial, benign), 0.1, what="transferability on adversarial minus on benign ones"),
         ]
     )
 
@@ -451,8 +451,8 @@ def weights_stabilise(results: Results) -> Verdict:
 
 def gradients_change(results: Results) -> Verdict:
     """Fine-tuning changes the length of gradients by more than e to the 3 in the median, under every seed."""
-    found = seen(results, mnist(results), "ft/instability").values()
-    return Verdict(min(found) > 3, f"median |ln r| {listed(found, 2)}")
+    medians = seen(results, mnist(results), "ft/instability").values()
+    return Verdict(min(medians) > 3, f"median |ln r| {listed(medians, 2)}")
 
 
 # ------------------------------------------------------------------------------------------------------ Section 6.5
@@ -465,16 +465,16 @@ def _attacked(results: Results, row: str, kind: str) -> dict[int, float]:
 def _gain(results: Results, kind: str) -> Verdict:
     most = ATTACKS_GAIN[kind]
     plain, ours = (_attacked(results, row, kind) for row in ("ft", METHOD))
-    said = f"from {_mean(plain)} to {_mean(ours)}"
+    means = f"from {_mean(plain)} to {_mean(ours)}"
     verdict = above([most - each for each in minus(ours, plain)], what=f"{most:.3f} minus the gain")
-    return replace(verdict, evidence=f"{said}; {verdict.evidence}")
+    return replace(verdict, evidence=f"{means}; {verdict.evidence}")
 
 
 def transfers_more(results: Results) -> Verdict:
     """Attacks from the shared model succeed more often against ours than against fine-tuning."""
     plain, ours = (_attacked(results, row, "transfer") for row in ("ft", METHOD))
-    said = f"{_mean(ours)} against {_mean(plain)}, difference"
-    return above(minus(ours, plain), what=said)
+    what = f"{_mean(ours)} against {_mean(plain)}, difference"
+    return above(minus(ours, plain), what=what)
 
 
 def transfers_little_more(results: Results) -> Verdict:
@@ -509,11 +509,11 @@ def degrades_gently(results: Results, row: str = METHOD) -> Verdict:
         for name in ("even", "uneven")
     ]
     ours, plain = (_imperfect(results, "uneven", each) for each in (row, "ft"))
-    said = (
+    what = (
         f"shared models with disparity {listed(shared)}; on the second ours {_mean(ours)}, "
         f"fine-tuning {_mean(plain)}; 0.6 times this minus ours"
     )
-    return above([0.6 * plain[seed] - ours[seed] for seed in plain if seed in ours], what=said)
+    return above([0.6 * plain[seed] - ours[seed] for seed in plain if seed in ours], what=what)
 
 
 def degrades_gently_at_1(results: Results) -> Verdict:
@@ -524,17 +524,20 @@ def degrades_gently_at_1(results: Results) -> Verdict:
 def bias_costs(results: Results) -> Verdict:
     """Ours has more disparity on the biased shared model than on the other."""
     uneven, even = (_imperfect(results, name, METHOD) for name in ("uneven", "even"))
-    said = f"{_mean(uneven)} against {_mean(even)}, difference"
-    return above(minus(uneven, even), what=said)
+    what = f"{_mean(uneven)} against {_mean(even)}, difference"
+    return above(minus(uneven, even), what=what)
 
 
 def fine_tuning_forgets(results: Results) -> Verdict:
     """Fine-tuning has the same disparity on both, within five points."""
     uneven, even = (_imperfect(results, name, "ft") for name in ("uneven", "even"))
     apart = minus(uneven, even)
-    said = f"{_mean(uneven)} and {_mean(even)}"
+    means = f"{_mean(uneven)} and {_mean(even)}"
     return every(
-        [above(apart, -0.05, what=f"{said}, difference"), above([-each for each in apart], -0.05, what="the other way")]
+        [
+            above(apart, -0.05, what=f"{means}, difference"),
+            above([-each for each in apart], -0.05, what="the other way"),
+        ]
     )
 
 
@@ -588,16 +591,17 @@ def _personal(results: Results, adversarial: float, weights: float, metric: str)
 
 def shared_ignores(results: Results) -> Verdict:
     """Figure 7, with the ranges of our calibration, under every seed."""
-    found = {case: results.values(f"shared/{case}", "spurious") for case in "ab"}
+    spurious = {case: results.values(f"shared/{case}", "spurious") for case in "ab"}
     real = results.values("shared/a", "real")
     holds = (
-        all(abs(each) < 0.15 for each in found["a"])
+        all(abs(each) < 0.15 for each in spurious["a"])
         and all(1.85 <= each <= 2.1 for each in real)
-        and all(0.7 <= each <= 0.95 for each in found["b"])
+        and all(0.7 <= each <= 0.95 for each in spurious["b"])
     )
     return Verdict(
         holds,
-        f"w_s {listed(found['a'])} beside w_r {listed(real)} where it vanishes, {listed(found['b'])} where it weakens",
+        f"w_s {listed(spurious['a'])} beside w_r {listed(real)} where it vanishes, "
+        f"{listed(spurious['b'])} where it weakens",
     )
 
 
@@ -623,8 +627,10 @@ def ordered(results: Results) -> Verdict:
         [_personal(results, 0, each, "spurious") for each in (0, 0.01, 0.1, 1)],
     ]
     means = [listed(statistics.fmean(each.values()) for each in path) for path in paths]
-    found = every([above(minus(x, y)) for path in paths for x, y in itertools.pairwise(path)])
-    return replace(found, evidence=f"|w_s| {means[0]} by predictions, {means[1]} by weights; steps: {found.evidence}")
+    verdict = every([above(minus(x, y)) for path in paths for x, y in itertools.pairwise(path)])
+    return replace(
+        verdict, evidence=f"|w_s| {means[0]} by predictions, {means[1]} by weights; steps: {verdict.evidence}"
+    )
 
 
 def least_spurious(results: Results) -> Verdict:
@@ -635,8 +641,8 @@ def least_spurious(results: Results) -> Verdict:
 def calmer_than_weights(results: Results) -> Verdict:
     """Figure 8: aligning weights alone fluctuates more than ours."""
     ours, alone = _personal(results, *GAUSSIAN, "wobble"), _personal(results, 0, 1, "wobble")
-    said = f"{_mean(alone, 4)} with weights alone, {_mean(ours, 4)} with ours"
-    return above(minus(alone, ours), digits=4, what=f"{said}, difference")
+    means = f"{_mean(alone, 4)} with weights alone, {_mean(ours, 4)} with ours"
+    return above(minus(alone, ours), digits=4, what=f"{means}, difference")
 
 
 def around_zero(results: Results) -> Verdict:

@@ -67,8 +67,10 @@ def _fewer_than(results: Results, few: float, many: float) -> Verdict:
 def _diversity_helps(results: Results) -> Verdict:
     shares = [share for share, _ in DIVERSITY]
     gaps = [results.mean("mnist-small/all", f"{share:g}/chosen_disparity") for share in shares]
-    found = every([_fewer_than(results, few, more) for few, more in itertools.pairwise(shares)])
-    return Verdict(found.holds, f"disparity {claims.listed(gaps)} for shares {claims.listed(shares)}; {found.evidence}")
+    verdict = every([_fewer_than(results, few, more) for few, more in itertools.pairwise(shares)])
+    return Verdict(
+        verdict.holds, f"disparity {claims.listed(gaps)} for shares {claims.listed(shares)}; {verdict.evidence}"
+    )
 
 
 def _diversity_ends(results: Results) -> Verdict:

@@ -118,7 +118,7 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _printed() -> dict[str, dict[str, Printed]]:
     names = ("worst", "disparity", "average")
-    found = {
+    numbers = {
         f"{column}/all": {
             f"{row}/chosen_{name}": Printed(value)
             for row, values in rows.items()
@@ -127,8 +127,8 @@ def _printed() -> dict[str, dict[str, Printed]]:
         for column, rows in claims.PRINTED.items()
     }
     for column, budget in claims.BUDGETS.items():
-        found[f"{column}/all"]["epsilon"] = Printed(budget)
-    return found
+        numbers[f"{column}/all"]["epsilon"] = Printed(budget)
+    return numbers
 
 
 # ------------------------------------------------------------------------------------------------------ golden cells

@@ -380,7 +380,7 @@ def _separated(results: Results) -> tuple[str, ...]:
 
 def _powers_as_printed(results: Results) -> Verdict:
     """A silhouette of 0.9 decides the power, so equal powers mean silhouettes on the same side of it."""
-    said, same = [], True
+    evidence, same = [], True
     for column in _separated(results):
         printed = _SEPARATIONS[column][1]
         powers = [results.values(f"{column}/spare", f"lambda {c}") for c in range(len(printed))]
@@ -388,8 +388,8 @@ def _powers_as_printed(results: Results) -> Verdict:
         means = [results.mean(f"{column}/spare", f"silhouette {c}") for c in range(len(powers))]
         ours = ", ".join("/".join(f"{power:g}" for power in sorted(set(each))) for each in powers)
         silhouettes = ", ".join(f"{mean:.3f}" for mean in means)
-        said.append(f"powers {ours} on {column}, from silhouettes {silhouettes}")
-    return Verdict(same, "; ".join(said))
+        evidence.append(f"powers {ours} on {column}, from silhouettes {silhouettes}")
+    return Verdict(same, "; ".join(evidence))
 
 
 def _silhouettes_as_printed(results: Results) -> Verdict:

@@ -73,8 +73,8 @@ def bayes(designs: Vector, targets: Vector, sigma: float, tau: float) -> Bayes:
     theta = np.einsum("kde,ke->kd", of_theta, weighed.sum(axis=0) - weighed)
     others = np.linalg.inv(of_theta + tau**2 * identity)
     covariance = np.asarray(np.linalg.inv(others + own), np.float64)
-    told = np.einsum("kde,ke->kd", own, local) + np.einsum("kde,ke->kd", others, theta)
-    return Bayes(np.einsum("kde,ke->kd", covariance, told), covariance)
+    informed = np.einsum("kde,ke->kd", own, local) + np.einsum("kde,ke->kd", others, theta)
+    return Bayes(np.einsum("kde,ke->kd", covariance, informed), covariance)
 
 
 def _grams(designs: Vector) -> Vector:
