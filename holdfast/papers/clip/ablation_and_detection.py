@@ -57,7 +57,7 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 def _column(results: Results) -> str:
-    (column,) = {name.partition("/")[0] for name in results.names}
+    (column,) = results.columns
     return column
 
 

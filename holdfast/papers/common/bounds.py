@@ -1,8 +1,8 @@
 """Claims against a number instead of against another row: a mean beyond a bound, or near a target, beyond its noise.
 
 As in `holdfast.papers.engine.evidence`, a claim holds or fails only where the interval of the mean lies wholly on one
-side; elsewhere it is within the noise. `by_seed` is for cells whose seeds fall into two camps, of which a mean says
-nothing.
+side; elsewhere it is within the noise. `every_seed_reaches` is for cells whose seeds fall into two camps, of which a
+mean says nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from holdfast.papers.engine.evidence import half_width
+from holdfast.papers.engine.evidence import half_width, within_noise
 from holdfast.papers.engine.experiment import Verdict
 
 
@@ -32,7 +32,7 @@ def near(values: Sequence[float], target: float, tolerance: float, what: str, di
     return _decided(farthest, f"{_mean(values, what, digits)}, {target:g} within {tolerance:g})")
 
 
-def by_seed(values: Iterable[float], bound: float, what: str, digits: int = 2) -> Verdict:
+def every_seed_reaches(values: Iterable[float], bound: float, what: str, digits: int = 2) -> Verdict:
     """Whether every seed by itself reaches `bound`."""
     shown = list(values)
     listed = ", ".join(f"{value:.{digits}f}" for value in shown)
@@ -50,4 +50,4 @@ def _decided(margins: Sequence[float], evidence: str) -> Verdict:
         return Verdict(True, evidence)
     if mean + half < 0:
         return Verdict(False, evidence)
-    return Verdict(None, f"within the noise: {evidence}")
+    return within_noise(evidence)

@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from statistics import fmean
 
 from holdfast.papers.ditto.columns import CHANGES, DEFENCES, kind_of
-from holdfast.papers.engine.evidence import above, every
+from holdfast.papers.engine.evidence import above, every, paired
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import Results
 
@@ -31,15 +31,14 @@ def score(results: Results, column: str, row: str, metric: str = "pooled") -> fl
     return results.mean(f"{column}/{kind_of(row)}", f"{row}/{metric}")
 
 
-def by_seed(results: Results, column: str, row: str, metric: str = "pooled") -> dict[int, float]:
+def scores_by_seed(results: Results, column: str, row: str, metric: str = "pooled") -> dict[int, float]:
     """A row's metric in a column under each seed."""
     return results.by_seed(f"{column}/{kind_of(row)}", f"{row}/{metric}")
 
 
 def gaps(results: Results, column: str, row: str, other: str, metric: str = "pooled") -> list[float]:
     """A row minus another under each seed that both have."""
-    ours, theirs = (by_seed(results, column, name, metric) for name in (row, other))
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    return paired(*(scores_by_seed(results, column, name, metric) for name in (row, other)))
 
 
 def exceed(differences: Sequence[float], margin: float = 0.0, *, what: str) -> Verdict:
@@ -68,14 +67,9 @@ def negated(verdict: Verdict) -> Verdict:
     return Verdict(None if verdict.holds is None else not verdict.holds, verdict.evidence)
 
 
-def columns_of(results: Results) -> list[str]:
-    """The columns of a table, in their order."""
-    return list(dict.fromkeys(name.partition("/")[0] for name in results.names))
-
-
 def attacked(results: Results) -> list[str]:
     """The columns with an attack."""
-    return [column for column in columns_of(results) if column != "clean"]
+    return [column for column in results.columns if column != "clean"]
 
 
 def rows_of(results: Results, column: str) -> list[str]:
@@ -85,11 +79,6 @@ def rows_of(results: Results, column: str) -> list[str]:
     plain = results.cell(f"{column}/plain")
     own = [metric.removesuffix("/pooled") for metric in plain.metrics if metric.endswith("/pooled")]
     return [row for row in own if row != "ditto-best"] + [kind for kind in kinds if kind in CHANGES]
-
-
-def listed(numbers: Mapping[str, float]) -> str:
-    """Numbers by name, in a phrase."""
-    return ", ".join(f"{value:.3f} {name}" for name, value in numbers.items())
 
 
 # ------------------------------------------------------------------------------------------------ over many columns
@@ -139,7 +128,7 @@ def _among_the_first_two(results: Results, column: str) -> Verdict:
 
 def ditto_leads(results: Results) -> Verdict:
     """Ditto whose clients choose lambda is first or second in most columns."""
-    verdicts = {column: _among_the_first_two(results, column) for column in columns_of(results)}
+    verdicts = {column: _among_the_first_two(results, column) for column in results.columns}
     return most(verdicts, majority(len(verdicts)), "first or second")
 
 
@@ -156,7 +145,7 @@ def most_robust(results: Results, all_but: int | None = None) -> Verdict:
 def best_of_table_2(results: Results, metric: str = "pooled") -> Verdict:
     """Ditto beside global, local and fair models: the highest accuracy, or the smallest deviation over clients."""
     others = ("global", "local", "fair")
-    verdicts = {column: _best_of(results, column, others, metric) for column in columns_of(results)}
+    verdicts = {column: _best_of(results, column, others, metric) for column in results.columns}
     what = "the most accurate" if metric == "pooled" else "the smallest deviation over clients"
     return most(verdicts, majority(len(verdicts)), what)
 
@@ -170,9 +159,12 @@ def ahead_of_defences(results: Results) -> Verdict:
     }
     ours = means.pop("ditto-auto")
     best = max(means, key=lambda row: means[row])
-    seeds = set.intersection(*(set(by_seed(results, column, "ditto-auto")) for column in columns))
+    seeds = set.intersection(*(set(scores_by_seed(results, column, "ditto-auto")) for column in columns))
     pairs = [
-        sum(by_seed(results, column, "ditto-auto")[seed] - by_seed(results, column, best)[seed] for column in columns)
+        sum(
+            scores_by_seed(results, column, "ditto-auto")[seed] - scores_by_seed(results, column, best)[seed]
+            for column in columns
+        )
         / len(columns)
         for seed in sorted(seeds)
     ]
@@ -234,7 +226,7 @@ def below(results: Results, row: str, other: str, columns: Sequence[str]) -> Ver
     return every([ahead(results, column, other, row) for column in columns])
 
 
-def at_least(results: Results, row: str, other: str, columns: Sequence[str], margin: float = 0.0) -> Verdict:
+def ahead_in(results: Results, row: str, other: str, columns: Sequence[str], margin: float = 0.0) -> Verdict:
     """A row is ahead of another by a margin in all these columns; of many, the evidence has those that decide."""
     by_column = {f"{row} minus {other} in {column}": gaps(results, column, row, other) for column in columns}
     return all_exceed(by_column, margin)
@@ -267,8 +259,8 @@ def close(
 
 def fairer(results: Results, row: str, other: str, column: str, share: float = 1.0) -> Verdict:
     """The deviation over clients of one row is below a share of another's."""
-    ours, theirs = (by_seed(results, column, name, "std") for name in (row, other))
-    pairs = [share * theirs[seed] - ours[seed] for seed in ours if seed in theirs]
+    ours, theirs = (scores_by_seed(results, column, name, "std") for name in (row, other))
+    pairs = [-excess for excess in paired(ours, theirs, times=share)]
     deviations = (
         f"deviations {score(results, column, row, 'std'):.3f} of {row}, {score(results, column, other, 'std'):.3f} "
     )
@@ -276,20 +268,20 @@ def fairer(results: Results, row: str, other: str, column: str, share: float = 1
     return Verdict(verdict.holds, f"{deviations}of {other} in {column}; {verdict.evidence}")
 
 
-def ordered(results: Results, column: str, rows: Sequence[str], metric: str = "pooled") -> Verdict:
+def rising(results: Results, column: str, rows: Sequence[str], metric: str = "pooled") -> Verdict:
     """Rows of a column rise in this order."""
     return every([ahead(results, column, high, low, metric=metric) for low, high in pairwise(rows)])
 
 
-def at_most(results: Results, column: str, row: str, bound: float, metric: str = "pooled") -> Verdict:
+def stays_below(results: Results, column: str, row: str, bound: float, metric: str = "pooled") -> Verdict:
     """A row of a column stays below a bound, under every seed."""
-    values = list(by_seed(results, column, row, metric).values())
+    values = list(scores_by_seed(results, column, row, metric).values())
     return Verdict(max(values) <= bound, f"{row} has {_values(values)} in {column} (at most {bound:g})")
 
 
 def reaches(results: Results, column: str, row: str, bound: float) -> Verdict:
     """A row of a column reaches a bound, under every seed."""
-    values = list(by_seed(results, column, row).values())
+    values = list(scores_by_seed(results, column, row).values())
     return Verdict(min(values) >= bound, f"{row} has {_values(values)} in {column} (at least {bound:g})")
 
 
@@ -302,21 +294,19 @@ def survives(results: Results, rows: Sequence[str], column: str, margin: float) 
 
 def costs(results: Results, row: str, column: str, least: float) -> Verdict:
     """An attack costs a row so much."""
-    clean, under = by_seed(results, "clean", row), by_seed(results, column, row)
-    pairs = [clean[seed] - under[seed] for seed in under if seed in clean]
-    return exceed(pairs, least, what=f"{row} loses in {column}")
+    clean, under = scores_by_seed(results, "clean", row), scores_by_seed(results, column, row)
+    return exceed(paired(clean, under), least, what=f"{row} loses in {column}")
 
 
 def _apart(results: Results, column: str, row: str) -> list[float]:
-    clean, ours = by_seed(results, "clean", "global"), by_seed(results, column, row)
-    return [ours[seed] - clean[seed] for seed in ours if seed in clean]
+    return paired(scores_by_seed(results, column, row), scores_by_seed(results, "clean", "global"))
 
 
 def _values(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.3f}" for value in values) + (" (one seed)" if len(values) == 1 else " by seed")
 
 
-def as_printed(results: Results, margin: float) -> Verdict:
+def near_printed(results: Results, margin: float) -> Verdict:
     """Every entry against the paper's."""
     apart = {
         (cell.name, metric): results.mean(cell.name, metric) - entry.printed.mean

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import Results
@@ -55,13 +55,28 @@ def above(differences: Sequence[float], margin: float = 0.0, *, digits: int = 3,
         return Verdict(True, evidence)
     if mean + half < margin or not half:  # one seed, or no noise at all: then a tie is not above
         return Verdict(False, evidence)
+    return within_noise(evidence)
+
+
+def within_noise(evidence: str) -> Verdict:
+    """Not judged, because what was seen could be chance."""
     return Verdict(None, f"within the noise: {evidence}")
 
 
 def differences(results: Results, first: Where, second: Where) -> list[float]:
     """The first (cell, metric) less the second, seed by seed, under the seeds that both have."""
-    ours, theirs = results.by_seed(*first), results.by_seed(*second)
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    return paired(results.by_seed(*first), results.by_seed(*second))
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float], *, times: float = 1.0) -> list[float]:
+    """Differences under the seeds that both sides have.
+
+    Args:
+        ours: values by seed.
+        theirs: values by seed.
+        times: by what theirs are multiplied before they are subtracted.
+    """
+    return [ours[seed] - times * theirs[seed] for seed in ours if seed in theirs]
 
 
 def beats(
@@ -92,7 +107,7 @@ def fewer(ours: Sequence[float], theirs: Sequence[float], what: str = "successes
         f"p = {chance:.3f})"
     )
     if chance > LEVEL:
-        return Verdict(None, f"within the noise: {evidence}")
+        return within_noise(evidence)
     return Verdict(better > worse, evidence)
 
 

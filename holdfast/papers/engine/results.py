@@ -172,6 +172,11 @@ class Results:
         values = self.values(cell, metric)
         return dict(zip(self.cell(cell).seeds, values, strict=True))
 
+    @property
+    def columns(self) -> list[str]:
+        """What stands before the slash in the cells' names, in their order."""
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.names))
+
     def printed(self, cell: str, metric: str) -> Printed | None:
         """What the document prints."""
         return self._metric(cell, metric).printed

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean
+from statistics import fmean
 
-from holdfast.papers.engine.evidence import LEVEL, above, fewer, half_width
+from holdfast.papers.engine.evidence import LEVEL, above, fewer, half_width, within_noise
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import Metric, Results
 
 
-def counted(metrics: Mapping[str, Metric]) -> list[bool]:
-    """Whether each trial counts: clean victims, plain and defended, see the target rightly, a backdoor's mostly."""
+def trials_that_count(metrics: Mapping[str, Metric]) -> list[bool]:
+    """Which trials count: clean victims, plain and defended, see the target rightly, a backdoor's targets mostly."""
     if "clean right" not in metrics:
         return [True] * len(metrics["success"].ours.values)
     controls = (metrics[name].ours.values for name in ("clean right", "defended right"))
@@ -27,7 +27,7 @@ def counted(metrics: Mapping[str, Metric]) -> list[bool]:
 def successes(results: Results, cell: str) -> dict[int, float]:
     """Of the trials of a cell that count the success from 0 to 1, by seed."""
     shares = results.by_seed(cell, "success")
-    counts = counted(results.cell(cell).metrics)
+    counts = trials_that_count(results.cell(cell).metrics)
     return {seed: value / 100 for (seed, value), one in zip(shares.items(), counts, strict=True) if one}
 
 
@@ -45,12 +45,12 @@ def stops_more(results: Results, ours: str, theirs: str) -> Verdict:
     return above([b - a for a, b in pairs], what=f"success of {theirs} minus that of {ours}")
 
 
-def at_least(results: Results, cell: str, bound: float) -> Verdict:
+def rate_at_least(results: Results, cell: str, bound: float) -> Verdict:
     """Whether the success rate of a cell is at least a bound: fails or holds where chance is ruled out."""
     return _beyond(results, cell, bound, 1)
 
 
-def at_most(results: Results, cell: str, bound: float) -> Verdict:
+def rate_at_most(results: Results, cell: str, bound: float) -> Verdict:
     """Whether the success rate of a cell is at most a bound."""
     return _beyond(results, cell, bound, -1)
 
@@ -67,7 +67,7 @@ def _beyond(results: Results, cell: str, bound: float, side: int) -> Verdict:
     chances = {1: (more, less), -1: (less, more)}[side]
     evidence = f"{cell}: {k} of {n} ({k / n:.0%}, bound {bound:.0%}, p = {min(more, less):.3f})"
     if min(chances) > LEVEL:
-        return Verdict(None, f"within the noise: {evidence}")
+        return within_noise(evidence)
     return Verdict(chances[0] <= LEVEL, evidence)
 
 
@@ -97,7 +97,7 @@ def rarer(ours: Sequence[float], theirs: Sequence[float], what: str) -> Verdict:
     fewer_, more = chance(range(k + 1)), chance(range(k, n + 1))
     evidence = f"{what}: {k} of {n} against {total - k} of {m} (p = {min(fewer_, more):.3f})"
     if min(fewer_, more) > LEVEL:
-        return Verdict(None, f"within the noise: {evidence}")
+        return within_noise(evidence)
     return Verdict(fewer_ <= LEVEL, evidence)
 
 
@@ -117,13 +117,4 @@ def slower(results: Results, cell: str, other: str, bound: float, side: int = 1)
     verdict = above([side * (value - math.log(bound)) for value in logs])
     mean, half = math.exp(fmean(logs)), math.exp(half_width(logs))
     evidence = f"{cell} takes {mean:.2f} times as long as {other} (within a factor of {half:.2f}, bound {bound:.2f})"
-    return Verdict(verdict.holds, evidence if verdict.holds is not None else f"within the noise: {evidence}")
-
-
-def wilson(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """A success rate and the ends of Wilson's interval, as `holdfast.poisoning.success` has them, without torch."""
-    n, rate = len(values), fmean(values)
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre, half = rate + z * z / (2 * n), z * math.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
-    low, high = ((centre + sign * half) / (1 + z * z / n) for sign in (-1, 1))
-    return rate, max(low, 0.0), min(high, 1.0)
+    return within_noise(evidence) if verdict.holds is None else Verdict(verdict.holds, evidence)

@@ -20,7 +20,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from holdfast.papers.common.bounds import at_least, by_seed
+from holdfast.papers.common.bounds import at_least, every_seed_reaches
 from holdfast.papers.engine.evidence import above, beats, differences, every, half_width
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
@@ -150,10 +150,6 @@ def _highest_ratio(results: Results, cell: str, numerator: str, denominator: str
 def _means(results: Results, rows: Iterable[str], metric: str = "worst_pooled") -> dict[str, float]:
     """Means of rows of Table 1, by row."""
     return {row: results.mean(_named(results.scale, row), metric) for row in rows}
-
-
-def _listed(numbers: Mapping[str, float], digits: int = 1) -> str:
-    return ", ".join(f"{number:.{digits}f} with {row}" for row, number in numbers.items())
 
 
 def _plain_training_predicts_the_attribute(results: Results) -> Verdict:
@@ -355,10 +351,10 @@ def _pure_warmup_learns_the_core_feature(results: Results) -> Verdict:
     spurious = [-value for value in results.values(cell, "spurious_probe")]
     return every(
         [
-            by_seed(results.values(cell, "core_probe"), 8, "core probe"),
-            by_seed(spurious, -1, "minus the spurious probe"),
-            by_seed(results.values(cell, "average"), 92, "average", 1),
-            by_seed(results.values(cell, "worst_pooled"), 88, "worst group", 1),
+            every_seed_reaches(results.values(cell, "core_probe"), 8, "core probe"),
+            every_seed_reaches(spurious, -1, "minus the spurious probe"),
+            every_seed_reaches(results.values(cell, "average"), 92, "average", 1),
+            every_seed_reaches(results.values(cell, "worst_pooled"), 88, "worst group", 1),
         ]
     )
 

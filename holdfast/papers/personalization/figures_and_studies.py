@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from holdfast.papers.engine.evidence import above, every
+from holdfast.papers.common.phrases import slashed
+from holdfast.papers.engine.evidence import above, every, paired
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 from holdfast.papers.personalization import claims
@@ -61,16 +62,14 @@ def _diversity_cells(scale: Scale) -> tuple[Cell, ...]:
 def _fewer_than(results: Results, few: float, many: float) -> Verdict:
     """Whether the share `few` of counterexamples has more disparity than `many`, at the selected checkpoint."""
     one, other = (claims.seen(results, "mnist-small", f"{share:g}/chosen_disparity") for share in (few, many))
-    return above(claims.minus(one, other), what=f"{few:.1%} minus {many:.1%}")
+    return above(paired(one, other), what=f"{few:.1%} minus {many:.1%}")
 
 
 def _diversity_helps(results: Results) -> Verdict:
     shares = [share for share, _ in DIVERSITY]
     gaps = [results.mean("mnist-small/all", f"{share:g}/chosen_disparity") for share in shares]
     verdict = every([_fewer_than(results, few, more) for few, more in itertools.pairwise(shares)])
-    return Verdict(
-        verdict.holds, f"disparity {claims.listed(gaps)} for shares {claims.listed(shares)}; {verdict.evidence}"
-    )
+    return Verdict(verdict.holds, f"disparity {slashed(gaps)} for shares {slashed(shares)}; {verdict.evidence}")
 
 
 def _diversity_ends(results: Results) -> Verdict:
@@ -344,7 +343,7 @@ IMPERFECT = Experiment(
     },
     scales=_SMALL,
     digits=3,
-    derive=claims.with_chosen,
+    derive=claims.with_checkpoints_chosen,
 )
 
 
@@ -407,7 +406,7 @@ COMPOSITION = Experiment(
     ),
     scales=_SMALL,
     digits=3,
-    derive=claims.with_chosen,
+    derive=claims.with_checkpoints_chosen,
 )
 
 
@@ -448,7 +447,7 @@ FIGURE8 = Experiment(
         Claim(
             "gradients of the spurious weight are noisier and closer to 0", claims.spurious_gradients_are_noisy, FULL
         ),
-        Claim("the stronger a term, the less is picked up", claims.ordered, FULL, ours=True),
+        Claim("the stronger a term, the less is picked up", claims.less_with_either_term, FULL, ours=True),
         Claim(
             "both together leave less than either alone with the same coefficient",
             claims.least_spurious,

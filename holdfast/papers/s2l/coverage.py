@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.papers.engine.evidence import LEVEL, sign_test
+from holdfast.papers.engine.evidence import LEVEL, sign_test, within_noise
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
 from holdfast.papers.s2l import golden
@@ -21,7 +21,7 @@ def _more(results: Results, metric: str, other: str) -> Verdict:
     means = f"on average {sum(ours) / of:.3g} and {sum(theirs) / of:.3g}"
     evidence = f"more in {wins}, less in {losses} of {of} seeds, p = {chance:.4f}; {means}"
     if chance >= LEVEL:
-        return Verdict(None, f"within the noise: {evidence}")
+        return within_noise(evidence)
     return Verdict(wins > losses, evidence)
 
 

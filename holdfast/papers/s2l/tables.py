@@ -378,7 +378,7 @@ def _picked_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _budgets(results: Results) -> list[str]:
     """Names before the slash, without that of the training on everything."""
-    return [name for name in dict.fromkeys(name.partition("/")[0] for name in results.names) if name != "all"]
+    return [name for name in results.columns if name != "all"]
 
 
 def _less_loss(results: Results, budget: str, other: str, metric: str = "loss") -> Verdict:

@@ -98,10 +98,6 @@ def _columns(results: Results) -> tuple[str, ...]:
     ]
 
 
-def _listed(scores: Mapping[str, float]) -> str:
-    return ", ".join(f"{score:.1f} on {column}" for column, score in scores.items())
-
-
 def _gains(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> list[float]:
     return differences(results, (f"{column}/{better}", metric), (f"{column}/{other}", metric))
 

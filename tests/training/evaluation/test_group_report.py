@@ -10,7 +10,8 @@ from holdfast.data import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.training.evaluation.criteria import CRITERIA, criterion, criterion_uses_groups
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.evaluation.scores import GroupScore, wilson
+from holdfast.primitives.proportions import wilson
+from holdfast.training.evaluation.scores import GroupScore
 
 WATERBIRDS = ("landbird/land", "landbird/water", "waterbird/land", "waterbird/water")
 WATERBIRDS_TRAIN = (3498, 184, 56, 1057)
