@@ -1,5 +1,6 @@
-r"""What equal trajectories say about gradients (section 3.3), as functions to compute both sides of each bound.
+r"""What equal trajectories say about gradients (Section 3.3), as functions to compute both sides of each bound.
 
+S2L (https://arxiv.org/abs/2403.07384), with the numbering of Chapter 3 of https://escholarship.org/uc/item/0399v1qw.
 Losses of a target near its pretrained weights are modelled per example as l_i(d) = c_i + g_i.d + d.H_i d / 2.
 """
 

@@ -1,4 +1,4 @@
-"""PDE (NeurIPS 2023): Tables 2 to 6 and Figure 4, and what they claim; Table 1 is in `pde_synthetic`.
+"""PDE (NeurIPS 2023): Tables 2 to 6 and Figure 4, and what they claim; Table 1 is in `holdfast.papers.pde.synthetic`.
 
 At the ``cpu`` scale the tables are run on the bundled coloured digits (protocol P3) and, for efficiency, on CMNIST-5,
 about which the document prints nothing; ``paper`` is the document's own data. Full epochs are examples gone through

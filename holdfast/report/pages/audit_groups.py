@@ -37,7 +37,8 @@ from holdfast.report.html.tables import facts_table, heat_cell, row_name, scroll
 from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, rank
 from holdfast.spurious.group_inference.quality import InferenceQuality, judge_groups
 
-#: A silhouette under this often marks a majority that was split in two (spec 9.4).
+#: A silhouette under this often marks a majority that was split in two: measured on the bundled coloured digits, see
+#: claim S4 of `holdfast.papers.spare.digits`.
 DOUBTFUL = 0.7
 _WELL_SEPARATED = 0.9
 #: The smallest published minorities have half a percent of their class.
