@@ -108,7 +108,7 @@ def _larger_gain(results: Results, one: str, other: str, row: str = "every batch
 
 
 def _nearer_to_large_batches(results: Results) -> Verdict:
-    """Figure 9.4: with 128 examples a step CREST is close to random mini-batches of 500; nearer to them than to 128."""
+    """Figure 9.3: with 128 examples a step CREST is close to random mini-batches of 500; nearer to them than to 128."""
     cells = ("random, batch 500", "crest", "random")
     large, crest, small = (results.by_seed(f"group norm/{row}", "accuracy") for row in cells)
     pairs = [(crest[seed] - small[seed]) - (large[seed] - crest[seed]) for seed in crest]
@@ -120,7 +120,7 @@ def _nearer_to_large_batches(results: Results) -> Verdict:
 WHERE = Experiment(
     name="crest/where",
     title="where chosen mini-batches help",
-    source="CREST, Figure 9.4 and Table 9.2, and circumstances that its chapter doesn't vary",
+    source="CREST, Figure 9.3 and Table 9.2, and circumstances that its chapter doesn't vary",
     cells=_where_cells,
     golden=(golden.CIRCUMSTANCES, golden.HALVES),
     claims=(

@@ -1,6 +1,6 @@
 """How good CREST's choices are: the gradients of what is trained on, and how far the model of the loss can be trusted.
 
-``crest/gradients`` measures bias and variance (Figures 2.1, 9.1 and 9.3), and what picks and weights do for them.
+``crest/gradients`` measures bias and variance (Figures 2.1, 9.1 and 9.4), and what picks and weights do for them.
 ``crest/model`` measures by how much models of the loss are off, step by step from where they were made: with the
 curvature of Eq. 2.6 and without it, with the curvature of single draws instead of its average over time, and with
 eight random probes per mini-batch instead of one.
@@ -82,7 +82,7 @@ _LATE = (
 GRADIENTS = Experiment(
     name="crest/gradients",
     title="bias and variance of the gradients that are trained on",
-    source="CREST, Figures 2.1, 9.1 and 9.3",
+    source="CREST, Figures 2.1, 9.1 and 9.4",
     cells=_gradient_cells,
     golden=(golden.GRADIENTS,),
     claims=(

@@ -473,7 +473,7 @@ PRETRAINED = Experiment(
 
 
 def _all_sources(results: Results) -> Verdict:
-    """Figure 9.8: S2L takes as much as there is of rare sources, and random next to nothing."""
+    """Figure 9.9: S2L takes as much as there is of rare sources, and random next to nothing."""
     verdicts = []
     for budget in _PRETRAINED_BUDGETS:
         ours, theirs = (
@@ -493,7 +493,7 @@ def _all_sources(results: Results) -> Verdict:
 PICKED = Experiment(
     name="s2l/picked",
     title="the subsets of s2l/smollm2: how many examples of each source",
-    source="S2L, Figure 9.8, on a small mixture",
+    source="S2L, Figure 9.9, on a small mixture",
     cells=_picked_cells,
     golden=(golden.PICKED,),
     claims=(Claim("S2L takes more of the rarest source than random", _all_sources),),
