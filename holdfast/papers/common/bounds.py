@@ -26,6 +26,8 @@ def at_most(values: Sequence[float], bound: float, what: str, digits: int = 1) -
 
 def near(values: Sequence[float], target: float, tolerance: float, what: str, digits: int = 1) -> Verdict:
     """Whether the mean is within `tolerance` of `target`."""
+    # How much room is left to the tolerance: one number for the mean, with each seed's deviation put back on it, so
+    # that `_decided` finds the same noise here as it does in the values.
     farthest = [
         tolerance - abs(statistics.fmean(values) - target) + value - statistics.fmean(values) for value in values
     ]

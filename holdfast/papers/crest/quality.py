@@ -38,7 +38,7 @@ def _at_points(results: Results, name: str) -> dict[str, float]:
     }
 
 
-def _compared(results: Results, left: str, right: str, most: float) -> Verdict:
+def _relative_to(results: Results, left: str, right: str, most: float) -> Verdict:
     """At every point the mean of 60 draws of one kind relative to that of another; one seed."""
     numerators, denominators = _at_points(results, left), _at_points(results, right)
     quotients = {place: numerators[place] / denominators[place] for place in numerators}
@@ -88,23 +88,23 @@ GRADIENTS = Experiment(
     claims=(
         Claim(
             "Coresets have less variance than random mini-batches of their size",
-            lambda results: _compared(results, "crest variance", "random m variance", 1.0),
+            lambda results: _relative_to(results, "crest variance", "random m variance", 1.0),
             ("cpu",),
         ),
         Claim(
             "Coresets have at most 0.65 of the variance of random mini-batches of their size",
-            lambda results: _compared(results, "crest variance", "random m variance", 0.65),
+            lambda results: _relative_to(results, "crest variance", "random m variance", 0.65),
             ("cpu",),
             ours=True,
         ),
         Claim(
             "Random mini-batches of the subset's size have less variance still",
-            lambda results: _compared(results, "random r variance", "crest variance", 1.0),
+            lambda results: _relative_to(results, "random r variance", "crest variance", 1.0),
             ("cpu",),
         ),
         Claim(
             "Coresets have less variance than mini-batches of one big coreset",
-            lambda results: _compared(results, "crest variance", "craig variance", 1.0),
+            lambda results: _relative_to(results, "crest variance", "craig variance", 1.0),
             ("cpu",),
         ),
         Claim("Coresets have less bias than mini-batches of one big coreset", _less_bias, ("cpu",)),
@@ -130,27 +130,27 @@ GRADIENTS = Experiment(
         ),
         Claim(
             "Five coresets together are nearer to the gradient than one",
-            lambda results: _compared(results, "union error", "crest error", 1.0),
+            lambda results: _relative_to(results, "union error", "crest error", 1.0),
         ),
         Claim(
             "Unit weights put a coreset 1.5 times as far from its subset",
-            lambda results: _compared(results, "epsilon greedy", "epsilon unit weights", 1 / 1.5),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon unit weights", 1 / 1.5),
             ("cpu",),
             ours=True,
         ),
         Claim(
             "Weights of others put it 1.5 times as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon shuffled", 1 / 1.5),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon shuffled", 1 / 1.5),
             ours=True,
         ),
         Claim(
             "Random picks with the right weights put it 1.15 times as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon random picks", 1 / 1.15),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon random picks", 1 / 1.15),
             ours=True,
         ),
         Claim(
             "The most central examples with the right weights put it twice as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon central", 1 / 2),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon central", 1 / 2),
             ours=True,
         ),
     ),

@@ -48,7 +48,7 @@ def above(differences: Sequence[float], margin: float = 0.0, *, digits: int = 3,
     Returns:
         Holds, fails, or None within the noise.
     """
-    mean, half = statistics.fmean(differences), half_width(differences)
+    mean, half = statistics.fmean(differences), half_width(differences)  # `half` is 0 for one seed
     seeds = "one seed" if len(differences) == 1 else f"± {half:.{digits}f} by {len(differences)} pairs"
     evidence = f"{what} {mean:+.{digits}f} ({seeds}" + (f", to exceed {margin:g})" if margin else ")")
     if mean - half > margin:

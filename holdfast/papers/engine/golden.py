@@ -79,6 +79,7 @@ def differences(before: Mapping[str, float], now: Mapping[str, float]) -> list[s
     changes += [f"{name} is new" for name in now if name not in before]
     floor = ABSOLUTE * max((abs(value) for value in before.values()), default=0.0)
     for name in before:
+        # written as "not within", because a comparison with NaN is always False and NaN must be noticed
         if name in now and not abs(now[name] - before[name]) <= max(RELATIVE * abs(before[name]), floor):
             changes.append(f"{name} was {before[name]!r} and is {now[name]!r}")
     return changes

@@ -128,7 +128,7 @@ def _judged(experiment: Experiment, claim: Judgement) -> list[str]:
     return [f"{claim.name}{mark}", f"**{claim.verdict}**", f"{claim.evidence}.{why}" if why else claim.evidence]
 
 
-def seeds_said(results: Results) -> str:
+def seeds_in_words(results: Results) -> str:
     """How many seeds there are."""
     return _counted(len(results.seeds), "seed")
 

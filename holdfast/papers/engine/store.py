@@ -230,10 +230,12 @@ def _merge(before: StoredCell | None, cell: Cell, outcomes: Sequence[CellOutcome
             by_seed[outcome.seed] = outcome.metrics
             errors.pop(outcome.seed, None)
             seconds.append(outcome.seconds)
+            # seeds of one cell may come from several runs; the entry names the latest of them
             origin = max(origin, outcome.origin, key=lambda each: each.get("date", ""))
         elif outcome.seed not in by_seed:
             errors[outcome.seed] = outcome.error or "it failed"
             origin = origin or outcome.origin
+    # Columns of the file have one value per seed: a seed with other metrics than the first can't be stored beside it.
     metrics = next(iter(by_seed.values()), {}).keys()
     for seed in [seed for seed, numbers in by_seed.items() if numbers.keys() != metrics]:
         odd = ", ".join(sorted(by_seed.pop(seed).keys() ^ metrics))

@@ -29,6 +29,16 @@ from holdfast.papers.epic.claims import (
 )
 from holdfast.primitives.proportions import wilson
 
+#: How often an attack succeeds and what accuracy is left, in every table of trials.
+_SUCCESS = {
+    "success": "success %",
+    "fooled": "where it counts %",
+    "trials": "trials that count",
+    "from": "from",
+    "to": "to",
+    "accuracy": "accuracy",
+}
+
 DEFEND = "epic-defend"
 _EXCHANGE = "epic-exchange"
 
@@ -238,12 +248,7 @@ TRANSFER = Experiment(
         "images."
     },
     columns={
-        "success": "success %",
-        "fooled": "where it counts %",
-        "trials": "trials that count",
-        "from": "from",
-        "to": "to",
-        "accuracy": "accuracy",
+        **_SUCCESS,
         "clean accuracy": "on clean data",
         "dropped": "dropped",
         "poisons dropped": "poisons dropped",
@@ -550,12 +555,7 @@ TABLE_4_2 = Experiment(
         "leaves features where they are. Adversarial poisoning ran under two seeds, since it takes 38 times as long."
     },
     columns={
-        "success": "success %",
-        "fooled": "where it counts %",
-        "trials": "trials that count",
-        "from": "from",
-        "to": "to",
-        "accuracy": "accuracy",
+        **_SUCCESS,
         "time": "time",
         "poisons dropped": "poisons dropped",
     },

@@ -303,14 +303,14 @@ def follows_transferability(results: Results) -> Verdict:
                 [seen(results, column, f"ft/at{number}_{metric}")[seed] for number in numbers]
                 for metric in ("disparity", "transfer")
             )
-            correlations.append(rank_correlation(gaps, transfers))
+            correlations.append(spearman(gaps, transfers))
         yield Verdict(max(correlations) < 0, f"rank correlation along fine-tuning {slashed(correlations)}")
 
     return _of_all(results, verdicts, but=("bar",))
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's; 0 where there is nothing to rank."""
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's rank correlation with ties; 0 where there is nothing to rank."""
     if min(len(set(one)), len(set(other))) < 2:
         return 0.0
     return statistics.correlation(*(_ranks(each) for each in (one, other)))

@@ -301,7 +301,7 @@ def chart(
 
 def _line(line: Line, x: Axis, y: Axis) -> Html:
     pairs = [f"{_at(x.share(a))} {_at(1 - y.share(b))}" for a, b in line.points]
-    path = "M" + "L".join(pairs) + ("h0" if len(pairs) == 1 else "")
+    path = "M" + "L".join(pairs) + ("h0" if len(pairs) == 1 else "")  # a move alone draws nothing, not even a dot
     return tag("path", tag("title", f"{line.name} {line.end}".strip()), d=path, class_=f"line {line.kind}")
 
 
@@ -313,6 +313,8 @@ def _swatch(kind: str) -> Html:
 def _end_labels(lines: Sequence[Line], y: Axis) -> list[Html]:
     """Names beside the ends of lines, pushed apart where they would overlap."""
     wanted = sorted(((100 - 100 * y.share(line.points[-1][1]), line) for line in lines), key=lambda pair: pair[0])
+    # From the top down each label is pushed below the one before it; if the last then hangs below the drawing, a second
+    # pass from the bottom up pushes them back.
     placed: list[float] = []
     for top, _ in wanted:
         placed.append(max(top, placed[-1] + _LABEL_GAP) if placed else top)

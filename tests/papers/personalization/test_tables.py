@@ -240,9 +240,9 @@ def test_figure_1_can_hold_fail_and_be_undecided(check, against, undecided):
 
 
 def test_ranks_of_equals_are_shared():
-    assert claims.rank_correlation([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
-    assert claims.rank_correlation([1, 1, 2, 3], [1, 1, 5, 6]) == pytest.approx(1)
-    assert claims.rank_correlation([1, 1, 1], [3, 2, 1]) == 0
+    assert claims.spearman([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
+    assert claims.spearman([1, 1, 2, 3], [1, 1, 5, 6]) == pytest.approx(1)
+    assert claims.spearman([1, 1, 1], [3, 2, 1]) == 0
 
 
 def ablated(**changed: float | Sequence[float]) -> Results:
