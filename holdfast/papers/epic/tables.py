@@ -27,7 +27,7 @@ from holdfast.papers.epic.claims import (
     successes,
     trials_that_count,
 )
-from holdfast.primitives.proportions import wilson
+from holdfast.primitives.proportions import Z95, wilson
 
 #: How often an attack succeeds and what accuracy is left, in every table of trials.
 _SUCCESS = {
@@ -118,7 +118,7 @@ def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
             if counts
         ]
         if known:
-            low, high = wilson(fsum(known), len(known))
+            low, high = wilson(fsum(known), len(known), Z95)
             metrics |= {"fooled": [100 * fmean(known)], "from": [100 * low], "to": [100 * high]}
         return {**metrics, "trials": [float(len(known))]}
 
