@@ -111,7 +111,13 @@ MUTANTS = (
     Mutant(
         "federated: the proximal term pushes away",
         True,
-        (("holdfast/federated/engine/network.py", "alpha=proximal[0], out=", "alpha=-proximal[0], out="),),
+        (
+            (
+                "holdfast/federated/engine/network.py",
+                "alpha=proximal[0], out=distance",
+                "alpha=-proximal[0], out=distance",
+            ),
+        ),
     ),
     Mutant(
         "federated: the trimmed mean drops one value less above",

@@ -26,6 +26,7 @@ from holdfast.papers.engine.store import Store, draw, figure_file
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
 
+# The marks stay, what is between them is replaced; `.*?` stops at the nearest end, so a page may have several blocks.
 _BLOCK = re.compile(r"(<!-- results: (?P<name>\S+) -->\n).*?(<!-- end results -->)", re.DOTALL)
 _NOTE = "<!-- Written by docs/generate.py from {file}; edit neither. -->\n\n"
 
@@ -99,7 +100,7 @@ def _table(page: Path, name: str, docs: Path, results: Path) -> str:
     link = Path(os.path.relpath(_page(docs, name), page.parent)).as_posix()
     body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
     return (
-        f"\n{declared.source}, at scale `{scale}`: ours over {render.seeds_said(measured)}"
+        f"\n{declared.source}, at scale `{scale}`: ours over {render.seeds_in_words(measured)}"
         f"{', beside the printed numbers' if 'printed' in heading else ''}.{render.fewer_seeds(measured)} "
         f"[Claims and how to repeat it]({link}).\n\n{body}\n\n"
     )
@@ -133,16 +134,16 @@ def _golden(results: Path) -> str | None:
         f"{rounding['relative']:g} of each. Computed as other processors round:\n\n",
         "| way | largest difference, share of what is tolerated | where | seconds |\n| --- | --- | --- | --- |\n",
     ]
-    for way, found in rounding["ways"].items():
-        where = found["value"].replace("|", "\\|")
-        parts.append(f"| `{way}` | {found['share_of_tolerance']:.3f} | {where} | {found['seconds']:.0f} |\n")
+    for way, measured in rounding["ways"].items():
+        where = measured["value"].replace("|", "\\|")  # a bar would begin another column
+        parts.append(f"| `{way}` | {measured['share_of_tolerance']:.3f} | {where} | {measured['seconds']:.0f} |\n")
     parts.append("\nOne change at a time in a copy of the repository, then `pytest -m golden` there:\n\n")
     parts.append(
         "| change | wanted | found | first red cell, or verdicts | seconds |\n| --- | --- | --- | --- | --- |\n"
     )
     for one in mutants["mutants"]:
-        said = one["first"] or one.get("verdicts", "")
-        parts.append(f"| {one['mutant']} | {one['wanted']} | {one['found']} | {said} | {one['seconds']:.0f} |\n")
+        first = one["first"] or one.get("verdicts", "")
+        parts.append(f"| {one['mutant']} | {one['wanted']} | {one['found']} | {first} | {one['seconds']:.0f} |\n")
     where = f"at commit `{(mutants['commit'] or '')[:12]}` (torch {mutants['torch']}, {mutants['processor']})"
     parts.append(
         f"\nMeasured {where} by\n\n"

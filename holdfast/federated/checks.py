@@ -78,25 +78,6 @@ def _of_one_class(clients: Clients) -> int:
     return int((torch.bincount(pairs // clients.classes, minlength=len(clients)) == 1).sum())
 
 
-def with_follow_ups(personalize: Sequence[Personalizer]) -> list[Personalizer]:
-    """The methods, and what follows on those that drive the shared model.
-
-    Raises:
-        ConfigError: if two drive it, or two have the same label.
-    """
-    joint = [method for method in personalize if isinstance(method, JointPersonalizer)]
-    if len(joint) > 1:
-        names = " and ".join(method.name for method in joint)
-        raise ConfigError(f"{names} both decide what clients send; run one at a time")
-    follow_ups = [after for method in joint if (after := method.follow_up()) is not None]
-    every = [*personalize, *follow_ups]
-    labels = [method.label for method in every]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise ConfigError(f"there are two personalization methods {label!r}; give each once")
-    return every
-
-
 def settings_for(objective: FederatedObjective, settings: Rounds, clients: Clients) -> Rounds:
     """Local work as the objective needs it: one step (FedSGD), or one full gradient of every client (AFL)."""
     if objective.single_step:

@@ -10,25 +10,23 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.aggregation import Aggregator, Mean
+from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.checks import check, check_statistics, settings_for, with_follow_ups
-from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, choose, make_executor
-from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.selection import select
 from holdfast.federated.engine.state import State
 from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.objectives import FedAvg, FederatedObjective
+from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
-from holdfast.federated.personalization.ditto.adaptive import strong_attack
+from holdfast.federated.preparation import PreparedFederation, prepare
 from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.training.events import Event, Listener
@@ -70,58 +68,50 @@ def federate(
         DataError: if a client has no training data.
         FederationError: if a worker fails; the message names clients and round.
     """
+    prepared = prepare(
+        clients,
+        model,
+        settings,
+        objective=objective,
+        aggregator=aggregator,
+        threat=threat,
+        personalize=personalize,
+    )
+    return run_federation(prepared, run=run, listeners=listeners)
+
+
+def run_federation(
+    prepared: PreparedFederation, *, run: Run | None = None, listeners: Sequence[Listener] = ()
+) -> FederationResult:
+    """Simulate a federation that `prepare` has checked; the rest is as of `federate`."""
     if run is not None:
         run.lock()
     try:
-        federation = Federation(
-            clients,
-            model,
-            settings or Rounds(),
-            objective=objective or FedAvg(),
-            aggregator=aggregator or Mean(),
-            threat=threat,
-            personalize=personalize,
-            run=run,
-        )
-        return federation.run_rounds(listeners)
+        return Federation(prepared, run).run_rounds(listeners)
     finally:
         if run is not None:
             run.unlock()
 
 
 class Federation:
-    """A federation that is under way; `federate` is the usual way in."""
+    """A federation that is under way; `federate` is the usual way in.
 
-    def __init__(
-        self,
-        clients: Clients,
-        model: nn.Module,
-        settings: Rounds,
-        *,
-        objective: FederatedObjective,
-        aggregator: Aggregator,
-        threat: Threat | None,
-        personalize: Sequence[Personalizer],
-        run: Run | None,
-    ) -> None:
-        self.objective, self.aggregator, self.threat, self.run = objective, aggregator, threat, run
-        strong = strong_attack(threat)
-        self.personalizers = with_follow_ups([method.facing(strong) for method in personalize])
-        self.settings = settings = settings_for(objective, settings, clients)
-        self.malicious, self.f, poisoned = torch.empty(0, dtype=torch.int64), 0, clients
-        if threat is not None:
-            self.malicious = threat.malicious(len(clients), settings.seed)
-            self.f = threat.expected(settings.cohort, len(self.malicious), len(clients))
-            poisoned = threat.poison(clients, self.malicious, settings.seed)
-        self.benign = benign_of(self.malicious, len(clients))
-        check(clients, settings, self.personalizers, objective=objective, aggregator=aggregator, f=self.f)
-        self.sizes = clients.train.counts
-        self.network = Network(model, clients.task)
-        check_statistics(self.network, self.personalizers)
-        self.runtime = self._runtime(poisoned, run)
+    Args:
+        prepared: what it runs with.
+        run: a run directory, if the state is to be saved.
+    """
+
+    def __init__(self, prepared: PreparedFederation, run: Run | None) -> None:
+        self.prepared, self.run = prepared, run
+        self.objective, self.aggregator, self.threat = prepared.objective, prepared.aggregator, prepared.threat
+        self.settings, self.network, self.f = prepared.settings, prepared.network, prepared.f
+        self.malicious, self.personalizers = prepared.malicious, prepared.personalizers
+        clients = prepared.clients
+        self.benign, self.sizes = benign_of(self.malicious, len(clients)), clients.train.counts
+        self.runtime = prepared.runtime(self._personal_folder())
         self.state = State(
             self.network.initial.clone(),
-            objective.begin(len(clients), self.network.size),
+            self.objective.begin(len(clients), self.network.size),
             torch.zeros(len(clients), dtype=torch.int64),
             torch.zeros(len(clients), dtype=torch.int64),
         )
@@ -129,21 +119,23 @@ class Federation:
         if run is not None and run.has_checkpoint():
             self._restore(run.load_checkpoint())
         if self.choice is None:
-            self.choice = choose(settings.executor, self._runtime(poisoned, None))
+            self.choice = choose(
+                self.settings.executor, self.runtime.training, lambda trial: prepared.runtime(settings=trial)
+            )
 
     # ---------------------------------------------------------------------------------------------- rounds
 
     def run_rounds(self, listeners: Sequence[Listener] = ()) -> FederationResult:
         """Go on until the last round, tune, and report."""
         assert self.choice is not None
-        told: list[Listener] = [*listeners]
+        listening: list[Listener] = [*listeners]
         if self.run is not None:
-            told.append(self.run.log)
+            listening.append(self.run.log)
         began, saved, before = time.monotonic(), time.monotonic(), self.state.seconds
         executor = self._executor()
         try:
             _tell(
-                told,
+                listening,
                 "start",
                 self.state.number,
                 {"rounds": self.settings.rounds, "executor": self.choice.name, "chunk": self.choice.chunk},
@@ -151,9 +143,9 @@ class Federation:
             while self.state.number < self.settings.rounds:
                 self._round(executor)
                 if self._is_evaluated(self.state.number):
-                    self._evaluate(executor, told)
-                elif told:
-                    _tell(told, "step", self.state.number, {})
+                    self._evaluate(executor, listening)
+                elif listening:
+                    _tell(listening, "step", self.state.number, {})
                 self.state.seconds = before + time.monotonic() - began
                 if self.run is not None and time.monotonic() - saved > self.settings.checkpoint_seconds:
                     self._save(self.run)
@@ -172,7 +164,7 @@ class Federation:
         finally:
             executor.close()
         outcome = self._outcome(reports)
-        _tell(told, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
+        _tell(listening, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
         return outcome
 
     def _executor(self) -> Executor:
@@ -207,6 +199,7 @@ class Federation:
             _log.warning("round %d: updates of clients %s are not finite and were dropped", state.number + 1, bad)
         if state.diverged_at is not None or not finite.any():
             return
+        # An update that is not finite was one of the attackers' at best: so many fewer are left to expect.
         f = max(self.f - int((~finite).sum()), 0)
         if not finite.all():
             updates, losses, chosen = updates[finite], losses[finite], chosen[finite]
@@ -243,11 +236,11 @@ class Federation:
         scores: ClientScores = executor.score_all("test", self._output(), None if label == SHARED else label)
         return ClientReport(scores, self.benign)
 
-    def _evaluate(self, executor: Executor, told: Sequence[Listener]) -> None:
+    def _evaluate(self, executor: Executor, listening: Sequence[Listener]) -> None:
         after = {method.label for method in self.personalizers if isinstance(method, PostHocPersonalizer)}
         summaries = {label: self._report(executor, label).summary() for label in self._labels() if label not in after}
         self.state.history.append({"round": self.state.number, **summaries})
-        _tell(told, "epoch", self.state.number, summaries)
+        _tell(listening, "epoch", self.state.number, summaries)
 
     def _outcome(self, reports: dict[str, ClientReport]) -> FederationResult:
         state = self.state
@@ -266,7 +259,7 @@ class Federation:
             dropped=state.dropped,
             faults=state.faults,
             diverged_at=state.diverged_at,
-            bytes_up=messages * (model + 8 * self.objective_needs_losses),
+            bytes_up=messages * (model + 8 * self.prepared.needs_losses),
             bytes_down=messages * model,
             seconds=state.seconds,
             choice=self.choice,
@@ -274,25 +267,13 @@ class Federation:
 
     # ---------------------------------------------------------------------------------------------- before and between
 
-    @property
-    def objective_needs_losses(self) -> bool:
-        """Whether clients report their loss at the received model."""
-        return self.objective.needs_losses or self.aggregator.needs_losses
-
-    def _runtime(self, clients: Clients, run: Run | None) -> ClientRuntime:
-        folder = None
-        if run is not None:
-            folder = run.path / "personal"
-            folder.mkdir(exist_ok=True)
-        return ClientRuntime(
-            clients,
-            self.network,
-            self.settings,
-            self.personalizers,
-            proximal=self.objective.proximal,
-            needs_losses=self.objective_needs_losses,
-            folder=folder,
-        )
+    def _personal_folder(self) -> Path | None:
+        """Where personal models are kept; None is in temporary files."""
+        if self.run is None:
+            return None
+        folder = self.run.path / "personal"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def _save(self, run: Run) -> None:
         """Between rounds only: in a round some personal models are ahead of the rest."""

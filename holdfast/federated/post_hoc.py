@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.checks import check_statistics, with_follow_ups
+from holdfast.federated.checks import check_statistics
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import choose, make_executor
 from holdfast.federated.engine.network import Network
 from holdfast.federated.metrics.client_report import ClientReport
-from holdfast.federated.personalization import Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization import PostHocPersonalizer, resolve
 from holdfast.federated.result import SHARED
 from holdfast.federated.settings import Rounds
 
@@ -59,19 +59,20 @@ def personalize(
         >>> from holdfast.data import load_federation
         >>> from holdfast.federated import FineTuning, Rounds, personalize
         >>> from holdfast.models import build
-        >>> clients = load_federation("surrogate", clients=4)
+        >>> clients = load_federation("surrogate")
         >>> shared = build("softmax", clients.input_shape, clients.classes)
         >>> found = personalize(clients, shared, Rounds(executor="serial"), [FineTuning(epochs=1)])
         >>> sorted(found.reports)
         ['finetuning', 'global']
     """
     network = Network(model, clients.task)
-    post_hoc: list[Personalizer] = with_follow_ups(methods)
+    post_hoc = resolve(methods, None)
     check_statistics(network, post_hoc)
     for method in post_hoc:
         method.check(settings)
     runtime = ClientRuntime(clients, network, settings, post_hoc)
-    executor = make_executor(runtime, choose(settings.executor, ClientRuntime(clients, network, settings, ())))
+    choice = choose(settings.executor, runtime.training, lambda trial: ClientRuntime(clients, network, trial))
+    executor = make_executor(runtime, choice)
     benign = torch.ones(len(clients), dtype=torch.bool)
     try:
         for label, method in list(runtime.post_hoc.items()):

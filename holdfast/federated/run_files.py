@@ -69,21 +69,21 @@ def is_federation(run: Run) -> bool:
     return "aggregate" in run.config
 
 
-def save_outcome(run: Run, outcome: FederationResult, clients: Clients, asked: FederationSpec) -> None:
+def save_outcome(run: Run, outcome: FederationResult, clients: Clients, spec: FederationSpec) -> None:
     """Write ``clients.parquet`` and, last, ``results.json``.
 
     Args:
         run: the run directory.
         outcome: what came out.
         clients: the data, as it was before labels were poisoned.
-        asked: what it was made of.
+        spec: what it was made of.
     """
     buffer = io.BytesIO()
     pq.write_table(pa.table(client_table(outcome, clients)), buffer)
     write_atomically(run.path / "clients.parquet", buffer.getvalue())
     if (picture := adversarial_picture(outcome.runtime, outcome.weights)) is not None:
         write_atomically(run.path / "adversarial.png", picture)
-    run.save_results(record(outcome, clients, asked))
+    run.save_results(record(outcome, clients, spec))
 
 
 def read_clients(run: Run) -> dict[str, list[Any]]:
@@ -118,27 +118,27 @@ def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
     """
     method = _methods(outcome).get(label)
     if isinstance(method, AdaptiveDitto):
-        chosen = method.chosen(outcome.runtime)
+        chosen = method.chosen(outcome.runtime.stores[label], outcome.runtime.training)
         most = torch.tensor(method.lambdas, dtype=torch.float64)[chosen.argmax(1)]
         return torch.where(chosen.sum(1) > 0, most, torch.nan)
     strength = getattr(method, "lambda_", None)
     return None if strength is None else torch.full((len(outcome.joined),), float(strength), dtype=torch.float64)
 
 
-def record(outcome: FederationResult, clients: Clients, asked: FederationSpec) -> dict[str, Any]:
+def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
-    settings, threat = asked.settings, asked.threat
+    settings, threat = spec.settings, spec.threat
     attackers = len(outcome.malicious)
     f = 0 if threat is None else threat.expected(settings.cohort, attackers, len(clients))
     return {
         "kind": KIND,
-        "data": asked.data,
+        "data": spec.data,
         "fingerprint": clients.fingerprint(),
         "clients": len(clients),
-        "model": asked.model,
+        "model": spec.model,
         "parameters": outcome.network.trainable,
-        "objective": _described(asked.objective),
-        "aggregator": {"name": asked.aggregator.label, **asdict(asked.aggregator)},
+        "objective": _described(spec.objective),
+        "aggregator": {"name": spec.aggregator.label, **asdict(spec.aggregator)},
         "attack": None if threat is None else _described(threat.attack),
         "malicious_ratio": 0.0 if threat is None else threat.ratio,
         "malicious": outcome.malicious.tolist(),
@@ -157,7 +157,7 @@ def record(outcome: FederationResult, clients: Clients, asked: FederationSpec) -
         "faults": list(outcome.faults),
         "diverged_at": outcome.diverged_at,
         "never_joined": int((outcome.joined == 0).sum()),
-        "warnings": asked.aggregator.check(settings.cohort, f),
+        "warnings": spec.aggregator.check(settings.cohort, f),
         "executor": {"name": outcome.choice.name, "chunk": outcome.choice.chunk},
         "bytes_up": outcome.bytes_up,
         "bytes_down": outcome.bytes_down,

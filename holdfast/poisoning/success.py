@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import fsum
 from statistics import NormalDist, fmean
 
 from holdfast.errors import ConfigError
+from holdfast.primitives.proportions import wilson
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,5 @@ def success_rate(successes: Sequence[float], level: float = 0.95) -> SuccessRate
     """
     if not successes or not all(0 <= one <= 1 for one in successes):
         raise ConfigError(f"successes are {list(successes)}; give at least one, each from 0 to 1")
-    n, rate = len(successes), fmean(successes)
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre, half = rate + z * z / (2 * n), z * math.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
-    low, high = ((centre + sign * half) / (1 + z * z / n) for sign in (-1, 1))
-    return SuccessRate(rate, max(low, 0.0), min(high, 1.0), n)
+    low, high = wilson(fsum(successes), len(successes), NormalDist().inv_cdf((1 + level) / 2))
+    return SuccessRate(fmean(successes), low, high, len(successes))

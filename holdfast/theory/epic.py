@@ -1,4 +1,8 @@
-"""How far training on what was kept can stay behind training on everything (Theorem 4.2.1), as functions to compute."""
+"""How far training on what was kept can stay behind training on everything (Theorem 4.2.1), as functions to compute.
+
+EPIC (https://proceedings.mlr.press/v162/yang22j.html), with the numbering of Chapter 4 of
+https://escholarship.org/uc/item/0399v1qw.
+"""
 
 from __future__ import annotations
 

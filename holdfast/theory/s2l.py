@@ -1,5 +1,6 @@
-r"""What equal trajectories say about gradients (section 3.3), as functions to compute both sides of each bound.
+r"""What equal trajectories say about gradients (Section 3.3), as functions to compute both sides of each bound.
 
+S2L (https://arxiv.org/abs/2403.07384), with the numbering of Chapter 3 of https://escholarship.org/uc/item/0399v1qw.
 Losses of a target near its pretrained weights are modelled per example as l_i(d) = c_i + g_i.d + d.H_i d / 2.
 """
 
@@ -33,8 +34,8 @@ class Quadratics:
     def losses(self, path: Floats) -> Floats:
         """At the points of a path (T, p): shape (n, T)."""
         bent = np.einsum("tp,npq,tq->nt", path, self.curvature, path)
-        found: Floats = self.constants[:, None] + self.gradients @ path.T + bent / 2
-        return found
+        losses: Floats = self.constants[:, None] + self.gradients @ path.T + bent / 2
+        return losses
 
 
 def target_distance(proxy: float, transfer: float) -> float:
@@ -78,8 +79,8 @@ def norm_bound(distance: float, curvature: float, radius: float, shortest: float
 def subset_gradient(gradients: Floats, picks: Ints, labels: Ints, per_cluster: int) -> Floats:
     """The gradient of `per_cluster` picks of each cluster, each weighed by the smallest cluster's size over that."""
     smallest = np.bincount(labels).min()
-    found: Floats = gradients[picks].sum(0) * (smallest / per_cluster)
-    return found
+    gradient: Floats = gradients[picks].sum(0) * (smallest / per_cluster)
+    return gradient
 
 
 def subset_gradient_bound(gradients: Floats, labels: Ints) -> float:

@@ -59,13 +59,11 @@ def test_without_flower_the_extra_is_named(monkeypatch, tmp_path):
 
 
 def test_methods_that_look_at_all_clients_are_refused():
-    from holdfast.integrations.flower.blueprint import Blueprint
+    from holdfast.integrations.flower.server.federation import refuse_methods_that_see_all
 
     options = parse(["--engine", "flower", "--personalize", "transferability"])
-    parts = (options.objective, options.aggregator, None, options.personalizers, None, None)
-    plan = Blueprint({}, options.settings, *parts)
     with pytest.raises(ConfigError, match="run it in the simulator"):
-        plan.check()
+        refuse_methods_that_see_all(options.personalizers)
 
 
 def test_the_app_holds_the_configuration_and_nothing_that_is_run_but_holdfast(tmp_path, capsys):

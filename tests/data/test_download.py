@@ -1,6 +1,7 @@
 import errno
 import hashlib
 import io
+import logging
 import random
 import tarfile
 import threading
@@ -8,8 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pooch
 import pytest
 
 from holdfast.data.download import RemoteFile, fetch, unpack
@@ -18,6 +21,7 @@ from holdfast.errors import DataError
 CONTENT = bytes(range(256)) * 4000
 SHA = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
+CUT = 500_000
 
 
 @contextmanager
@@ -28,8 +32,14 @@ def serving(
     chunked: bool = False,
     cut_at: int | None = None,
     code: int | None = None,
+    skipped: int = 0,
+    well_after: int | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
-    """A real server on this machine; yields the file's address and the Range headers it was asked with."""
+    """A real server on this machine; yields the file's address and the Range headers it was asked with.
+
+    It sends `content` up to the byte `cut_at`, or only the error `code`; `skipped` bytes after those asked for; and
+    does it well after the request number `well_after`.
+    """
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -38,10 +48,13 @@ def serving(
         def do_GET(self) -> None:
             wanted = self.headers.get("Range", "")
             asked.append(wanted)
-            if code is not None:
+            ill = well_after is None or len(asked) <= well_after
+            if code is not None and ill:
                 self.send_error(code)
                 return
             start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted and ranges else 0
+            start += skipped if start and ill else 0
+            end = cut_at if ill else None
             if start >= len(content):
                 self.send_response(416)
                 self.send_header("Content-Range", f"bytes */{len(content)}")
@@ -53,12 +66,12 @@ def serving(
             if chunked:
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                self.wfile.write(b"%x\r\n" % len(content) + content[:cut_at])
+                self.wfile.write(b"%x\r\n" % len(content) + content[:end])
                 self.close_connection = True
                 return
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
-            self.wfile.write(content[start:cut_at])
+            self.wfile.write(content[start:end])
 
         def log_message(self, *_: Any) -> None:
             pass
@@ -75,8 +88,9 @@ def serving(
 
 
 @pytest.fixture(autouse=True)
-def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def on_this_machine_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr(pooch.core, "time", SimpleNamespace(sleep=lambda seconds: None))  # between two attempts
 
 
 def files_in(root: Path) -> list[str]:
@@ -111,7 +125,7 @@ def test_a_part_is_continued_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_a_chunked_transfer_that_breaks_off_is_not_taken_for_complete(tmp_path: Path) -> None:
-    with serving(chunked=True, cut_at=5000) as (url, _), pytest.raises(DataError, match="stopped too early"):
+    with serving(chunked=True, cut_at=CUT) as (url, _), pytest.raises(DataError, match="stopped too early"):
         fetch(RemoteFile("data.bin", url), tmp_path)
     assert files_in(tmp_path) == ["data.bin.part"]
     with serving() as (url, _):
@@ -134,33 +148,78 @@ def test_a_complete_part_needs_no_more_bytes(tmp_path: Path) -> None:
     assert files_in(tmp_path) == ["data.bin"]
 
 
-def test_a_part_that_is_too_long_is_deleted(tmp_path: Path) -> None:
+def test_a_part_that_is_too_long_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "data.bin.part").write_bytes(CONTENT + b"more")
-    with serving() as (url, _):
-        with pytest.raises(DataError, match="run again"):
-            fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
-        assert files_in(tmp_path) == []
+    with serving() as (url, asked):
         fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert asked == [f"bytes={len(CONTENT) + 4}-", ""]
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_part_of_another_file_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(b"x" * 1000)
+    with serving() as (url, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert asked == ["bytes=1000-", ""]
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_bytes_that_do_not_follow_the_part_are_not_written_to_it(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(CONTENT[:1000])
+    with serving(skipped=7) as (url, asked):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert asked == ["bytes=1000-", ""]
     assert (tmp_path / "data.bin").read_bytes() == CONTENT
 
 
 def test_a_truncated_transfer_is_kept_as_a_part_and_then_finished(tmp_path: Path) -> None:
     with (
-        serving(cut_at=5000) as (url, _),
-        pytest.raises(DataError, match="stopped"),
+        serving(cut_at=CUT) as (url, _),
+        pytest.raises(DataError, match="stopped too early; run again"),
     ):
         fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
     assert files_in(tmp_path) == ["data.bin.part"]
+    kept = (tmp_path / "data.bin.part").stat().st_size
+    assert CUT - 2**16 < kept <= CUT
     with serving() as (url, asked):
         fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
-    assert asked == ["bytes=5000-"]
+    assert asked == [f"bytes={kept}-"]
     assert (tmp_path / "data.bin").read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize("wrong", [{"sha256": "0" * 64}, {"md5": "0" * 32}, {"size": 17}])
-def test_a_wrong_checksum_deletes_what_came(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    with serving() as (url, _), pytest.raises(DataError, match=r"instead of .* it was deleted"):
+@pytest.mark.parametrize("trouble", [{"cut_at": CUT}, {"code": 503}])
+def test_a_host_that_fails_once_is_asked_again(tmp_path: Path, trouble: dict[str, Any]) -> None:
+    seen: list[tuple[str, int, int | None]] = []
+    with serving(**trouble, well_after=1) as (url, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path, lambda *event: seen.append(event))
+    assert len(asked) == 2
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+    assert files_in(tmp_path) == ["data.bin"]
+    assert [event[1] for event in seen] == sorted(event[1] for event in seen)
+    assert {event[2] for event in seen} == {len(CONTENT)}
+
+
+def test_a_busy_host_costs_no_byte_of_the_part(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(CONTENT[:1000])
+    with serving(code=503) as (url, asked), pytest.raises(DataError, match=r"answered 503 .*; try again later"):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert len(asked) == 2
+    assert (tmp_path / "data.bin.part").read_bytes() == CONTENT[:1000]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"sha256": "0" * 64}, "sent doesn't have the sum sha256:0000"),
+        ({"md5": "0" * 32}, "sent doesn't have the sum md5:0000"),
+        ({"size": 17}, "sent has 1024000 bytes instead of 17"),
+    ],
+)
+def test_a_wrong_checksum_deletes_what_came(tmp_path: Path, wrong: dict[str, Any], said: str) -> None:
+    with serving() as (url, _), pytest.raises(DataError, match=said + ".*; it was deleted: try again") as caught:
         fetch(RemoteFile("data.bin", url, **wrong), tmp_path)
+    assert url in str(caught.value)
+    assert str(tmp_path / "data.bin") in str(caught.value)
     assert files_in(tmp_path) == []
 
 
@@ -171,13 +230,31 @@ def test_offline_names_the_address_and_the_place(tmp_path: Path) -> None:
         fetch(RemoteFile("raw/data.bin", url), tmp_path)
     assert url in str(caught.value)
     assert str(tmp_path / "raw/data.bin") in str(caught.value)
+    assert "(Connection refused)" in str(caught.value)
     assert "by hand" in str(caught.value)
+    assert files_in(tmp_path) == []
 
 
 def test_an_http_error_is_named(tmp_path: Path) -> None:
-    with serving(code=404) as (url, _), pytest.raises(DataError, match="answered 404"):
+    with serving(code=404) as (url, asked), pytest.raises(DataError, match=r"data.bin answered 404 .* by hand"):
         fetch(RemoteFile("data.bin", url), tmp_path)
+    assert asked == [""]
     assert files_in(tmp_path) == []
+
+
+def test_pooch_prints_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = io.StringIO()
+    monkeypatch.setattr(pooch.get_logger(), "handlers", [logging.StreamHandler(printed)])
+    with serving() as (url, _):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert printed.getvalue() == ""
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a file")
+    with serving() as (url, asked), pytest.raises(DataError, match=r"a/data.bin can't be written: .* HOLDFAST_DATA"):
+        fetch(RemoteFile("a/data.bin", url), tmp_path)
+    assert asked == []
 
 
 def test_only_http_addresses_are_opened(tmp_path: Path) -> None:
@@ -257,6 +334,18 @@ def test_a_truncated_archive_unpacks_nothing(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="damaged archive"):
         unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
     assert files_in(tmp_path) == ["birds.tar.gz"]
+
+
+def test_a_bomb_is_refused_before_it_fills_the_disk(tmp_path: Path) -> None:
+    zeros = bytes(2**22)
+    bomb = archive({f"birds/{number}.txt": zeros for number in range(5)})
+    assert len(bomb) * 200 < 5 * len(zeros)
+    (tmp_path / "birds.tar.gz").write_bytes(bomb)
+    with pytest.raises(DataError, match=r"birds.tar.gz unpacks to more than 100 times its own size"):
+        unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
+    assert files_in(tmp_path) == ["birds.tar.gz"]
+    (tmp_path / "birds.tar.gz").write_bytes(archive({f"birds/{number}.txt": zeros for number in range(4)}))
+    assert unpack(tmp_path / "birds.tar.gz", tmp_path / "birds").is_dir()
 
 
 def test_an_archive_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_personal_models_cost_no_communication(objective, reported):
 @pytest.fixture
 def on_points(monkeypatch):
     """`federate` on F_k(w) = (w - x_k)^2 / 2, everybody in every round."""
-    monkeypatch.setattr("holdfast.federated.federation.Network", Squares)
+    monkeypatch.setattr("holdfast.federated.preparation.Network", Squares)
 
     def go(values, method, rounds, **given):
         settings = Rounds(

@@ -12,7 +12,6 @@ from holdfast.federated import (
     Apfl,
     Attack,
     Ditto,
-    FedAvg,
     FedProx,
     FedSGD,
     FineTuning,
@@ -30,6 +29,7 @@ from holdfast.federated import (
     federate,
 )
 from holdfast.federated.federation import Federation
+from holdfast.federated.preparation import prepare
 from holdfast.federated.result import FederationResult
 from holdfast.training.run import Run
 from tests.federated.toy import convolutional, linear, toy_clients
@@ -146,15 +146,7 @@ def test_the_personal_model_of_a_client_is_a_module():
 
 
 def _federation(**changes: object) -> Federation:
-    options: dict[str, object] = {
-        "objective": FedAvg(),
-        "aggregator": Mean(),
-        "threat": None,
-        "personalize": (),
-        "run": None,
-        **changes,
-    }
-    return Federation(toy_clients(), linear(), SETTINGS, **options)  # type: ignore[arg-type]
+    return Federation(prepare(toy_clients(), linear(), SETTINGS, **changes), None)  # type: ignore[arg-type]
 
 
 def test_what_cannot_work_is_refused_before_work():

@@ -71,13 +71,13 @@ def means(q: int, threat: str) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("threat", THREATS)
-def test_where_devices_differ_in_features_the_best_ditto_beats_both_the_shared_model_and_training_alone(threat):
+def test_where_clients_differ_in_features_the_best_ditto_beats_both_the_shared_model_and_training_alone(threat):
     found = means(10, threat)
     assert max(found[f"ditto-{lam}"] for lam in ("0.1", "1", "2")) > max(found["global"], found["local"])
 
 
 @pytest.mark.parametrize("threat", THREATS)
-def test_where_devices_have_few_classes_a_small_lambda_wins_and_larger_ones_lose_in_turn(threat):
+def test_where_clients_have_few_classes_a_small_lambda_wins_and_larger_ones_lose_in_turn(threat):
     found = means(5, threat)
     assert found["global"] < found["local"] < found["ditto-0.1"]
     assert found["ditto-0.1"] > found["ditto-1"] > found["ditto-2"]

@@ -84,7 +84,7 @@ def _selection(run: Run) -> tuple[str, str, str]:
 def _federation(run: Run) -> tuple[str, str, str]:
     """Methods, worst tenth of clients, rounds."""
     record = FederationRecord.of(run)
-    method = ", ".join(record.told("objective", "aggregate", "attack", "personalize"))
+    method = ", ".join(record.settings("objective", "aggregate", "attack", "personalize"))
     worst = f"{100 * record.models[record.headline]['worst_tenth']:.1f}% tenth" if record.finished else ""
     return method, worst, counted(record.done, "round")
 

@@ -1,6 +1,6 @@
 """The catalog of federated data sets: each is a frozen dataclass whose `load` gives `Clients`.
 
-Like `holdfast.data.catalog`, with a recipe for federations: the published settings of training (Ditto, Appendix D and
+Like `holdfast.data.catalog`, with a recipe for federations: the published settings of training (Ditto, Appendix F.1 and
 G.4). Any data set of the other catalog can be dealt out to clients too, see `holdfast.data.clients.partitioned`.
 """
 

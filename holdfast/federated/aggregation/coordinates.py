@@ -1,7 +1,7 @@
 """Rules that look at each coordinate alone: the median and the trimmed mean (Yin et al., 2018).
 
 They stand a minority of attackers with arbitrary, even infinite values, and cost a sort per coordinate. Rare but honest
-updates are lost with the attackers, which is why they are less fair than the mean (Ditto, section 3).
+updates are lost with the attackers, which is why they are less fair than the mean (Ditto, Section 4).
 
 NumPy sorts short columns with vector instructions; on 100 x 20,522 that takes a tenth of torch's time.
 """

@@ -29,11 +29,11 @@ def centred_products(updates: Tensor, exact: bool) -> tuple[Tensor, float]:
     """
     dtype = torch.float64 if exact else updates.dtype
     centre = coordinate_median(updates) if exact else updates.mean(0)
-    found = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
+    products = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
     for block, middle in zip(torch.split(updates, _COLUMNS, 1), torch.split(centre, _COLUMNS), strict=True):
         centred = block.to(dtype) - middle.to(dtype)
-        found += centred @ centred.T
-    return found, 8 * torch.finfo(dtype).eps
+        products += centred @ centred.T
+    return products, 8 * torch.finfo(dtype).eps
 
 
 def squared_distances(updates: Tensor, exact: bool = True) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Rules that use the losses clients report: k-loss, TERM's tilted mean and q-FedAvg's step.
 
 The last two are fair: they weigh clients with a high loss more. Poisoned clients have a high loss, so fairness alone
-makes an attack worse (Ditto, section 3). k-loss goes the other way and trusts the highest loss that is left after the
+makes an attack worse (Ditto, Section 4). k-loss goes the other way and trusts the highest loss that is left after the
 f highest are discarded.
 """
 
@@ -63,7 +63,7 @@ def q_fair_weights(updates: Tensor, losses: Tensor, q: float, learning_rate: flo
 
 @dataclass(frozen=True)
 class KLoss(Aggregator):
-    """The one update whose loss is the highest after the `f` highest losses are discarded (Ditto, appendix D)."""
+    """The one update whose loss is the highest after the `f` highest losses are discarded (Ditto, Section 4)."""
 
     name: ClassVar[str] = "k-loss"
 

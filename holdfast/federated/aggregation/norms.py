@@ -1,6 +1,6 @@
 """Rules that look at the norms of updates only: clipping to the median norm, and dropping the largest (k-norm).
 
-They answer boosted updates, such as model replacement (Ditto, section 4.1), and do nothing against attackers that send
+They answer boosted updates, such as model replacement (Ditto, Section 2), and do nothing against attackers that send
 updates of ordinary length. The norm is that of the whole update, never of a layer.
 """
 

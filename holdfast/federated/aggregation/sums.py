@@ -56,8 +56,8 @@ def update_norms(updates: Tensor) -> Tensor:
 
 def products(updates: Tensor) -> Tensor:
     """Inner products of the updates, float64 of shape (m, m)."""
-    found = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
+    gram = torch.zeros(len(updates), len(updates), dtype=torch.float64, device=updates.device)
     for block in torch.split(updates, _COLUMNS, 1):
         converted = block.double()
-        found += converted @ converted.T
-    return found
+        gram += converted @ converted.T
+    return gram

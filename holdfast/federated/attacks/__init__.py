@@ -1,6 +1,6 @@
 """What malicious clients do: poison their labels, and send something other than their update.
 
-A1, A2 and A3 are those of Ditto (section 4.1). The others are published attacks that users measure defences with.
+A1, A2 and A3 are those of Ditto (Section 2). The others are published attacks that users measure defences with.
 Personal models are never touched.
 """
 

@@ -1,4 +1,4 @@
-"""Who is malicious, and what they do to their labels (Ditto, section 4.1, attack A1)."""
+"""Who is malicious, and what they do to their labels (Ditto, Section 2, attack A1)."""
 
 from __future__ import annotations
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,11 +16,11 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import DataError
 from holdfast.federated.engine.adam import Adam
-from holdfast.federated.engine.batches import BatchStream
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
-from holdfast.federated.metrics.scoring import ClientScores, score_models, score_shared
+from holdfast.federated.metrics.scoring import ClientScores, PartName, score_models, score_shared
 from holdfast.federated.personalization.base import (
     ROLE,
     AlongsidePersonalizer,
@@ -31,9 +29,6 @@ from holdfast.federated.personalization.base import (
     PostHocPersonalizer,
 )
 from holdfast.federated.settings import Rounds
-
-#: Which examples of a client.
-PartName = Literal["train", "validation", "test", "elsewhere"]
 
 #: Personal models that are stacked into one computation: more would not fit into a CPU's caches.
 _ROWS = 32
@@ -78,8 +73,7 @@ class ClientRuntime:
         needs_losses: bool = False,
         folder: Path | None = None,
     ) -> None:
-        self.clients, self.network, self.settings = clients, network, settings
-        self.stream = BatchStream(settings.seed, settings.batch_size, settings.shuffle)
+        self.training = LocalTraining(clients, network, settings)
         self.alongside = [method for method in personalizers if isinstance(method, AlongsidePersonalizer)]
         self.joint = [method for method in personalizers if isinstance(method, JointPersonalizer)]
         self.post_hoc = {method.label: method for method in personalizers if isinstance(method, PostHocPersonalizer)}
@@ -92,23 +86,33 @@ class ClientRuntime:
         }
         self._by_label = {method.label: method for method in personalizers}
 
-    @cached_property
-    def mask_shapes(self) -> list[tuple[float, tuple[int, ...]]]:
-        """Of the network's dropout layers, for one example."""
-        return self.network.mask_shapes(self.clients.train.inputs[:2])
+    @property
+    def clients(self) -> Clients:
+        """The data of all clients."""
+        return self.training.clients
+
+    @property
+    def network(self) -> Network:
+        """The model."""
+        return self.training.network
+
+    @property
+    def settings(self) -> Rounds:
+        """Local work and learning rates."""
+        return self.training.settings
 
     # ---------------------------------------------------------------------------------------------- client functions
 
-    def train(self, order: Assignment, received: Tensor, sent: Tensor, losses: Tensor) -> None:
+    def train(self, assignment: Assignment, received: Tensor, sent: Tensor, losses: Tensor) -> None:
         """One round of some clients.
 
         Args:
-            order: which clients, and how many batches they have drawn.
+            assignment: which clients, and how many batches they have drawn.
             received: the shared model, shape (P,).
             sent: where to put what each client sends, shape (clients, P).
             losses: where to put its training loss at the received model, where the server wants it, shape (clients,).
         """
-        stack = self.stack(order, received)
+        stack = self.stack(assignment, received)
         rows = {
             method.label: self.stores[method.label].read(stack.clients) for method in (*self.alongside, *self.joint)
         }
@@ -119,11 +123,11 @@ class ClientRuntime:
             local = self._local_steps(stack, rows)
             in_order = bool((ascending.diff() > 0).all())
             torch.sub(local if in_order else local[ascending], received, out=sent)
-        for label, kept in rows.items():
-            self.stores[label].write(stack.clients, kept)
+        for label, row in rows.items():
+            self.stores[label].write(stack.clients, row)
         losses.zero_()
         if self.needs_losses:
-            losses.copy_(self.score(order.clients, "train", received).loss)
+            losses.copy_(self.score(assignment.clients, "train", received).loss)
 
     def _local_steps(self, stack: StackedClients, rows: dict[str, Tensor]) -> Tensor:
         """Local steps of the shared model, and of personal ones alongside, on the same batches (Ditto, Algorithm 2)."""
@@ -140,7 +144,9 @@ class ClientRuntime:
     ) -> None:
         """A step of every method; gradients of several that run stacked are one computation."""
         here = {label: row[: len(batch)] for label, row in rows.items()}
-        stacked = [method for method in self.alongside if method.moves_by_gradient]
+        # Rows of methods times clients are as good as rows of clients: one pass for all. Not so for one client, where
+        # the module itself is faster, nor with running statistics, which move in the very rows that a pass is given.
+        stacked = [method for method in self.alongside if method.updates_from_gradient]
         if len(stacked) == 1 or len(batch) == 1 or self.network.tracks_statistics:
             stacked = []
         at_once = max(_ROWS // len(batch), 1)
@@ -148,7 +154,7 @@ class ClientRuntime:
             models = torch.cat([here[method.label][:, : self.network.size] for method in group])
             gradients = stack.gradient(models, batch.repeat(len(group)), ROLE)
             for method, gradient in zip(group, torch.split(gradients, len(batch)), strict=True):
-                method.move(here[method.label], gradient, batch, local, stack)
+                method.update(here[method.label], gradient, batch, local, stack)
         for method in self.alongside:
             if method not in stacked:
                 method.step(here[method.label], batch, local, stack)
@@ -156,12 +162,13 @@ class ClientRuntime:
     def personalize(self, method: PostHocPersonalizer, clients: Tensor, received: Tensor) -> None:
         """Train the personal models of a method from the final shared model, and keep them."""
         stack = StackedClients(
-            self,
+            self.training,
             clients,
             received,
             drawn=torch.zeros_like(clients),
-            steps=self.post_hoc_steps(method, clients),
+            steps=self.training.post_hoc_steps(method.epochs, clients),
             decay=self.settings.decay(self.settings.rounds - 1),
+            start=None if method.follows is None else self.personal(method.follows, clients, received),
         )
         self.stores[method.label].write(stack.clients, method.personalize(stack))
 
@@ -177,32 +184,24 @@ class ClientRuntime:
     def personal(self, label: str, clients: Tensor, shared: Tensor) -> Tensor:
         """Personal models of some clients, shape (clients, P); the shared one for those that never took part."""
         store = self.stores[label]
-        models = self._by_label[label].models(store.read(clients), shared, self, clients)
+        models = self._by_label[label].models(store.read(clients), shared, self.training, clients)
         models[~store.written[clients]] = shared
         return models
 
     # ---------------------------------------------------------------------------------------------- bookkeeping
 
-    def stack(self, order: Assignment, received: Tensor) -> StackedClients:
-        """The clients of an order, ready to train."""
-        decay = self.settings.decay(order.number)
+    def stack(self, assignment: Assignment, received: Tensor) -> StackedClients:
+        """The clients of an assignment, ready to train."""
         return StackedClients(
-            self, order.clients, received, drawn=order.drawn, steps=self.steps(order.clients), decay=decay
+            self.training,
+            assignment.clients,
+            received,
+            drawn=assignment.drawn,
+            steps=self.training.steps(assignment.clients),
+            decay=self.settings.decay(assignment.number),
         )
-
-    def steps(self, clients: Tensor) -> Tensor:
-        """Local steps of each client in a round."""
-        if self.settings.local_epochs is None:
-            return torch.full_like(clients, self.settings.local_steps)
-        sizes = self.clients.train.counts[clients].tolist()
-        return self.settings.local_epochs * torch.tensor([self.stream.per_pass(size) for size in sizes])
 
     def draws(self, clients: Tensor) -> Tensor:
         """Batches that each client draws in a round."""
-        steps = self.steps(clients)
+        steps = self.training.steps(clients)
         return self.joint[0].draws(steps) if self.joint else steps
-
-    def post_hoc_steps(self, method: PostHocPersonalizer, clients: Tensor) -> Tensor:
-        """max(floor(E n / B), E) steps for E epochs (Ditto, Section 2.3 of its program)."""
-        sizes = self.clients.train.counts[clients]
-        return (method.epochs * sizes // self.settings.batch_size).clamp(min=method.epochs)

@@ -93,6 +93,9 @@ class Network:
 
     def __init__(self, model: nn.Module, task: Task = "classes") -> None:
         self.task = task
+        # A copy, because its parameters will point into rows of clients (`_gradients_of_one`): the user's model stays
+        # as it is. It stays in training mode; dropout takes its masks from outside and batch norm is switched pass by
+        # pass.
         self._module = give_masks(copy.deepcopy(model).train())
         self._names = [name for name, _ in self._module.named_parameters()]
         self._parameters = [parameter for _, parameter in self._module.named_parameters()]
@@ -100,12 +103,15 @@ class Network:
             raise ConfigError(f"the model {type(model).__name__} has no parameters; there is nothing to federate")
         owners = dict(self._module.named_modules())
         split = [name.rpartition(".") for name in self._names]
+        # Torch keeps the parameters of a module in the plain dictionary `_parameters`. Stacked weights are put there,
+        # since assigning to the attribute itself accepts nothing but an `nn.Parameter`.
         self._places = [(owners[owner]._parameters, name) for owner, _, name in split]
         norms = {name: module for name, module in owners.items() if isinstance(module, _BatchNorm)}
         self._tracked = [_refuse_unweighted(name, norm) for name, norm in norms.items() if norm.track_running_stats]
         self._statistics = [(norm, name) for norm in self._tracked for name in ("running_mean", "running_var")]
         names = {norm: name for name, norm in norms.items()}
         self._statistics_names = [f"{names[norm]}.{name}" for norm, name in self._statistics]
+        # Both are found out by trying, at the first pass: whether the model runs stacked, and channels last.
         self._stacks: bool | None = None
         self._channels_last: bool | None = None
         self.convolves = any(parameter.ndim == 4 for parameter in self._parameters)
@@ -199,6 +205,7 @@ class Network:
             parts = [part.flatten() for part in self._gradients_of_one(parameters, batch, masks)]
             gradient = torch.cat([*parts, parts[0].new_zeros(self.size - self.trainable)])[None]
         else:
+            # The pass moves running statistics in `parameters` in place, so the tape must hang on other memory.
             at = (parameters.clone() if self._statistics else parameters.detach()).requires_grad_()
             outputs = self.outputs(at, batch.inputs, masks, statistics=parameters)
             (gradient,) = torch.autograd.grad(self._sum_of_means(outputs, batch), at)
@@ -222,6 +229,9 @@ class Network:
             gradient = self.gradient(parameters, batch, masks)
             parameters.sub_(self.with_proximal(gradient, parameters, proximal), alpha=rate)
             return
+        # One client: step on the views of its row, parameter by parameter, without flattening the gradient first. These
+        # private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel for all
+        # parameters, where a loop over a small model would spend its time in calls.
         parts = self._split(parameters[0])[: len(self._parameters)]
         gradients = list(self._gradients_of_one(parameters, batch, masks))
         if proximal is not None:
@@ -253,13 +263,13 @@ class Network:
 
     def mask_shapes(self, inputs: Tensor) -> list[tuple[float, tuple[int, ...]]]:
         """For each dropout layer the probability and the shape of its input for one example like ``inputs[0]``."""
-        found: dict[str, tuple[float, tuple[int, ...]]] = {}
+        shapes: dict[str, tuple[float, tuple[int, ...]]] = {}
         layers = {name: module for name, module in self._module.named_modules() if isinstance(module, GivenDropout)}
 
         def look(name: str) -> object:
             def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
                 assert isinstance(module, GivenDropout)
-                found[name] = (module.p, tuple(given[0].shape[1:]))
+                shapes[name] = (module.p, tuple(given[0].shape[1:]))
 
             return layers[name].register_forward_pre_hook(hook)
 
@@ -268,7 +278,7 @@ class Network:
             self.outputs(self.initial[None], inputs[None, :2])
         for hook in hooks:
             hook.remove()  # type: ignore[attr-defined]
-        return [found[name] for name in layers]
+        return [shapes[name] for name in layers]
 
     def load(self, parameters: Tensor) -> nn.Module:
         """A copy of the module with these parameters, shape (P,), in evaluation mode."""
@@ -298,6 +308,8 @@ class Network:
 
     def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""
+        # The module's parameters become views of the row, so nothing is copied and a later step on the row is seen by
+        # the module. They alias the row until the next call, which is why only `load` hands the module out, as a copy.
         parts = self._split(parameters[0])
         for parameter, part in zip(self._parameters, parts, strict=False):
             parameter.data = part
@@ -328,12 +340,14 @@ class Network:
     def _sum_of_means(self, outputs: Tensor, batch: ClientBatch) -> Tensor:
         """The clients' mean losses, added up; clients don't share parameters, so each gets its own gradient."""
         if batch.even and self.task == "classes":
+            # Every client has as many examples, so the sum of means is a multiple of the mean of all: one fused kernel.
             return len(batch) * F.cross_entropy(outputs.flatten(0, 1), batch.labels.flatten())
         return (self.losses(outputs, batch.labels) * batch.weights).sum()
 
     def _call_stacked(self, parameters: Tensor, inputs: Tensor, masks: Masks) -> Tensor:
         parts = zip(torch.split(parameters, self._sizes, dim=1), self._shapes, strict=True)
         rows = [part.view(len(parameters), *shape) for part, shape in parts]
+        # Clients' batches become one batch, client after client; weights know how many rows are whose.
         self._give(*(mask.flatten(0, 1) for mask in masks))
         with stacked_weights(self._places, rows), self._pooling():
             outputs = self._module(inputs.flatten(0, 1))
@@ -345,6 +359,8 @@ class Network:
         """Whether the model runs stacked, found out by comparing with vmap on a few examples."""
         if self.batch_dependent:
             return False
+        # Two different rows and a few examples: a model that mixes up clients, or that does something with its weights
+        # that `stacked_layers` has no version of, is noticed here and runs by vmap.
         try:
             stacked = self._call_stacked(parameters, inputs, ())
         except (CannotStackError, RuntimeError, TypeError, AttributeError):

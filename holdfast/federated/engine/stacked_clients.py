@@ -8,53 +8,74 @@ work are always the first rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from holdfast.data.clients.clients import ClientPart
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import pad
-from holdfast.federated.engine.network import ClientBatch, Masks, ProximalTerm
+from holdfast.federated.engine.local_training import LocalTraining
+from holdfast.federated.engine.network import ClientBatch, Masks, Network, ProximalTerm
+from holdfast.federated.settings import Rounds
 from holdfast.streams import torch_stream
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
 class StackedClients:
     """Clients of one round that run together.
 
     Args:
-        runtime: the data, the network and the settings.
+        training: the data, the network and the settings.
         clients: ids, int64 of shape (clients,).
         received: the model that the server sent, shape (P,).
         drawn: how many batches each of these clients has drawn so far, int64 of shape (clients,).
         steps: how many steps each client takes, int64 of shape (clients,).
         decay: what the learning rates are multiplied by.
+        start: personal models that post-hoc training starts from, shape (clients, P); the received model by default.
     """
 
     def __init__(
         self,
-        runtime: ClientRuntime,
+        training: LocalTraining,
         clients: Tensor,
         received: Tensor,
         *,
         drawn: Tensor,
         steps: Tensor,
         decay: float = 1.0,
+        start: Tensor | None = None,
     ) -> None:
+        # Those with most steps first: the clients still at work are then always the first rows, without a mask.
         order = torch.argsort(steps, descending=True, stable=True)
-        self.runtime = runtime
+        self.training = training
         self.clients, self.drawn, self.steps = clients[order], drawn[order], steps[order]
         self.received = received
+        self._start = None if start is None else start[order]
         self.decay = decay
-        self.learning_rate = decay * runtime.settings.learning_rate
-        self.personal_rate = decay * runtime.settings.personal_rate
+        self.learning_rate = decay * training.settings.learning_rate
+        self.personal_rate = decay * training.settings.personal_rate
 
     def __len__(self) -> int:
         return len(self.clients)
+
+    @property
+    def network(self) -> Network:
+        """The model."""
+        return self.training.network
+
+    @property
+    def settings(self) -> Rounds:
+        """Local work and learning rates."""
+        return self.training.settings
+
+    @property
+    def data(self) -> Clients:
+        """The data of all clients of the federation."""
+        return self.training.clients
+
+    def start(self) -> Tensor:
+        """Where post-hoc training starts, shape (clients, P): the received model unless another method's was given."""
+        return self.copies() if self._start is None else self._start.clone()
 
     def copies(self) -> Tensor:
         """The received model, once per client, shape (clients, P)."""
@@ -69,7 +90,7 @@ class StackedClients:
         Yields:
             A batch of the first ``len(batch)`` clients.
         """
-        part, stream = self.runtime.clients.train, self.runtime.stream
+        part, stream = self.training.clients.train, self.training.stream
         sizes = part.counts[self.clients]
         counts = self.steps if counts is None else counts
         rows = [
@@ -96,7 +117,7 @@ class StackedClients:
         Yields:
             A batch of the first ``len(batch)`` clients.
         """
-        part = part or self.runtime.clients.train
+        part = part or self.training.clients.train
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
         weights = weights.to(self.received.dtype)
@@ -123,11 +144,11 @@ class StackedClients:
             statistics: rows whose running statistics move, in place; no view of `models`.
             role: stream of the dropout masks.
         """
-        return self.runtime.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
+        return self.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
 
     def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
         """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""
-        return self.runtime.network.gradient(models, batch, self._masks(batch, role))
+        return self.network.gradient(models, batch, self._masks(batch, role))
 
     def sgd_step(
         self,
@@ -143,7 +164,7 @@ class StackedClients:
 
         A proximal term of strength 0 is not looked at, so its anchor may be infinite.
         """
-        network = self.runtime.network
+        network = self.network
         if adam is None:
             wanted = proximal if proximal is not None and proximal[0] != 0 else None
             network.sgd_step(models, batch, rate, wanted, self._masks(batch, role))
@@ -152,16 +173,16 @@ class StackedClients:
 
     def _masks(self, batch: ClientBatch, role: str) -> Masks:
         """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""
-        if not self.runtime.network.drops_out:
+        if not self.network.drops_out:
             return ()
         size = batch.labels.shape[1]
         masks = []
-        for layer, (p, shape) in enumerate(self.runtime.mask_shapes):
+        for layer, (p, shape) in enumerate(self.training.mask_shapes):
             rows = [
                 torch.rand(
                     size,
                     *shape,
-                    generator=torch_stream(self.runtime.settings.seed, "dropout", role, layer, client, draw),
+                    generator=torch_stream(self.settings.seed, "dropout", role, layer, client, draw),
                 )
                 for client, draw in zip(batch.clients.tolist(), batch.draws.tolist(), strict=True)
             ]

@@ -45,6 +45,8 @@ class Stacked:
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Torch's functions for many clients, where there is a version."""
+        # Torch calls this in place of any of its functions that is given a `Stacked` for a tensor: that is how a
+        # module's own `forward` runs unchanged. Whatever is not in the table is refused rather than guessed.
         if func not in _FOR_MANY:
             raise CannotStackError(getattr(func, "__name__", str(func)))
         return _FOR_MANY[func](*args, **(kwargs or {}))
@@ -79,6 +81,7 @@ class FastPooling(TorchFunctionMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Pooling here, everything else as it is."""
+        # A mode sees every call of torch's functions in its block, also those on plain tensors.
         options = kwargs or {}
         if func is F.max_pool2d or func is torch.max_pool2d:
             pooled = _pool(*args, **options)
@@ -186,6 +189,7 @@ class Convolution(torch.autograd.Function):
         examples, channels, _, _ = images.shape
         clients, out = weight.shape[:2]
         kh, kw = weight.shape[-2:]
+        # `unfold` of a tensor makes views without a copy: (examples, channels, down, across, kh, kw).
         windows = images.unfold(2, kh, stride[0]).unfold(3, kw, stride[1])
         height, width = windows.shape[2:4]
         patches = windows.permute(0, 1, 4, 5, 2, 3).reshape(examples, channels * kh * kw, height * width)
@@ -199,6 +203,8 @@ class Convolution(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # noqa: D102
         images, weight, bias, stride = inputs
+        # Patches are an output so that they can be saved for the backward pass; nobody differentiates them, and without
+        # the second call torch would make a tensor of zeros for their gradient.
         ctx.mark_non_differentiable(output[1])
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(weight, output[1])
@@ -238,6 +244,8 @@ class PoolByTwo(torch.autograd.Function):
         result = torch.empty_like(images)
         left = gradients[0]
         *others, last = zip(_corners(result), _corners(images), strict=True)
+        # Each corner that equals the maximum takes what is left of the gradient, so of equal ones only the first has
+        # it.
         for place, corner in others:
             torch.mul(left, corner == output, out=place)
             left = left - place

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.federated.engine.client_runtime import ClientRuntime, PartName
+from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
-from holdfast.federated.metrics.scoring import ClientScores, gather
+from holdfast.federated.metrics.scoring import ClientScores, PartName, gather
 from holdfast.federated.personalization.adversarial import craft, transfer
 from holdfast.primitives.pgd import Pgd
 
@@ -106,15 +106,15 @@ def gradient_ratios(runtime: ClientRuntime, shared: Tensor, label: str) -> Tenso
 
     Examples at which the shared model's gradient vanishes are left out.
     """
-    found = []
+    ratios = []
     for client in range(len(runtime.clients)):
         one = torch.tensor([client])
         inputs, labels = runtime.clients.test.of(client)
         own = _input_norms(runtime.network, runtime.personal(label, one, shared)[0], inputs, labels)
         before = _input_norms(runtime.network, shared, inputs, labels)
-        kept = before >= _SMALLEST
-        found.append(own[kept] / before[kept])
-    return torch.cat(found)
+        large = before >= _SMALLEST
+        ratios.append(own[large] / before[large])
+    return torch.cat(ratios)
 
 
 def instability(ratios: Tensor) -> float:

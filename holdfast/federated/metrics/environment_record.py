@@ -37,19 +37,19 @@ def adaptation_of(runtime: ClientRuntime, shared: Tensor) -> dict[str, dict[str,
     ``curves`` has for each of `RECORDED` its mean over clients at each checkpoint, ``ratios`` how many test examples
     have which ``ln r``, in bins from -6 to 6, and ``instability`` the median of its absolute value.
     """
-    found = {}
+    records = {}
     for label, method in runtime.post_hoc.items():
         if isinstance(method, EarlyStoppedFineTuning):
-            means = method.record(runtime).double().nanmean(0)
+            means = method.record(runtime.stores[label], runtime.training).double().nanmean(0)
             ratios = gradient_ratios(runtime, shared, label)
             logarithms = ratios.clamp(min=1e-12).log().clamp(-REACH, REACH).float()
-            found[label] = {
+            records[label] = {
                 "epsilon": method.attack.epsilon,
                 "curves": {name: _finite(means[:, place]) for place, name in enumerate(RECORDED)},
                 "ratios": torch.histc(logarithms, BINS, -REACH, REACH).long().tolist(),
                 "instability": instability(ratios),
             }
-    return found
+    return records
 
 
 def adversarial_picture(runtime: ClientRuntime, shared: Tensor) -> bytes | None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart
 from holdfast.federated.engine.network import Network
+
+#: Which examples of a client.
+PartName = Literal["train", "validation", "test", "elsewhere"]
 
 #: Examples that run through models at once.
 _BLOCK = 1024

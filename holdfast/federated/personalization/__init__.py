@@ -8,11 +8,13 @@ from holdfast.federated.personalization.base import (
     Personalizer,
     PostHocPersonalizer,
 )
-from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto, lambda_record, strong_attack
-from holdfast.federated.personalization.ditto.fixed import Ditto, Local
+from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto
+from holdfast.federated.personalization.ditto.ditto import Ditto
 from holdfast.federated.personalization.ditto.oracle import best_lambda
+from holdfast.federated.personalization.factory import resolve, strong_attack
 from holdfast.federated.personalization.fine_tuning import Ewc, FineTuning, Skl
 from holdfast.federated.personalization.l2sgd import L2Sgd
+from holdfast.federated.personalization.local import Local
 from holdfast.federated.personalization.mapper import Mapper
 from holdfast.federated.personalization.per_fedavg import PerFedAvg
 from holdfast.federated.personalization.pfedme import PFedMe
@@ -46,8 +48,8 @@ __all__ = [
     "UpWeighted",
     "WithPolicy",
     "best_lambda",
-    "lambda_record",
     "personalization_named",
+    "resolve",
     "strong_attack",
 ]
 

@@ -2,23 +2,20 @@
 
 What fools the shared model leans on the features it uses. A personal model that is no longer fooled has moved to other
 features: the drop in transferability is what can be seen of that without data of another environment (Personalized FL
-with spurious features, Sections 3 and 4).
+with spurious features, Sections 3.2 and 5.1).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.primitives.pgd import Pgd
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 _TARGET, _TOO_STRONG, _SHRINK, _BISECTIONS = 0.3, 0.5, 0.8, 12
 
@@ -126,7 +123,7 @@ class Budget:
     weak: bool
 
 
-def search_budget(runtime: ClientRuntime, shared: Tensor, attack: Pgd) -> Budget:
+def search_budget(training: LocalTraining, shared: Tensor, attack: Pgd) -> Budget:
     """The largest budget with which the attack fools the shared model on 30 to 50 percent of the training examples.
 
     Counted are the examples of all clients that the model tells right; examples far beyond its decision boundary would
@@ -134,11 +131,11 @@ def search_budget(runtime: ClientRuntime, shared: Tensor, attack: Pgd) -> Budget
     range, it is bisected.
 
     Args:
-        runtime: has the training data of all clients.
+        training: has the training data of all clients.
         shared: the shared model, shape (P,).
         attack: with the first budget.
     """
-    part, network = runtime.clients.train, runtime.network
+    part, network = training.clients.train, training.network
     model = network.load(shared)
     with torch.no_grad():
         right = network.correct(_outputs(network, shared, part.inputs), part.labels)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import ROLE, AlongsidePersonalizer
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ class Apfl(AlongsidePersonalizer):
         """The initial model and the first alpha."""
         return torch.cat([network.initial, network.initial.new_tensor([self.alpha])])
 
-    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The mixtures with the shared model."""
         return mixture(rows[:, -1:], rows[:, :-1], shared)
 

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.engine.store import RowStore
+from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.settings import Rounds
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
-    from holdfast.federated.engine.executors import Executor
 
 #: Stream of the dropout masks of personal models: those that are compared drop the same.
 ROLE = "personal"
@@ -45,10 +44,6 @@ class Personalizer(ABC):
         """Name in tables and files; methods with options that are compared add them."""
         return self.name
 
-    def facing(self, strong: bool) -> Personalizer:
-        """The method as it runs, once it is known whether the attack is strong: all that a client may know of it."""
-        return self
-
     def check(self, settings: Rounds) -> None:  # noqa: B027
         """Refuse what can't work, before work is lost."""
 
@@ -56,13 +51,13 @@ class Personalizer(ABC):
         """What a client's row holds before its first round, shape (width,); the initial model by default."""
         return network.initial
 
-    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The personal models to evaluate.
 
         Args:
             rows: what is kept, shape (clients, width).
             shared: the shared model now, shape (P,).
-            runtime: the data and the network.
+            training: the data and the network.
             clients: ids, shape (clients,).
 
         Returns:
@@ -73,20 +68,19 @@ class Personalizer(ABC):
 
 @dataclass(frozen=True)
 class AlongsidePersonalizer(Personalizer):
-    """A personal model that follows the shared one and never feeds back.
+    """A personal model that follows the shared one and never feeds back. Derive, and write `update`.
 
-    Class attributes:
-        moves_by_gradient: whether `move` makes a step from the gradient at the model that begins the row. Where several
-            such alongside run stacked, their gradients are one computation.
+    A method whose gradient is not taken at the model that begins its row writes `step` instead.
     """
 
-    moves_by_gradient: ClassVar[bool] = False
+    @property
+    def updates_from_gradient(self) -> bool:
+        """Whether the gradient at the model that begins the row is all it needs.
 
-    def move(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
-        """One local step from the gradient, shape (clients, P), which may be overwritten; otherwise like `step`."""
-        raise NotImplementedError
+        Where several such methods run on stacked clients, their gradients are one computation.
+        """
+        return type(self).step is AlongsidePersonalizer.step
 
-    @abstractmethod
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One local step, on the batch that the shared model has just seen.
 
@@ -96,6 +90,12 @@ class AlongsidePersonalizer(Personalizer):
             local: their copies of the shared model after its step, shape (clients, P).
             stack: the clients; `StackedClients.received` is the model of this round.
         """
+        gradient = stack.gradient(rows[:, : stack.network.size], batch, ROLE)
+        self.update(rows, gradient, batch, local, stack)
+
+    def update(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
+        """One local step from the gradient, shape (clients, P), which may be overwritten; otherwise like `step`."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -123,25 +123,46 @@ class JointPersonalizer(Personalizer):
         return None
 
 
+class AllClients(Protocol):
+    """What a post-hoc method tries its choices on: every client of the federation. Executors are such."""
+
+    @property
+    def training(self) -> LocalTraining:
+        """The data, the network and the settings."""
+
+    def rows(self, label: str) -> RowStore:
+        """The rows of the method of that label."""
+
+    def personalize_all(self, method: PostHocPersonalizer, received: Tensor) -> None:
+        """Run a method on every client."""
+
+    def score_all(self, part: PartName, shared: Tensor, label: str | None = None) -> ClientScores:
+        """Scores of every client."""
+
+
 @dataclass(frozen=True)
 class PostHocPersonalizer(Personalizer):
     """A personal model that is trained when the rounds are over, from the final shared model.
+
+    Class attributes:
+        follows: label of the method whose personal models it starts from; None is the shared model.
 
     Attributes:
         epochs: walks through a client's data; a client takes max(epochs * n / batch size, epochs) steps.
     """
 
+    follows: ClassVar[str | None] = None
     epochs: int = 50
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ConfigError(f"epochs is {self.epochs}; give at least 1")
 
-    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
+    def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
         """The method with what it chooses for all clients together, once the shared model is known.
 
         Args:
-            executor: runs it on all clients and scores their validation data, to try a choice.
+            everybody: runs it on all clients and scores their validation data, to try a choice.
             shared: the final shared model, shape (P,).
 
         Returns:
@@ -151,4 +172,4 @@ class PostHocPersonalizer(Personalizer):
 
     @abstractmethod
     def personalize(self, stack: StackedClients) -> Tensor:
-        """Personal models of shape (clients, P), from `StackedClients.received`."""
+        """Personal models of shape (clients, P), from `StackedClients.start`."""

@@ -1,6 +1,6 @@
 """Adapt the final shared model to each client, look at it at checkpoints, and keep the one that validation likes best.
 
-The loop that methods against local shortcuts share (Personalized FL with spurious features, Sections 4 and 6): the
+The loop that methods against local shortcuts share (Personalized FL with spurious features, Sections 5 and 6): the
 client's own loss, a regulariser, the federation's optimizer with a fresh state. At every checkpoint the client looks at
 its validation data, and at nothing else, to choose. Accuracy in and out of its environment is written down for the
 report, where nothing is chosen any more.
@@ -11,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.engine.stacked_clients import StackedClients
+from holdfast.federated.engine.store import RowStore
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization.adversarial import Crafted, craft, transfer
-from holdfast.federated.personalization.base import ROLE, PostHocPersonalizer
+from holdfast.federated.personalization.base import ROLE, AllClients, PostHocPersonalizer
 from holdfast.primitives.pgd import Norm, Pgd
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
-    from holdfast.federated.engine.executors import Executor
 
 #: What is written down at a checkpoint: the step, accuracy and transferability on validation data, accuracy and loss in
 #: and out of the client's environment, transferability and its loss on test data, distance from the shared model.
@@ -49,8 +47,8 @@ ENOUGH = 30
 
 
 @dataclass(frozen=True, eq=False)
-class Client:
-    """What a client function of this loop works with.
+class AttackedClients:
+    """The clients of this loop, and adversarial versions of their examples.
 
     Attributes:
         stack: the clients.
@@ -63,7 +61,7 @@ class Client:
     @property
     def network(self) -> Network:
         """The network."""
-        return self.stack.runtime.network
+        return self.stack.network
 
     @cached_property
     def train(self) -> Crafted:
@@ -81,7 +79,7 @@ class Client:
         return self._craft("test")
 
     def _craft(self, part: str) -> Crafted:
-        data = self.stack.runtime.clients.parts[part]
+        data = self.stack.data.parts[part]
         return craft(self.network, self.stack.received, data, self.stack.clients, self.attack)
 
 
@@ -133,18 +131,18 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
 
     # ---------------------------------------------------------------------------------------------- what methods change
 
-    def batches(self, client: Client) -> Iterator[ClientBatch]:
+    def batches(self, attacked: AttackedClients) -> Iterator[ClientBatch]:
         """The examples of each step; mini-batches of shuffled training data by default."""
-        return client.stack.batches()
+        return attacked.stack.batches()
 
-    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
+    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, attacked: AttackedClients) -> Tensor | None:
         """What is added to the loss, summed over clients.
 
         Args:
             at: the models, shape (clients, P), with respect to which the gradient is taken.
             now: the same numbers; its running statistics move with every further pass.
             batch: of this step.
-            client: adversarial examples and the rest.
+            attacked: adversarial examples and the rest.
         """
         return None
 
@@ -156,24 +154,24 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
 
     def personalize(self, stack: StackedClients) -> Tensor:
         """Train, look, keep."""
-        client = Client(stack, self.attack)
+        attacked = AttackedClients(stack, self.attack)
         models = stack.copies()
-        kept = self.initial(client.network).repeat(len(stack), 1)
+        rows = self.initial(attacked.network).repeat(len(stack), 1)
         best = torch.full((len(stack),), -torch.inf, dtype=torch.float64)
         ends = [self._ends(int(steps)) for steps in stack.steps]
-        for step, active in enumerate(self.sgd_step(models, self.batches(client), client), start=1):
+        for step, active in enumerate(self.sgd_step(models, self.batches(attacked), attacked), start=1):
             for place in range(active):
                 for number in (each for each, end in enumerate(ends[place]) if end == step):
-                    self._look(kept[place], models[place], client, (place, number), best)
-        return kept
+                    self._look(rows[place], models[place], attacked, (place, number), best)
+        return rows
 
-    def sgd_step(self, models: Tensor, batches: Iterable[ClientBatch], client: Client) -> Iterator[int]:
+    def sgd_step(self, models: Tensor, batches: Iterable[ClientBatch], attacked: AttackedClients) -> Iterator[int]:
         """Train models in place, step by step; yields how many clients took the step."""
-        stack = client.stack
-        adam = Adam(models) if stack.runtime.settings.optimizer == "adam" else None
+        stack = attacked.stack
+        adam = Adam(models) if stack.settings.optimizer == "adam" else None
         for batch in batches:
             now = models[: len(batch)]
-            gradient = self._gradient(now, batch, client)
+            gradient = self._gradient(now, batch, attacked)
             if adam is None:
                 now.sub_(gradient, alpha=stack.personal_rate)
             else:
@@ -184,24 +182,26 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
         """After which step each checkpoint is."""
         return [max(round(steps * number / self.checkpoints), 1) for number in range(1, self.checkpoints + 1)]
 
-    def _gradient(self, now: Tensor, batch: ClientBatch, client: Client) -> Tensor:
-        network = client.network
+    def _gradient(self, now: Tensor, batch: ClientBatch, attacked: AttackedClients) -> Tensor:
+        network = attacked.network
         at = now.clone().requires_grad_()
-        outputs = client.stack.outputs(at, batch, batch.inputs, statistics=now, role=ROLE)
+        outputs = attacked.stack.outputs(at, batch, batch.inputs, statistics=now, role=ROLE)
         loss = (network.losses(outputs, batch.labels) * batch.weights).sum() + network.penalty(at).sum()
-        more = self.regularizer(at, now, batch, client)
+        more = self.regularizer(at, now, batch, attacked)
         (gradient,) = torch.autograd.grad(loss if more is None else loss + more, at)
         return gradient
 
-    def _look(self, row: Tensor, model: Tensor, client: Client, where: tuple[int, int], best: Tensor) -> None:
+    def _look(
+        self, row: Tensor, model: Tensor, attacked: AttackedClients, where: tuple[int, int], best: Tensor
+    ) -> None:
         """Write down how a client's model does at a checkpoint, and keep it where it is the best so far."""
         place, number = where
-        size = client.network.size
+        size = attacked.network.size
         table = row[size + 1 :].view(self.checkpoints, len(RECORDED))
-        step = self._ends(int(client.stack.steps[place]))[number]
-        table[number] = torch.tensor([float(step), *self._measured(model, client, place)])
+        step = self._ends(int(attacked.stack.steps[place]))[number]
+        table[number] = torch.tensor([float(step), *self._measured(model, attacked, place)])
         accuracy, transferred = float(table[number, 1]), float(table[number, 2])
-        count = int(client.stack.runtime.clients.validation.counts[client.stack.clients[place]])
+        count = int(attacked.stack.data.validation.counts[attacked.stack.clients[place]])
         if self.keep == "last":
             score = float(number)
         elif count >= ENOUGH:
@@ -212,21 +212,21 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
             best[place] = score
             row[:size], row[size] = model, number
 
-    def _measured(self, model: Tensor, client: Client, place: int) -> list[float]:
-        runtime, one = client.stack.runtime, client.stack.clients[place : place + 1]
-        parts = runtime.clients.parts
+    def _measured(self, model: Tensor, attacked: AttackedClients, place: int) -> list[float]:
+        network, one = attacked.network, attacked.stack.clients[place : place + 1]
+        parts = attacked.stack.data.parts
 
         def scored(part: str) -> tuple[float, float]:
             if part not in parts or not int(parts[part].counts[one]):
                 return float("nan"), float("nan")
-            scores = score_models(runtime.network, model[None], parts[part], one)
+            scores = score_models(network, model[None], parts[part], one)
             return float(scores.accuracy), float(scores.loss)
 
         accuracy, loss = scored("test")
         elsewhere, loss_elsewhere = scored("elsewhere")
-        held_out = transfer(runtime.network, model, client.validation, place)
-        tested = transfer(runtime.network, model, client.test, place)
-        distance = (model - client.stack.received)[: runtime.network.trainable].double().norm()
+        held_out = transfer(network, model, attacked.validation, place)
+        tested = transfer(network, model, attacked.test, place)
+        distance = (model - attacked.stack.received)[: network.trainable].double().norm()
         return [
             scored("validation")[0],
             held_out.rate,
@@ -247,28 +247,28 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
         behind = network.initial.new_full((1 + self.checkpoints * len(RECORDED),), torch.nan)
         return torch.cat([network.initial, behind])
 
-    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The rows without what is recorded."""
         return rows[:, : len(shared)]
 
-    def record(self, runtime: ClientRuntime) -> Tensor:
+    def record(self, store: RowStore, training: LocalTraining) -> Tensor:
         """What was recorded, shape (clients, checkpoints, quantities of `RECORDED`)."""
-        return self._behind(runtime)[:, 1:].view(len(runtime.clients), self.checkpoints, len(RECORDED))
+        return self._behind(store, training)[:, 1:].view(len(store), self.checkpoints, len(RECORDED))
 
-    def chosen(self, runtime: ClientRuntime) -> Tensor:
+    def chosen(self, store: RowStore, training: LocalTraining) -> Tensor:
         """The checkpoint that each client keeps, int64 of shape (clients,)."""
-        return self._behind(runtime)[:, 0].long()
+        return self._behind(store, training)[:, 0].long()
 
-    def _behind(self, runtime: ClientRuntime) -> Tensor:
-        return runtime.stores[self.label].read(torch.arange(len(runtime.clients)), first=runtime.network.size)
+    def _behind(self, store: RowStore, training: LocalTraining) -> Tensor:
+        return store.read(torch.arange(len(store)), first=training.network.size)
 
-    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
+    def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
         """Find the checkpoint of clients that can't choose alone: the best on average over them."""
-        few = executor.runtime.clients.validation.counts < ENOUGH
+        few = everybody.training.clients.validation.counts < ENOUGH
         if self.keep == "last" or self.common is not None or not few.any():
             return self
-        executor.personalize_all(self, shared)
-        record = self.record(executor.runtime)[few]
+        everybody.personalize_all(self, shared)
+        record = self.record(everybody.rows(self.label), everybody.training)[few]
         scores = torch.tensor(
             [[self.score(float(seen[1]), float(seen[2])) for seen in client] for client in record], dtype=torch.float64
         )

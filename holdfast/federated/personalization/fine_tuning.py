@@ -1,4 +1,4 @@
-"""Train the final shared model further on each client: fine-tuning, EWC and SKL (Ditto, Section 4.4 and Table 3).
+"""Train the final shared model further on each client: fine-tuning, EWC and SKL (Ditto, Appendices C and F.2, Table 3).
 
 One loop, ``v <- v - eta (g + lambda d)``, from the final shared model w*. The methods differ in d, the direction that
 leads away from w*: they measure the distance to w* in parameters, in parameters that matter, or in predictions.
@@ -46,19 +46,15 @@ class RegularizedFineTuning(PostHocPersonalizer):
         """The name, with lambda where there is one."""
         return f"{self.name}-{self.lambda_:g}" if self.lambda_ else self.name
 
-    def start(self, stack: StackedClients) -> Tensor:
-        """Where personal models begin, shape (clients, P): at the shared model."""
-        return stack.copies()
-
     def away(self, stack: StackedClients) -> Away | None:
         """The direction away from the shared model, where it is not the straight one."""
         return None
 
     def personalize(self, stack: StackedClients) -> Tensor:
         """``v <- v - eta (g + lambda d)``."""
-        models, rate = self.start(stack), stack.personal_rate
+        models, rate = stack.start(), stack.personal_rate
         away = self.away(stack) if self.lambda_ else None
-        adam = Adam(models) if stack.runtime.settings.optimizer == "adam" else None
+        adam = Adam(models) if stack.settings.optimizer == "adam" else None
         for batch in stack.batches():
             now = models[: len(batch)]
             if away is None:
@@ -105,7 +101,7 @@ class Skl(RegularizedFineTuning):
 
     def away(self, stack: StackedClients) -> Away:
         """Gradient of half the symmetrised divergence from w*, on the batch."""
-        network, shared = stack.runtime.network, stack.copies()
+        network, shared = stack.network, stack.copies()
 
         def direction(now: Tensor, batch: ClientBatch) -> Tensor:
             with torch.no_grad():
@@ -129,7 +125,7 @@ def fisher_diagonal(stack: StackedClients) -> Tensor:
     models = stack.copies()
     squares = torch.zeros_like(models)
     for batch in stack.batches(torch.full_like(stack.steps, _FISHER_BATCHES)):
-        squares += stack.runtime.network.gradient(models, batch).square_()
+        squares += stack.network.gradient(models, batch).square_()
     return squares.div_(_FISHER_BATCHES)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.apfl import mixture
@@ -16,19 +17,13 @@ from holdfast.federated.personalization.base import ROLE, JointPersonalizer, Pos
 from holdfast.federated.personalization.fine_tuning import FineTuning
 from holdfast.federated.personalization.validation_losses import validation_losses
 
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
-
 
 @dataclass(frozen=True)
 class TunedMapper(FineTuning):
-    """Fine-tuning of each client's interpolated model."""
+    """Fine-tuning of each client's interpolated model, or of the shared one where a client never took part."""
 
     name: ClassVar[str] = "mapper-tuned"
-
-    def start(self, stack: StackedClients) -> Tensor:
-        """The interpolated models, or the shared one for clients that never took part."""
-        return stack.runtime.personal(Mapper.name, stack.clients, stack.received)
+    follows: ClassVar[str | None] = "mapper"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class Mapper(JointPersonalizer):
         """The initial model and the first share."""
         return torch.cat([network.initial, network.initial.new_tensor(self.alphas[:1])])
 
-    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The interpolated models."""
         return mixture(rows[:, -1:], rows[:, :-1], shared)
 
@@ -76,7 +71,7 @@ class Mapper(JointPersonalizer):
                 gradient = stack.gradient(mixture(alpha, own, shared), batch, ROLE)
                 own.sub_(gradient, alpha=stack.personal_rate * alpha)
         mixed = torch.stack([mixture(alpha, own, shared) for alpha, own in zip(self.alphas, tried, strict=True)])
-        best = validation_losses(stack.runtime, stack.runtime.clients.train, stack.clients, mixed).argmin(0)
+        best = validation_losses(stack.network, stack.data.train, stack.clients, mixed).argmin(0)
         rows[:, :-1] = torch.stack(tried)[best, torch.arange(len(rows))]
         rows[:, -1] = rows.new_tensor(self.alphas)[best]
         share = rows[:, -1:]

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import JointPersonalizer, PostHocPersonalizer
 from holdfast.federated.personalization.fine_tuning import FineTuning
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
 
 
 @dataclass(frozen=True)
@@ -73,17 +71,17 @@ class PerFedAvg(JointPersonalizer):
             now.sub_(g - alpha * hessian_g, alpha=self.beta)
         return local.sub_(stack.received)
 
-    def models(self, rows: Tensor, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+    def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """One step from the shared model, on the first mini-batch of a client's training data."""
-        groups = torch.split(clients, 1 if runtime.network.batch_dependent else len(clients))
-        return torch.cat([self._stepped(shared, runtime, group) for group in groups])
+        groups = torch.split(clients, 1 if training.network.batch_dependent else len(clients))
+        return torch.cat([self._stepped(shared, training, group) for group in groups])
 
-    def _stepped(self, shared: Tensor, runtime: ClientRuntime, clients: Tensor) -> Tensor:
+    def _stepped(self, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         stack = StackedClients(
-            runtime, clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients)
+            training, clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients)
         )
         models = stack.copies()
-        gradient = runtime.network.gradient(models, next(stack.batches()))
+        gradient = training.network.gradient(models, next(stack.batches()))
         return models.sub_(gradient, alpha=stack.learning_rate if self.alpha is None else self.alpha)
 
     def follow_up(self) -> PostHocPersonalizer:

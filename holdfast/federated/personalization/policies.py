@@ -50,24 +50,23 @@ class WithPolicy(PostHocPersonalizer):
         return torch.stack([self._tuned(stack, client) for client in stack.clients.tolist()])
 
     def _tuned(self, stack: StackedClients, client: int) -> Tensor:
-        runtime = stack.runtime
-        if runtime.network.task != "classes":
+        if stack.network.task != "classes":
             raise ConfigError(f"{self.label} is for classes, and this data has margins; use finetuning")
         settings = Training(
             epochs=self.epochs,
-            batch_size=runtime.settings.batch_size,
+            batch_size=stack.settings.batch_size,
             learning_rate=stack.personal_rate,
             momentum=0.0,
-            optimizer=runtime.settings.optimizer,
+            optimizer=stack.settings.optimizer,
             select_by="accuracy",
-            seed=derive_seed(runtime.settings.seed, "policy", client),
+            seed=derive_seed(stack.settings.seed, "policy", client),
             threads=1,
         )
-        model = runtime.network.load(stack.received).train()
+        model = stack.network.load(stack.received).train()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)  # of every client's clusters, over and over
-            found = fit(model, client_splits(runtime.clients, client), copy.deepcopy(self.policy), settings)
-        return Network(found.model).initial
+            result = fit(model, client_splits(stack.data, client), copy.deepcopy(self.policy), settings)
+        return Network(result.model).initial
 
 
 def client_splits(clients: Clients, client: int) -> Splits:

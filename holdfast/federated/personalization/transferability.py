@@ -2,7 +2,7 @@
 
 While a client fine-tunes, two terms hold it back: on adversarial examples of the shared model it must predict what the
 shared model predicts (`R_adv`), and its weights must stay near (`R_L2`, Eq. 11). Only the client's own data of one
-environment and the shared model are needed (Personalized FL with spurious features, Section 4). With one term left out,
+environment and the shared model are needed (Personalized FL with spurious features, Section 5). With one term left out,
 benign examples in place of adversarial ones, or flipped labels, it is the document's ablations.
 """
 
@@ -12,7 +12,7 @@ import logging
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 import torch.nn.functional as F
@@ -22,12 +22,9 @@ from holdfast.data.clients.clients import ClientPart
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.personalization.adversarial import search_budget
-from holdfast.federated.personalization.base import ROLE, PostHocPersonalizer
+from holdfast.federated.personalization.base import ROLE, AllClients, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.proximal import refuse_negative
-from holdfast.federated.personalization.early_stopping import Client, EarlyStoppedFineTuning
-
-if TYPE_CHECKING:
-    from holdfast.federated.engine.executors import Executor
+from holdfast.federated.personalization.early_stopping import AttackedClients, EarlyStoppedFineTuning
 
 _log = logging.getLogger(__name__)
 
@@ -80,17 +77,17 @@ class Near(EarlyStoppedFineTuning):
         if not isinstance(self.lambda_, str):
             refuse_negative(self.lambda_)
 
-    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
+    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, attacked: AttackedClients) -> Tensor | None:
         """``lambda ||v - w||``, or ``(lambda/2) ||v - w||^2``."""
-        return _pull(self.lambda_, at, client, self.form)
+        return _pull(self.lambda_, at, attacked, self.form)
 
-    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
+    def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
         """Choose lambda by validation accuracy."""
         if self.lambda_ != "auto":
-            return super().choose_hyperparameters(executor, shared)
+            return super().choose_hyperparameters(everybody, shared)
         tried = [replace(self, lambda_=lambda_) for lambda_ in (0.1, 1.0)]
-        best = max(tried, key=lambda method: _validation_accuracy(executor, shared, method))
-        return best.choose_hyperparameters(executor, shared)
+        best = max(tried, key=lambda method: _validation_accuracy(everybody, shared, method))
+        return best.choose_hyperparameters(everybody, shared)
 
 
 @dataclass(frozen=True)
@@ -122,22 +119,22 @@ class Transferability(EarlyStoppedFineTuning):
             if not isinstance(value, str) and not value >= 0:
                 raise ConfigError(f"the coefficient {option} is {value}; give 0 or more, or auto")
 
-    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, client: Client) -> Tensor | None:
+    def regularizer(self, at: Tensor, now: Tensor, batch: ClientBatch, attacked: AttackedClients) -> Tensor | None:
         """``lambda_adv R_adv + lambda_L2 R_L2``."""
-        kept = _pull(self.weights, at, client, self.form)
+        near = _pull(self.weights, at, attacked, self.form)
         if not self.adversarial:
-            return kept
-        crafted = client.train
+            return near
+        crafted = attacked.train
         places = crafted.places(batch)
         inputs, targets = crafted.inputs, crafted.logits
         if self.on == "benign":
             inputs, targets = crafted.clean, crafted.clean_logits
-        own = client.stack.outputs(at, batch, inputs[places], statistics=now, role=ROLE)
-        apart = consistency(_logits(client.network, targets[places]), _logits(client.network, own))
+        own = attacked.stack.outputs(at, batch, inputs[places], statistics=now, role=ROLE)
+        apart = consistency(_logits(attacked.network, targets[places]), _logits(attacked.network, own))
         if self.only_fooled:
-            apart = apart * ~client.network.correct(crafted.logits[places], batch.labels)
+            apart = apart * ~attacked.network.correct(crafted.logits[places], batch.labels)
         consistent = _number(self.adversarial) * (apart * batch.weights).sum()
-        return consistent if kept is None else consistent + kept
+        return consistent if near is None else consistent + near
 
     def score(self, accuracy: float, transferred: float) -> float:
         """Validation accuracy minus what transfers less than to the shared model itself."""
@@ -145,21 +142,21 @@ class Transferability(EarlyStoppedFineTuning):
             return accuracy
         return accuracy - (1 - transferred)
 
-    def choose_hyperparameters(self, executor: Executor, shared: Tensor) -> PostHocPersonalizer:
+    def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
         """Search the budget, then the coefficients, one after the other; only training and validation data is seen."""
-        found = self._within_budget(executor, shared)
-        if found.adversarial == "auto" or found.weights == "auto":
-            least = _mean_accuracy(executor, shared, None) - TOLERANCE
-            if found.adversarial == "auto":
-                found = replace(found, adversarial=found._largest("adversarial", least, executor, shared))
-            if found.weights == "auto":
-                found = replace(found, weights=found._largest("weights", least, executor, shared))
-        return super(Transferability, found).choose_hyperparameters(executor, shared)
+        chosen = self._within_budget(everybody, shared)
+        if chosen.adversarial == "auto" or chosen.weights == "auto":
+            least = _mean_accuracy(everybody, shared, None) - TOLERANCE
+            if chosen.adversarial == "auto":
+                chosen = replace(chosen, adversarial=chosen._largest("adversarial", least, everybody, shared))
+            if chosen.weights == "auto":
+                chosen = replace(chosen, weights=chosen._largest("weights", least, everybody, shared))
+        return super(Transferability, chosen).choose_hyperparameters(everybody, shared)
 
-    def _within_budget(self, executor: Executor, shared: Tensor) -> Self:
+    def _within_budget(self, everybody: AllClients, shared: Tensor) -> Self:
         if not self.search:
             return self
-        budget = search_budget(executor.runtime, shared, self.attack)
+        budget = search_budget(everybody.training, shared, self.attack)
         if budget.weak:
             _log.warning(
                 "the attack is weak: with its full budget of %g it fools the shared model on %.0f%% of the examples, "
@@ -168,11 +165,11 @@ class Transferability(EarlyStoppedFineTuning):
             )
         return replace(self, epsilon=budget.epsilon, search=False)
 
-    def _largest(self, coefficient: str, least: float, executor: Executor, shared: Tensor) -> float:
+    def _largest(self, coefficient: str, least: float, everybody: AllClients, shared: Tensor) -> float:
         for value in sorted(GRID, reverse=True):
             rest = {} if coefficient == "weights" else {"weights": 0.0}
             tried = replace(self, **rest, **{coefficient: value})  # type: ignore[arg-type]
-            if _validation_accuracy(executor, shared, tried) >= least:
+            if _validation_accuracy(everybody, shared, tried) >= least:
                 return value
         _log.warning(
             "every %s coefficient lowers validation accuracy by more than %g; %g is taken",
@@ -190,11 +187,11 @@ class FlippedLabel(EarlyStoppedFineTuning):
 
     name: ClassVar[str] = "flipped-label"
 
-    def batches(self, client: Client) -> Iterator[ClientBatch]:
+    def batches(self, attacked: AttackedClients) -> Iterator[ClientBatch]:
         """Mini-batches of the enlarged training data."""
-        stack, crafted = client.stack, client.train
-        fooled = ~client.network.correct(crafted.logits, crafted.labels)
-        taken_for = _logits(client.network, crafted.logits).argmax(-1)
+        stack, crafted = attacked.stack, attacked.train
+        fooled = ~attacked.network.correct(crafted.logits, crafted.labels)
+        taken_for = _logits(attacked.network, crafted.logits).argmax(-1)
         inputs, labels, counts = [], [], []
         for place in range(len(stack)):
             rows = crafted.of(place)
@@ -204,16 +201,16 @@ class FlippedLabel(EarlyStoppedFineTuning):
             counts.append(len(added) + int(added.sum()))
         enlarged = ClientPart.of_counts(torch.cat(inputs), torch.cat(labels), torch.tensor(counts))
         drawn = zip(stack.clients.tolist(), counts, stack.steps.tolist(), enlarged.offsets.tolist(), strict=False)
-        rows_of = [stack.runtime.stream.rows(id_, size, 0, steps) + first for id_, size, steps, first in drawn]
+        rows_of = [stack.training.stream.rows(id_, size, 0, steps) + first for id_, size, steps, first in drawn]
         return stack.walk(rows_of, stack.steps, enlarged)
 
 
-def _pull(lambda_: float | str, at: Tensor, client: Client, form: Form) -> Tensor | None:
+def _pull(lambda_: float | str, at: Tensor, attacked: AttackedClients, form: Form) -> Tensor | None:
     strength = _number(lambda_)
     if not strength:
         return None
-    size = client.network.trainable
-    return strength * distance(at[:, :size], client.stack.received[:size], form).sum()
+    size = attacked.network.trainable
+    return strength * distance(at[:, :size], attacked.stack.received[:size], form).sum()
 
 
 def _number(coefficient: float | str) -> float:
@@ -222,14 +219,14 @@ def _number(coefficient: float | str) -> float:
     return coefficient
 
 
-def _validation_accuracy(executor: Executor, shared: Tensor, method: EarlyStoppedFineTuning) -> float:
+def _validation_accuracy(everybody: AllClients, shared: Tensor, method: EarlyStoppedFineTuning) -> float:
     """Mean over clients at the end of training."""
-    executor.personalize_all(replace(method, keep="last"), shared)
-    return _mean_accuracy(executor, shared, method.label)
+    everybody.personalize_all(replace(method, keep="last"), shared)
+    return _mean_accuracy(everybody, shared, method.label)
 
 
-def _mean_accuracy(executor: Executor, shared: Tensor, label: str | None) -> float:
-    scores = executor.score_all("validation", shared, label)
+def _mean_accuracy(everybody: AllClients, shared: Tensor, label: str | None) -> float:
+    scores = everybody.score_all("validation", shared, label)
     return float(scores.accuracy[scores.count > 0].mean())
 
 

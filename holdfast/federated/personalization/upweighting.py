@@ -17,7 +17,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.engine.network import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
-from holdfast.federated.personalization.early_stopping import Client, EarlyStoppedFineTuning
+from holdfast.federated.personalization.early_stopping import AttackedClients, EarlyStoppedFineTuning
 from holdfast.federated.personalization.transferability import FineTuned
 from holdfast.streams import torch_stream
 
@@ -38,19 +38,19 @@ class Upweighting(EarlyStoppedFineTuning):
             raise ConfigError(f"the factor is {self.factor}; give a positive number")
 
     @abstractmethod
-    def marked(self, client: Client, place: int) -> Tensor:
+    def marked(self, attacked: AttackedClients, place: int) -> Tensor:
         """Which training examples of the client at that place are drawn more often, bool of shape (n,)."""
 
-    def batches(self, client: Client) -> Iterator[ClientBatch]:
+    def batches(self, attacked: AttackedClients) -> Iterator[ClientBatch]:
         """As many mini-batches of the same size as the other methods see."""
-        stack = client.stack
-        runtime, part = stack.runtime, stack.runtime.clients.train
+        stack = attacked.stack
+        part = stack.data.train
         tables = []
         for place, (id_, steps) in enumerate(zip(stack.clients.tolist(), stack.steps.tolist(), strict=True)):
-            marked = self.marked(client, place)
+            marked = self.marked(attacked, place)
             weights = torch.where(marked, self.factor, 1.0)
-            size = min(runtime.settings.batch_size, len(marked))
-            generator = torch_stream(runtime.settings.seed, "upweighting", id_)
+            size = min(stack.settings.batch_size, len(marked))
+            generator = torch_stream(stack.settings.seed, "upweighting", id_)
             drawn = torch.multinomial(weights, steps * size, replacement=True, generator=generator)
             tables.append(drawn.view(steps, size) + part.offsets[id_])
         return stack.walk(tables, stack.steps)
@@ -62,19 +62,19 @@ class UpWeighted(Upweighting):
 
     name: ClassVar[str] = "uw"
 
-    def marked(self, client: Client, place: int) -> Tensor:
+    def marked(self, attacked: AttackedClients, place: int) -> Tensor:
         """Examples of group 1.
 
         Raises:
             DataError: if the data has no groups.
         """
-        part = client.stack.runtime.clients.train
+        part = attacked.stack.data.train
         if part.groups is None:
             raise DataError(
                 "uw draws counterexamples more often, and the clients' training data has none that are marked; give "
                 "the data some, as in --painted-mnist.counterexamples 0.02"
             )
-        id_ = int(client.stack.clients[place])
+        id_ = int(attacked.stack.clients[place])
         return part.groups[part.offsets[id_] : part.offsets[id_ + 1]] == 1
 
 
@@ -89,22 +89,22 @@ class JustTrainTwice(Upweighting):
     name: ClassVar[str] = "jtt"
     first_epochs: int = 5
 
-    def marked(self, client: Client, place: int) -> Tensor:
+    def marked(self, attacked: AttackedClients, place: int) -> Tensor:
         """Examples that the first model gets wrong."""
-        stack, runtime = client.stack, client.stack.runtime
+        stack = attacked.stack
         one = stack.clients[place : place + 1]
         first = FineTuned(epochs=self.first_epochs)
         alone = StackedClients(
-            runtime,
+            stack.training,
             one,
             stack.received,
             drawn=torch.zeros_like(one),
-            steps=runtime.post_hoc_steps(first, one),
+            steps=stack.training.post_hoc_steps(first.epochs, one),
             decay=stack.decay,
         )
         models = alone.copies()
-        for _ in first.sgd_step(models, alone.batches(), Client(alone, self.attack)):
+        for _ in first.sgd_step(models, alone.batches(), AttackedClients(alone, self.attack)):
             pass
-        inputs, labels = runtime.clients.train.of(int(one))
+        inputs, labels = stack.data.train.of(int(one))
         with torch.no_grad():
-            return ~runtime.network.correct(runtime.network.outputs(models, inputs[None])[0], labels)
+            return ~stack.network.correct(stack.network.outputs(models, inputs[None])[0], labels)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart
+from holdfast.federated.engine.network import Network
 from holdfast.federated.metrics.scoring import score_models
 
-if TYPE_CHECKING:
-    from holdfast.federated.engine.client_runtime import ClientRuntime
 
-
-def validation_losses(runtime: ClientRuntime, part: ClientPart, clients: Tensor, models: Tensor) -> Tensor:
+def validation_losses(network: Network, part: ClientPart, clients: Tensor, models: Tensor) -> Tensor:
     """Mean losses, all models stacked; infinite where a model has diverged.
 
     Args:
-        runtime: the network.
+        network: the model.
         part: the data.
         clients: ids.
         models: shape (models, clients, P).
@@ -27,9 +23,9 @@ def validation_losses(runtime: ClientRuntime, part: ClientPart, clients: Tensor,
         float64 of shape (models, clients).
     """
     times = len(models)
-    groups = torch.split(torch.arange(len(clients)), 1 if runtime.network.scores_depend_on_batch else len(clients))
+    groups = torch.split(torch.arange(len(clients)), 1 if network.scores_depend_on_batch else len(clients))
     losses = [
-        score_models(runtime.network, models[:, group].flatten(0, 1), part, clients[group].repeat(times)).loss
+        score_models(network, models[:, group].flatten(0, 1), part, clients[group].repeat(times)).loss
         for group in groups
     ]
     stacked = torch.cat([loss.view(times, -1) for loss in losses], dim=1)

@@ -1,18 +1,17 @@
 """Whether what a fine-tuned model writes is right: answers, programs and summaries."""
 
-from holdfast.finetuning.evaluation.answers import exact_match, extract_answer, same_answer
-from holdfast.finetuning.evaluation.programs import Outcome, find_program, run_program
+from holdfast.finetuning.evaluation.answers import exact_match, printed_answer
+from holdfast.finetuning.evaluation.programs import ProgramOutcome, find_program, run_program
 from holdfast.finetuning.evaluation.summaries import bert_score, bleu, rouge_l, summary_scores
 
 __all__ = [
-    "Outcome",
+    "ProgramOutcome",
     "bert_score",
     "bleu",
     "exact_match",
-    "extract_answer",
     "find_program",
+    "printed_answer",
     "rouge_l",
     "run_program",
-    "same_answer",
     "summary_scores",
 ]

@@ -1,111 +1,152 @@
-"""Whether an answer is right.
+r"""Whether an answer is right, by math-verify (https://github.com/huggingface/Math-Verify), as the field judges it.
 
-Two numbers are the same if they are equal, or if one of them is no integer and they differ by at most 1e-4 of the
-larger: enough for what programs compute in floating point and for four digits of a fraction (0.3333 is 1/3), too little
-for an answer that was rounded away (3.1 is not pi). Integers must be equal. A gold answer of two decimals or more may
-have been rounded, so 3.14159 is right where 3.14 is asked for.
+math-verify finds the answer in a text (``\boxed{...}``, ``the answer is ...``, otherwise the last formula or number),
+reads LaTeX and plain numbers without running them, and compares values: fractions with decimals, expressions with
+their expansions, sets in any order. Decimals must agree when rounded to six places; ``50%`` is 0.5 and also 50; units
+that it knows are read over. Two things it does not know are done before: what follows a new question is cut off, since
+models that don't stop go on with questions of their own, and ``####`` announces an answer, as GSM8K writes it.
 
-MAmmoTH's pipeline, by which the published numbers were taken, compares numbers as text on five of its six sets, and
-on MATH calls any number right that rounds to the integer asked for or is within 4 % of another. That takes 11.6 for 12,
-so it is not followed here: accuracies on MATH are at most the published rule's.
+MAmmoTH's pipeline, by which the published numbers of S2L were taken, compares numbers as text on five of its six sets
+and on MATH takes any number that rounds to the integer asked for; accuracies on MATH are at most that rule's.
 """
 
 from __future__ import annotations
 
-import math
+import importlib.util
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import tempfile
+import threading
 from collections.abc import Sequence
-from fractions import Fraction
+from pathlib import Path
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import DataError
-from holdfast.finetuning.evaluation.arithmetic import Number
-from holdfast.finetuning.evaluation.extraction import extract_answer
-from holdfast.finetuning.evaluation.reading import Answer, Part, read_answer
+from holdfast.errors import DataError, MissingDependencyError
 
-__all__ = ["exact_match", "extract_answer", "same_answer"]
-
-_RELATIVE = Fraction(1, 10**4)
-_NEAR_ZERO = Fraction(1, 10**9)
+_LONGEST = 10_000  # characters of a text that are looked at, from its end
+_START = 120.0  # seconds for importing SymPy on a busy machine
+_SECONDS = 5  # for reading an answer, and again for comparing it: math-verify's own limit
+_PATIENCE = 60.0  # seconds after which the process is stopped that did not keep to it
+_NEXT_QUESTION = re.compile(r"\n\s*(?:#+\s*(?:Instruction|Question|Problem)\b|(?:Question|Problem|Q|User)\s*:)", re.I)
+_LONG_DECIMAL = re.compile(r"(?<![\w.])-?\d+(?:\.\d{9,}(?:e[-+]?\d+)?|(?:\.\d+)?e[-+]?\d+)(?![\w.])")
+_WRAPPED = re.compile(r"^\[(.*)\]$|^\{(?=\w+:)(.*)\}$")
+_NAMED = re.compile(r"\b([a-zA-Z]\w*): ")
+_PI = re.compile(r"(?<!\\)\bpi\b")
+_DIGITS = 12  # of a number that a program computed; the others are noise
 
 
 def exact_match(texts: Sequence[str], golds: Sequence[str]) -> NDArray[np.bool_]:
     """Which texts end in the right answer.
 
     Args:
-        texts: what a model has written or a program has printed.
+        texts: what a model has written.
         golds: the right answers, without their derivations.
 
     Returns:
-        bool of shape (n,); a text without an answer is wrong.
+        bool of shape (n,); a text without an answer is wrong, and so is one that can't be judged within seconds.
 
     Raises:
         DataError: if there are not as many answers as texts.
+        MissingDependencyError: without math-verify.
     """
     if len(texts) != len(golds):
         raise DataError(f"there are {len(texts)} texts and {len(golds)} right answers; give one answer per text")
-    found = [extract_answer(text) for text in texts]
-    pairs = zip(found, golds, strict=True)
-    return np.array([answer is not None and same_answer(answer, gold) for answer, gold in pairs], dtype=np.bool_)
+    pairs = [(_end_of(text), gold) for text, gold in zip(texts, golds, strict=True)]
+    right = list[bool]()
+    while len(right) < len(pairs):
+        right += _judged(pairs[len(right) :])
+    return np.array(right, dtype=np.bool_)
 
 
-def same_answer(found: str, gold: str) -> bool:
-    """Whether an answer is the right one.
+def until_next_question(text: str) -> str:
+    """What a model has written before it asked itself another question."""
+    return _NEXT_QUESTION.split(text.strip(), maxsplit=1)[0]
 
-    Several numbers are a set, unless the right answer has round or square brackets: then their order counts, and if
-    the answer has brackets too they must be the same ((1, 2) is no [1, 2]). Where both name what they are the values of
-    (x = 1, y = 2), names count instead.
+
+def printed_answer(printed: str) -> str:
+    r"""A line that a program has printed as a text that announces it, in LaTeX.
 
     Args:
-        found: the answer, such as `extract_answer` gives it.
-        gold: the right answer.
+        printed: such as ``99999.99999999999``, ``2*sqrt(3)**3``, ``[1, 2]`` or ``{x: 1, y: 2}``.
 
     Returns:
-        Whether they are the same.
+        Such as ``\boxed{100000}``: twelve digits of what was computed in floating point, a list as several answers.
     """
-    one, right = read_answer(found), read_answer(gold)
-    if one.choice and right.choice:
-        return one.choice == right.choice
-    if len(one.parts) != len(right.parts):
-        return False
-    if len(right.parts) == 1:
-        return _same_part(one.parts[0], right.parts[0])
-    return _same_parts(one, right)
+    line = _LONG_DECIMAL.sub(lambda number: _written_out(round(float(number[0]), _DIGITS)), printed).replace("**", "^")
+    line = _NAMED.sub(r"\1=", _WRAPPED.sub(r"\1\2", line.strip()))
+    return r"\boxed{" + _PI.sub(r"\\pi ", line) + "}"
 
 
-def _same_parts(one: Answer, right: Answer) -> bool:
-    names = sorted(part.name for part in right.parts)
-    named = all(names) and names == sorted(part.name for part in one.parts)
-    if right.brackets[:1] in {"(", "["} and not named:
-        pairs = zip(one.parts, right.parts, strict=True)
-        return one.brackets in {"", right.brackets} and all(_same_part(*pair) for pair in pairs)
-    left = list(one.parts)
-    for part in right.parts:
-        same = (other for other in left if _same_part(other, part) and (not named or other.name == part.name))
-        match = next(same, None)
-        if match is None:
-            return False
-        left.remove(match)
-    return True
+def _written_out(number: float) -> str:
+    return np.format_float_positional(number, precision=_DIGITS, unique=False, fractional=False, trim="-")
 
 
-def _same_part(one: Part, right: Part) -> bool:
-    if one.text == right.text:
-        return True
-    if one.values is None or right.values is None:
-        return False
-    pairs = zip(one.values, right.values, strict=True)
-    return all(_same_number(found, gold, right.rounded_by) for found, gold in pairs)
+def _end_of(text: str) -> str:
+    """Where the answer of a text stands."""
+    text = until_next_question(text)
+    return (text.rpartition("####")[2].strip() or text)[-_LONGEST:]
 
 
-def _same_number(found: Number, gold: Number, rounded_by: Fraction) -> bool:
-    if found == gold:
-        return True
-    if math.isinf(found) or math.isinf(gold):
-        return False
-    one, right = Fraction(found), Fraction(gold)
-    if one.denominator == right.denominator == 1:
-        return False
-    allowed = max(_RELATIVE * max(abs(one), abs(right)), rounded_by) if one and right else _NEAR_ZERO
-    return abs(one - right) <= allowed
+def _judged(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+    """Judge pairs in a new process; where it has to be stopped, the pair that it was at is wrong and the last one."""
+    if importlib.util.find_spec("math_verify") is None:
+        raise MissingDependencyError("judging answers needs math-verify; install it with `pip install 'holdfast[llm]'`")
+    with (
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(  # noqa: S603 - our own file
+            [sys.executable, str(Path(__file__).with_name("judging.py")), str(_SECONDS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": "0"},  # SymPy's order of things may depend on it
+        ) as process,
+    ):
+        try:
+            return _verdicts(process, pairs, errors)
+        finally:
+            process.kill()
+
+
+def _verdicts(process: subprocess.Popen[str], pairs: Sequence[tuple[str, str]], errors: IO[str]) -> list[bool]:
+    assert process.stdin is not None and process.stdout is not None
+    lines: queue.Queue[str] = queue.Queue()
+    threading.Thread(target=_read, args=(process.stdout, lines), daemon=True).start()
+    try:
+        with process.stdin as stream:
+            json.dump(pairs, stream)
+        ready = lines.get(timeout=_START)
+    except (BrokenPipeError, queue.Empty):
+        ready = ""
+    if not ready:
+        process.kill()
+        process.wait()
+        errors.seek(0)
+        last = (errors.read().strip().splitlines() or ["it did not say why"])[-1]
+        raise MissingDependencyError(
+            f"math-verify can't be started ({last}); install it again with `pip install 'holdfast[llm]'`"
+        )
+    right = list[bool]()
+    while len(right) < len(pairs):
+        try:
+            line = lines.get(timeout=_PATIENCE)
+        except queue.Empty:
+            line = ""
+        right.append(line == "1\n")
+        if not line:
+            break
+    return right
+
+
+def _read(stream: IO[str], lines: queue.Queue[str]) -> None:
+    """Pass lines on; an empty one says that there are no more."""
+    for line in stream:
+        lines.put(line)
+    lines.put("")

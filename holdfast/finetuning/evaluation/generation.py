@@ -6,6 +6,7 @@ asked again to reason in words, as MAmmoTH's pipeline does it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Turn
-from holdfast.errors import DataError
-from holdfast.finetuning.evaluation.answers import exact_match
+from holdfast.errors import ConfigError, DataError
+from holdfast.finetuning.evaluation.answers import exact_match, printed_answer
 from holdfast.finetuning.evaluation.programs import find_program, run_program
+from holdfast.finetuning.evaluation.sandbox import find_sandbox
 from holdfast.finetuning.language_models.models import LanguageModel
 from holdfast.finetuning.language_models.templates import Template
 from holdfast.finetuning.language_models.tokens import prompt_ids
@@ -77,7 +79,8 @@ def math_accuracy(
         language: model and tokenizer.
         prompts: the problems.
         golds: their answers.
-        programs: ask for a program first, and for words where it gives nothing.
+        programs: ask for a program first, and for words where it gives nothing. A machine without a sandbox is
+            warned of at once; the first program that a model writes there is an error.
         options: of `generate`.
 
     Returns:
@@ -85,19 +88,30 @@ def math_accuracy(
 
     Raises:
         DataError: if there are not as many answers as problems.
+        ConfigError: if there is a program and no sandbox to run it in.
     """
     if len(prompts) != len(golds):
         raise DataError(f"there are {len(prompts)} problems and {len(golds)} answers; give one answer per problem")
     texts: list[str | None] = [None] * len(prompts)
     if programs:
+        _warn_without_sandbox()
         asked = [(*turns[:-1], (turns[-1][0], turns[-1][1] + ASK_FOR_PROGRAM)) for turns in prompts]
         for place, said in enumerate(generate(language, asked, **options)):
             program = find_program(said)
-            texts[place] = run_program(program).printed if program else None
+            printed = run_program(program).printed if program else None
+            texts[place] = None if printed is None else printed_answer(printed)
     left = [place for place, text in enumerate(texts) if text is None]
     for place, said in zip(left, generate(language, [prompts[place] for place in left], **options), strict=True):
         texts[place] = said
     return exact_match([text or "" for text in texts], golds)
+
+
+def _warn_without_sandbox() -> None:
+    """Say before hours of generation what would be an error after them, if the model writes programs at all."""
+    try:
+        find_sandbox()
+    except ConfigError as error:
+        logging.getLogger(__name__).warning("%s", error)
 
 
 def _decoded(language: LanguageModel, rows: Sequence[Sequence[int]], most: int) -> list[str]:

@@ -1,48 +1,35 @@
-"""Programs that a model has written as its answer, run without harm; the last line they print is the answer.
+"""Programs that a model has written as its answer; the last line they print is the answer.
 
-A program runs in a process of its own, in a temporary folder that holds nothing but the program, without environment
-and input, with limits on time, memory and output. Linux's seccomp leaves it the system calls of `system_calls` only: it
-can compute, read files and print, and can't write, remove or change any file, start a process or a thread, send a
-signal or open a socket, even as root. Python's audit hooks refuse most of it once more, in words that say what it was.
-
-What this is not: a program can read every file that its user can read, and print it; so its output belongs to no one
-who must not see these files. On machines whose system calls aren't listed (other than x86-64 and 64-bit ARM) and on
-kernels without seccomp only the audit hooks and the limits are left. They stop what a model writes by mistake, not an
-attacker, who finds a way around hooks inside his own interpreter. There, use a container as well.
+A program runs in the sandbox of this machine (`sandbox`), without input, with limits on time, memory and output.
 """
 
 from __future__ import annotations
 
 import ast
 import contextlib
-import importlib.util
-import math
 import os
 import re
 import selectors
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import warnings
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from holdfast.errors import ConfigError
-from holdfast.finetuning.evaluation.system_calls import system_call_filter
+from holdfast.finetuning.evaluation.sandbox import Limits, Sandbox, find_sandbox
 
 _TOO_LONG = "it took too long"
 _PRINTED = 2**16  # bytes that a program may print
-_PACKAGES = ("numpy", "sympy", "mpmath", "scipy")  # what programs of the math sets import
-_ENVIRONMENT = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}  # the same output each time; no threads
+_SIGNALLED = 128  # a sandbox ends with this and the number of the signal that ended the program
 _BLOCK = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
 _NEXT_QUESTION = re.compile(r"\n#+\s*(?:Instruction|Question|Problem)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProgramOutcome:
     """What became of a program.
 
     Attributes:
@@ -72,11 +59,11 @@ def find_program(text: str) -> str | None:
     return None
 
 
-def run_program(program: str, *, timeout: float = 10.0, memory_mb: int = 1024) -> Outcome:
-    """Run a program, confined as the module says.
+def run_program(program: str, *, timeout: float = 10.0, memory_mb: int = 1024) -> ProgramOutcome:
+    """Run a program in a sandbox.
 
     Args:
-        program: Python; NumPy, SymPy and SciPy are there if they are here.
+        program: Python; NumPy, SymPy and SciPy are there if they are here, or in the container's image.
         timeout: seconds after which it is killed.
         memory_mb: megabytes of address space; NumPy and SymPy alone take about 200.
 
@@ -84,38 +71,33 @@ def run_program(program: str, *, timeout: float = 10.0, memory_mb: int = 1024) -
         What it printed last, or why that doesn't count.
 
     Raises:
-        ConfigError: on a system that can't confine it, or if a limit is not above 0.
+        ConfigError: on a machine without a sandbox, or if a limit is not above 0.
     """
-    if sys.platform != "linux":
-        raise ConfigError(f"programs can't be confined on {sys.platform}; run the evaluation on Linux")
     if timeout <= 0 or memory_mb <= 0:
         raise ConfigError(f"timeout is {timeout} and memory_mb {memory_mb}; both must be above 0")
+    sandbox = find_sandbox()
     with tempfile.TemporaryDirectory(prefix="holdfast-program-") as folder:
-        file = Path(folder) / "program.py"
-        file.write_bytes(program.encode(errors="replace"))
-        code, printed, errors, stopped = _run(file, timeout, memory_mb * 2**20)
+        Path(folder).chmod(0o755)  # a container's user is nobody
+        (Path(folder) / "program.py").write_bytes(program.encode(errors="replace"))
+        code, printed, errors, stopped = _run(sandbox, Path(folder), Limits(timeout, memory_mb))
     why = stopped
-    if not stopped and code < 0:
-        why = f"it was ended by {signal.Signals(-code).name}"
-    elif not stopped and code > 0:
+    if not stopped and code > _SIGNALLED:
+        why = f"it was ended by {signal.Signals(code - _SIGNALLED).name}"
+    elif not stopped and code != 0:
         why = errors[-1] if errors else f"it ended with status {code}"
     elif not stopped and not printed:
         why = "it printed nothing"
-    return Outcome(None, False, why) if why else Outcome(printed[-1], True, "")
+    return ProgramOutcome(None, False, why) if why else ProgramOutcome(printed[-1], True, "")
 
 
-def _run(file: Path, timeout: float, memory: int) -> tuple[int, list[str], list[str], str]:
+def _run(sandbox: Sandbox, folder: Path, limits: Limits) -> tuple[int, list[str], list[str], str]:
     """The status a program ended with, the lines it printed, those of its errors, and why it had to be stopped."""
-    deadline = time.monotonic() + timeout
-    confined = Path(__file__).with_name("confined.py")
-    limits = (str(math.ceil(timeout) + 1), str(memory), (system_call_filter() or b"").hex())
+    deadline = time.monotonic() + limits.seconds + sandbox.startup
     with subprocess.Popen(  # noqa: S603 - running it is the point
-        [sys.executable, "-S", "-s", "-B", "-X", "utf8", str(confined), str(file), *limits, *_folders()],
+        sandbox.command(folder, limits),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=file.parent,
-        env=_ENVIRONMENT,
         start_new_session=True,
     ) as process:
         assert process.stdout is not None and process.stderr is not None
@@ -152,14 +134,6 @@ def _listen(taken: dict[int, bytearray], deadline: float) -> str:
             if sum(map(len, taken.values())) > _PRINTED:
                 return f"it printed more than {_PRINTED} bytes"
     return ""
-
-
-@cache
-def _folders() -> tuple[str, ...]:
-    """Where the packages are that programs may import."""
-    found = [importlib.util.find_spec(package) for package in _PACKAGES]
-    places = [place for spec in found if spec for place in spec.submodule_search_locations or ()]
-    return tuple(dict.fromkeys(str(Path(place).parent) for place in places))
 
 
 def _is_python(program: str) -> bool:

@@ -8,7 +8,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from holdfast.integrations.flower.blueprint import Blueprint
+from holdfast.federated.blueprint import Blueprint
 from holdfast.integrations.flower.messages.wire import Request
 from holdfast.integrations.flower.nodes.node import Node
 
@@ -23,9 +23,9 @@ def client_app(blueprint: Callable[[Context], Blueprint]) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        order = Request.of(message.content)
-        node = Node(blueprint(context), context.node_config, order.federation)
-        return Message(node.answer(order, message.content), reply_to=message)
+        request = Request.of(message.content)
+        node = Node(blueprint(context), context.node_config, request.federation)
+        return Message(node.answer(request, message.content), reply_to=message)
 
     return app
 

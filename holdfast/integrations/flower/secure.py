@@ -112,13 +112,13 @@ class SecureGrid(Grid):
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """One reply for all where messages ask for training, and Flower's replies otherwise."""
-        asked = list(messages)
-        if not asked or asked[0].metadata.message_type != MessageType.TRAIN:
-            return list(self._grid.send_and_receive(asked, timeout=timeout))
-        ((key, record),) = asked[0].content.array_records.items()
+        requests = list(messages)
+        if not requests or requests[0].metadata.message_type != MessageType.TRAIN:
+            return list(self._grid.send_and_receive(requests, timeout=timeout))
+        ((key, record),) = requests[0].content.array_records.items()
         sent = SentModel({name: array.numpy() for name, array in record.items()})
         try:
-            mean = self._hidden_mean(asked, timeout)
+            mean = self._hidden_mean(requests, timeout)
         except Exception as error:  # anything can be in a reply, and a round is less than a run
             _log.warning("secure aggregation failed, so the round has no result: %s", error)
             return []
@@ -127,23 +127,23 @@ class SecureGrid(Grid):
             return []
         arrays = ArrayRecord({name: Array(array) for name, array in after.items()})
         metrics = MetricRecord({self._examples_key: 1})
-        return [Message(RecordDict({key: arrays, "metrics": metrics}), reply_to=asked[0])]
+        return [Message(RecordDict({key: arrays, "metrics": metrics}), reply_to=requests[0])]
 
-    def _hidden_mean(self, asked: Sequence[Message], timeout: float | None) -> torch.Tensor | None:
+    def _hidden_mean(self, requests: Sequence[Message], timeout: float | None) -> torch.Tensor | None:
         """The mean of what `_send_hidden` made, float64 of shape (P + 1,); None if too many clients failed."""
         workflow = SecAggPlusWorkflow(
             self._shares,
             self._threshold,
             max_weight=1.0,
             clipping_range=self._clipping_range,
-            quantization_range=_levels(len(asked)),
+            quantization_range=_levels(len(requests)),
             timeout=timeout,
         )
-        result = _Result([message.metadata.dst_node_id for message in asked])
+        result = _Result([message.metadata.dst_node_id for message in requests])
         context, state = result.context(), WorkflowState()
         if not workflow.setup_stage(self._grid, context, state):
             return None
-        state.nid_to_fitins = {message.metadata.dst_node_id: self._content(message) for message in asked}
+        state.nid_to_fitins = {message.metadata.dst_node_id: self._content(message) for message in requests}
         if not workflow.share_keys_stage(self._grid, context, state):
             return None
         _forget_missing(state)

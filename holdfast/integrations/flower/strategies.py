@@ -146,19 +146,19 @@ class RobustStrategy(FlowerFedAvg):
             update = sent.update(only(message.content.array_records, "array"))
             return reply, update, read_loss(reply.metrics, self.loss_key) if self.needs_losses else 0.0
 
-        found = sorted(self._readable(server_round, replies, self._asked, read), key=lambda one: one[0].place)
+        readable = sorted(self._readable(server_round, replies, self._asked, read), key=lambda one: one[0].place)
         malformed = len(self.dropped) - before
-        after = self._combine(server_round, sent, found, malformed) if found else None
+        after = self._combine(server_round, sent, readable, malformed) if readable else None
         values = sent.arrays if after is None else after
-        kept = [reply for reply, _, _ in found]
-        metrics = self._average(kept, self.train_metrics_aggr_fn) or MetricRecord()
+        replies_read = [reply for reply, _, _ in readable]
+        metrics = self._average(replies_read, self.train_metrics_aggr_fn) or MetricRecord()
         metrics[DROPPED] = malformed
         return ArrayRecord({name: Array(array) for name, array in values.items()}), metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The metrics, averaged; a client that reports others than most is left out of them."""
-        found = sorted(self._readable(server_round, replies, None, self._numbers), key=lambda reply: reply.place)
-        return self._average(found, self.evaluate_metrics_aggr_fn)
+        readable = sorted(self._readable(server_round, replies, None, self._numbers), key=lambda reply: reply.place)
+        return self._average(readable, self.evaluate_metrics_aggr_fn)
 
     # ---------------------------------------------------------------------------------------------- inside
 
@@ -188,46 +188,46 @@ class RobustStrategy(FlowerFedAvg):
         return read_metrics(node, metrics, self.weighted_by_key, self.client_key, self.most_examples)
 
     def _readable(
-        self, server_round: int, replies: Iterable[Message], asked: set[int] | None, read: Callable[[Message], Any]
+        self, server_round: int, replies: Iterable[Message], expected: set[int] | None, read: Callable[[Message], Any]
     ) -> list[Any]:
-        """What `read` makes of the replies of asked nodes, one per node; the others are noted in `dropped`."""
-        found: dict[int, Any] = {}
+        """What `read` makes of the replies of expected nodes, one per node; the others are noted in `dropped`."""
+        readable: dict[int, Any] = {}
         for message in replies:
             node = message.metadata.src_node_id
             if message.has_error():
                 _log.warning("round %d: node %d failed: %s", server_round, node, message.error.reason)
                 continue
             try:
-                if asked is not None and node not in asked:
+                if expected is not None and node not in expected:
                     raise RejectedError("it was not asked")
-                if node in found:
+                if node in readable:
                     raise RejectedError("it has replied before")
-                found[node] = read(message)
+                readable[node] = read(message)
             except RejectedError as error:
                 self.dropped.append(DroppedReply(server_round, node, str(error)))
                 _log.warning("round %d: the reply of node %d was left out: %s", server_round, node, error)
-        return list(found.values())
+        return list(readable.values())
 
     def _combine(
-        self, server_round: int, sent: SentModel, found: Sequence[tuple[Reply, Tensor, float]], malformed: int
+        self, server_round: int, sent: SentModel, readable: Sequence[tuple[Reply, Tensor, float]], malformed: int
     ) -> dict[str, Any] | None:
         """The arrays after the server's step; None, and a line in the log, where they must stay as they were."""
-        updates = torch.stack([update for _, update, _ in found])
-        losses = torch.tensor([loss for _, _, loss in found], dtype=torch.float64)
+        updates = torch.stack([update for _, update, _ in readable])
+        losses = torch.tensor([loss for _, _, loss in readable], dtype=torch.float64)
         f = max(self.f - malformed, 0)
         try:
-            self._warn(self.aggregator.check(len(found), f))
+            self._warn(self.aggregator.check(len(readable), f))
         except ConfigError as error:
             _log.warning("round %d: the model is kept as it was: %s", server_round, error)
             return None
         if self.weighted:
-            examples = torch.tensor([reply.examples for reply, _, _ in found], dtype=torch.float64)
+            examples = torch.tensor([reply.examples for reply, _, _ in readable], dtype=torch.float64)
             step = weighted_sum(self.aggregator.prepare(updates), examples / examples.sum())
         else:
             step, _ = self.objective.combine(
                 updates,
                 losses,
-                cohort=torch.arange(len(found)),
+                cohort=torch.arange(len(readable)),
                 aggregator=self.aggregator,
                 f=f,
                 state={},

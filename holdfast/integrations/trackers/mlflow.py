@@ -59,8 +59,8 @@ class MLflow:
         if experiment is None:
             return None
         wanted = f"tags.`{_PATH_TAG}` = '{self._tag}'"
-        found = self._client.search_runs([experiment.experiment_id], wanted, max_results=1)
-        return str(found[0].info.run_id) if found else None
+        runs = self._client.search_runs([experiment.experiment_id], wanted, max_results=1)
+        return str(runs[0].info.run_id) if runs else None
 
     def _begin(self) -> str:
         from mlflow.entities import Param  # noqa: PLC0415

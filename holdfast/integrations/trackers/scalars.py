@@ -27,21 +27,21 @@ def scalars(event: Event) -> dict[str, float]:
         {'plan/active': 12.0, 'plan/active_share': 0.24}
     """
     values = event.values
-    found: dict[str, Any] = {}
+    scalars: dict[str, Any] = {}
     if event.kind == "plan":
-        found = {"plan/active": values["active"], "plan/active_share": values["active"] / values["of"]}
+        scalars = {"plan/active": values["active"], "plan/active_share": values["active"] / values["of"]}
     elif event.kind == "epoch":
-        found = {f"train/{name}": values.get(name) for name in ("loss", "learning_rate", "full_epochs", "stage")}
-        found |= {"validation/score": values.get("score"), **_report("validation", values.get("validation"))}
+        scalars = {f"train/{name}": values.get(name) for name in ("loss", "learning_rate", "full_epochs", "stage")}
+        scalars |= {"validation/score": values.get("score"), **_report("validation", values.get("validation"))}
     elif event.kind == "end":
         for name in ("test", "test_last"):
-            found |= _report(name, values.get(name))
-        found |= {"best/epoch": values.get("best_epoch"), "best/full_epochs": values.get("best_full_epochs")}
+            scalars |= _report(name, values.get(name))
+        scalars |= {"best/epoch": values.get("best_epoch"), "best/full_epochs": values.get("best_full_epochs")}
     if event.kind in ("epoch", "end"):
         for label, summary in values.items():
             if isinstance(summary, Mapping) and "worst_tenth" in summary:  # how a federation's devices fare
-                found |= {f"devices/{label}/{name}": value for name, value in summary.items()}
-    return {name: float(value) for name, value in found.items() if isinstance(value, (int, float))}
+                scalars |= {f"devices/{label}/{name}": value for name, value in summary.items()}
+    return {name: float(value) for name, value in scalars.items() if isinstance(value, (int, float))}
 
 
 def safe_names(names: Sequence[str]) -> list[str]:

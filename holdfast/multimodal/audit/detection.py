@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError, nearest
 from holdfast.multimodal.audit.attributes import Attributes
-from holdfast.training.evaluation.scores import wilson
+from holdfast.primitives.proportions import wilson
 
 Order = Literal["delta", "mutual_information"]
 

@@ -57,7 +57,7 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 def _column(results: Results) -> str:
-    (column,) = {name.partition("/")[0] for name in results.names}
+    (column,) = results.columns
     return column
 
 
@@ -96,7 +96,7 @@ def _alike_in_the_worst_group(results: Results) -> Verdict:
 _MEASURED: tuple[Scale, ...] = ("cpu", "paper")
 
 ABLATION = Experiment(
-    name="multimodal/ablation",
+    name="clip/ablation",
     title="which terms are needed",
     source="Spurious correlations in CLIP, Table 9.18",
     cells=_ablation_cells,
@@ -182,7 +182,7 @@ def _others_low(results: Results) -> Verdict:
 
 
 DETECTION = Experiment(
-    name="multimodal/detection",
+    name="clip/detection",
     title="what the accuracy of the pre-trained model depends on",
     source="Spurious correlations in CLIP, equation 7.7 and Table 7.3, on data whose shortcut is known",
     cells=_detection_cells,
@@ -267,7 +267,7 @@ def _emoji_over_erm(results: Results) -> Verdict:
 
 
 PRETRAINED = Experiment(
-    name="multimodal/pretrained",
+    name="clip/pretrained",
     title="EfficientNet-Lite0 and MiniLM, joined on captioned emoji with a planted background",
     source="Spurious correlations in CLIP, Table 7.4, asked of a real pre-trained model that a CPU can run",
     cells=_emoji_cells,

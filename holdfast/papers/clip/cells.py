@@ -110,13 +110,13 @@ def tune(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         tell("loss", [epoch["loss"] for epoch in result.history])
         tell("weights", dict(enumerate(tower.trained_parameters(trained))))
         report, epoch = result.test, result.best_epoch + 1
-    found = _accuracies(report) | {"epoch": float(epoch)}
+    metrics = _accuracies(report) | {"epoch": float(epoch)}
     if settings.get("explained", 0) == 0:
-        return found
+        return metrics
     score = explanation_score(tower, task, report, per_group=settings["explained"], seed=seed)
     tell("aiou", score.by_group)
     by_group = {f"aiou {group}": value for group, value in score.by_group.items()}
-    return found | {"aiou": score.average, "aiou_worst": score.worst} | by_group
+    return metrics | {"aiou": score.average, "aiou_worst": score.worst} | by_group
 
 
 def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -129,13 +129,13 @@ def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         What they return, behind the number of the row.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     with TemporaryDirectory() as towers:
         own = {**settings["world"], "towers": towers}
         for number, row in enumerate(settings["rows"]):
             numbers = (detect if "planted" in row else tune)({"world": own, **row}, seed)
-            found |= {f"{number} {name}": value for name, value in numbers.items()}
-    return found
+            metrics |= {f"{number} {name}": value for name, value in numbers.items()}
+    return metrics
 
 
 def world(settings: Mapping[str, Any], seed: int) -> tuple[TwoTowerModel, ClipTask]:
@@ -203,14 +203,14 @@ def detect(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         )
     }
     planted = [tuple(pair) for pair in settings["planted"]]
-    found = {"findings": float(len(ranked))}
+    metrics = {"findings": float(len(ranked))}
     for pair in [*planted, *(tuple(pair) for pair in settings.get("others", ()))]:
-        found[f"{'/'.join(pair)} delta"] = known[pair].delta if pair in known else 0.0
+        metrics[f"{'/'.join(pair)} delta"] = known[pair].delta if pair in known else 0.0
     for pair in planted:
-        found[f"{'/'.join(pair)} place"] = float(ranked.index(pair) + 1) if pair in ranked else 0.0
-        found[f"{'/'.join(pair)} information"] = known[pair].mutual_information if pair in known else 0.0
-    found["other delta"] = max((known[pair].delta for pair in ranked if pair not in planted), default=0.0)
-    return found
+        metrics[f"{'/'.join(pair)} place"] = float(ranked.index(pair) + 1) if pair in ranked else 0.0
+        metrics[f"{'/'.join(pair)} information"] = known[pair].mutual_information if pair in known else 0.0
+    metrics["other delta"] = max((known[pair].delta for pair in ranked if pair not in planted), default=0.0)
+    return metrics
 
 
 def _device() -> str:
@@ -219,9 +219,9 @@ def _device() -> str:
 
 def _accuracies(report: GroupReport) -> dict[str, float]:
     average = report.train_mix if report.train_mix is not None else report.accuracy
-    found = {"average": average, "worst_group": report.worst_accuracy, "group_mean": report.group_mean}
-    found |= {score.name: score.accuracy for score in report.by_group if score.accuracy is not None}
-    return {name: 100 * value for name, value in found.items()}
+    shares = {"average": average, "worst_group": report.worst_accuracy, "group_mean": report.group_mean}
+    shares |= {score.name: score.accuracy for score in report.by_group if score.accuracy is not None}
+    return {name: 100 * value for name, value in shares.items()}
 
 
 def openai_templates() -> tuple[str, ...]:

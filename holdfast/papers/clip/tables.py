@@ -113,12 +113,12 @@ def printed(
     average: float, worst: float, aiou: float | None = None, aiou_worst: float | None = None
 ) -> dict[str, Printed]:
     """Numbers of a row as the document has them."""
-    found = {"average": Printed(average), "worst_group": Printed(worst)}
+    numbers = {"average": Printed(average), "worst_group": Printed(worst)}
     if aiou is not None:
-        found["aiou"] = Printed(aiou)
+        numbers["aiou"] = Printed(aiou)
     if aiou_worst is not None:
-        found["aiou_worst"] = Printed(aiou_worst)
-    return found
+        numbers["aiou_worst"] = Printed(aiou_worst)
+    return numbers
 
 
 _PRINTED: Mapping[str, Mapping[str, Printed]] = {
@@ -332,18 +332,20 @@ def _method_over_erm(column: str, results: Results) -> Verdict:
 def column_claims(column: str) -> tuple[Claim, ...]:
     """The sentences of Tables 7.2 and 7.4, for a column."""
     scales: tuple[Scale, ...] = ("cpu",) if column == "shapes" else ("paper",)
-    found = [
+    claims = [
         Claim(f"{column}: accuracy differs between the groups of a class", partial(_groups_differ, column), scales),
         Claim(f"{column}: ERM is above zero-shot in the worst group", partial(_erm_helps, column), scales),
         Claim(f"{column}: the method is above ERM in the worst group", partial(_above_erm, column), scales),
     ]
     if column != "ViT-L-14-336":  # second best there, as the document says
-        found.append(Claim(f"{column}: the method has the best worst group", partial(best_worst_group, column), scales))
-    return (*found, *explanation_claims(column, scales, _SMALL_MAPS if column == "shapes" else ""))
+        claims.append(
+            Claim(f"{column}: the method has the best worst group", partial(best_worst_group, column), scales)
+        )
+    return (*claims, *explanation_claims(column, scales, _SMALL_MAPS if column == "shapes" else ""))
 
 
 TABLE_7_4 = Experiment(
-    name="multimodal/table7.4",
+    name="clip/table7.4",
     title="worst group and explanations of a fine-tuned vision-language model",
     source="Spurious correlations in CLIP, Tables 7.2, 7.4 and 7.5",
     cells=_cells,

@@ -1,8 +1,8 @@
 """Claims against a number instead of against another row: a mean beyond a bound, or near a target, beyond its noise.
 
 As in `holdfast.papers.engine.evidence`, a claim holds or fails only where the interval of the mean lies wholly on one
-side; elsewhere it is within the noise. `by_seed` is for cells whose seeds fall into two camps, of which a mean says
-nothing.
+side; elsewhere it is within the noise. `every_seed_reaches` is for cells whose seeds fall into two camps, of which a
+mean says nothing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 
-from holdfast.papers.engine.evidence import half_width
+from holdfast.papers.engine.evidence import half_width, within_noise
 from holdfast.papers.engine.experiment import Verdict
 
 
@@ -26,13 +26,15 @@ def at_most(values: Sequence[float], bound: float, what: str, digits: int = 1) -
 
 def near(values: Sequence[float], target: float, tolerance: float, what: str, digits: int = 1) -> Verdict:
     """Whether the mean is within `tolerance` of `target`."""
+    # How much room is left to the tolerance: one number for the mean, with each seed's deviation put back on it, so
+    # that `_decided` finds the same noise here as it does in the values.
     farthest = [
         tolerance - abs(statistics.fmean(values) - target) + value - statistics.fmean(values) for value in values
     ]
     return _decided(farthest, f"{_mean(values, what, digits)}, {target:g} within {tolerance:g})")
 
 
-def by_seed(values: Iterable[float], bound: float, what: str, digits: int = 2) -> Verdict:
+def every_seed_reaches(values: Iterable[float], bound: float, what: str, digits: int = 2) -> Verdict:
     """Whether every seed by itself reaches `bound`."""
     shown = list(values)
     listed = ", ".join(f"{value:.{digits}f}" for value in shown)
@@ -44,10 +46,10 @@ def _mean(values: Sequence[float], what: str, digits: int) -> str:
     return f"{what} {statistics.fmean(values):.{digits}f} ({noise}"
 
 
-def _decided(margins: Sequence[float], said: str) -> Verdict:
+def _decided(margins: Sequence[float], evidence: str) -> Verdict:
     mean, half = statistics.fmean(margins), half_width(margins)
     if mean - half >= 0:
-        return Verdict(True, said)
+        return Verdict(True, evidence)
     if mean + half < 0:
-        return Verdict(False, said)
-    return Verdict(None, f"within the noise: {said}")
+        return Verdict(False, evidence)
+    return within_noise(evidence)

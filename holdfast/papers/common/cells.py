@@ -93,19 +93,19 @@ def _inference(policy: Policy, examples: Examples) -> dict[str, float]:
     """How well SPARE's clusters match the true groups, where it inferred any."""
     members = policy.members if isinstance(policy, Chain) else (policy,)
     sources = [member.source if isinstance(member, InferGroups) else member for member in members]
-    found = next((source.partition for source in sources if isinstance(source, Spare)), None)
-    if found is None or examples.attributes is None:
+    partition = next((source.partition for source in sources if isinstance(source, Spare)), None)
+    if partition is None or examples.attributes is None:
         return {}
-    judged = judge_groups(found.clusters, examples.labels, examples.attributes, majority=None)
-    scores = [separation.silhouette for separation in found.classes.values()]
-    numbers = sorted(separation.k for separation in found.classes.values())
+    judged = judge_groups(partition.clusters, examples.labels, examples.attributes, majority=None)
+    scores = [separation.silhouette for separation in partition.classes.values()]
+    numbers = sorted(separation.k for separation in partition.classes.values())
     return {
         "precision": judged.min_precision or 0.0,
         "recall": judged.min_recall or 0.0,
         "silhouette": min((score.value for score in scores if score is not None), default=0.0),
         "k": float(numbers[0]),
         "k_median": float(median(numbers)),
-        "inferred_after": float(found.about.get("infer_epoch") or 0),
+        "inferred_after": float(partition.about.get("infer_epoch") or 0),
     }
 
 

@@ -137,7 +137,7 @@ def method_cell(
         "model": dict(chosen.model),
         "method": method,
         "groups": groups,
-        "options": {name: found for name, found in all_options.items() if found},
+        "options": {name: values for name, values in all_options.items() if values},
         "training": {**chosen.training, **published.training, **(training or {})},
         "average": chosen.average,
     }

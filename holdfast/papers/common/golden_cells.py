@@ -18,8 +18,8 @@ def together(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         ``NAME/METRIC`` of each.
     """
-    found = dict[str, float]()
+    every_metric = dict[str, float]()
     for name, cell in settings["cells"].items():
         metrics = function_of(cell["kind"])(settings=cell["settings"], seed=seed)
-        found |= {f"{name}/{metric}": value for metric, value in metrics.items()}
-    return found
+        every_metric |= {f"{name}/{metric}": value for metric, value in metrics.items()}
+    return every_metric

@@ -92,15 +92,15 @@ def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, f
     run_steps(model, splits, Uniform(), full, seed=seed, last=steps_of(full, len(train)), after=record)
     scores = forgetting.scores.float()
     tell("scores", scores)
-    found = {"mean": float(scores.mean())}
+    metrics = {"mean": float(scores.mean())}
     total = steps_of(settings, len(train))
     for row, options in settings["methods"].items():
         fresh, policy = model_of(settings, splits, seed), Uniform() if options is None else pinned(Crest, **options)
         trained = run_steps(fresh, splits, policy, settings, seed=seed, last=total)
         for third, part in enumerate(torch.tensor_split(torch.arange(len(trained)), 3), 1):
-            found[f"{row}/third {third}"] = float(scores[torch.cat([trained[step] for step in part])].mean())
-        found[f"{row}/selected"] = len(torch.unique(torch.cat(trained))) / len(train)
-    return found
+            metrics[f"{row}/third {third}"] = float(scores[torch.cat([trained[step] for step in part])].mean())
+        metrics[f"{row}/selected"] = len(torch.unique(torch.cat(trained))) / len(train)
+    return metrics
 
 
 def load_splits(settings: Mapping[str, Any], seed: int) -> Splits:
@@ -112,8 +112,8 @@ def load_splits(settings: Mapping[str, Any], seed: int) -> Splits:
         splits = Splits(splits.name, *(_pooled(part, pool) for part in (splits.train, splits.validation, splits.test)))
     if copies > 1:
         n = len(splits.train)
-        kept = torch.randperm(n, generator=torch_stream(seed, "copies"))[: n // copies]
-        splits = Splits(splits.name, _repeated(splits.train, kept.repeat(copies)), splits.validation, splits.test)
+        originals = torch.randperm(n, generator=torch_stream(seed, "copies"))[: n // copies]
+        splits = Splits(splits.name, _repeated(splits.train, originals.repeat(copies)), splits.validation, splits.test)
     return splits
 
 
@@ -197,23 +197,27 @@ def rate_factor(progress: float, step: float) -> float:
 
 def _work(policies: Mapping[int, Policy], settings: Mapping[str, Any], steps: int) -> dict[str, float]:
     """What choosing took, by policies and the steps they begin at; zeros where nothing is chosen."""
-    kept = [(first, policy.accounts) for first, policy in policies.items() if isinstance(policy, Crest | SubsetPolicy)]
-    selections = [first + record["step"] for first, accounts in kept for record in accounts.selections]
-    quarters = [sum(4 * step // steps == quarter for step in selections) for quarter in range(4)]
-    found: dict[str, float] = {
-        "updates": len(selections),
-        "choosing": sum(sum(accounts.seconds.values()) for _, accounts in kept),
-        "checks": float(sum(len(accounts.checks) for _, accounts in kept)),
-        "forward": sum(accounts.forward for _, accounts in kept) / (steps * settings["batch_size"]),
+    choosing = {
+        first: policy.accounts for first, policy in policies.items() if isinstance(policy, Crest | SubsetPolicy)
     }
-    found |= {f"updates {quarter}": float(count) for quarter, count in enumerate(quarters, 1)}
-    if kept:
-        found["backward"] = sum(accounts.backward for _, accounts in kept) / (steps * settings["batch_size"])
+    selections = [first + record["step"] for first, accounts in choosing.items() for record in accounts.selections]
+    quarters = [sum(4 * step // steps == quarter for step in selections) for quarter in range(4)]
+    metrics: dict[str, float] = {
+        "updates": len(selections),
+        "choosing": sum(sum(accounts.seconds.values()) for accounts in choosing.values()),
+        "checks": float(sum(len(accounts.checks) for accounts in choosing.values())),
+        "forward": sum(accounts.forward for accounts in choosing.values()) / (steps * settings["batch_size"]),
+    }
+    metrics |= {f"updates {quarter}": float(count) for quarter, count in enumerate(quarters, 1)}
+    if choosing:
+        metrics["backward"] = sum(accounts.backward for accounts in choosing.values()) / (
+            steps * settings["batch_size"]
+        )
     for policy in policies.values():
         if isinstance(policy, Crest):
             (first, *_), last = policy.accounts.selections, policy.accounts.selections[-1]
-            found |= {"pool": last["pool"] / first["pool"], "interval": last.get("interval", 1)}
-    return found
+            metrics |= {"pool": last["pool"] / first["pool"], "interval": last.get("interval", 1)}
+    return metrics
 
 
 def model_of(settings: Mapping[str, Any], splits: Splits, seed: int) -> nn.Module:

@@ -19,11 +19,10 @@ from holdfast.papers.crest.tables import (
     SMOKE,
     STRATIFIED,
     budget_cell,
-    columns_of,
     controls,
-    with_chosen,
+    with_mini_batches_chosen,
 )
-from holdfast.papers.engine.evidence import above, beats, every
+from holdfast.papers.engine.evidence import above, beats, every, paired
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -98,30 +97,30 @@ def _gains(results: Results, circumstance: str, row: str) -> dict[int, float]:
 def _larger_gain(results: Results, one: str, other: str, row: str = "every batch", share: float = 1.0) -> Verdict:
     """Whether the gain over Random in one circumstance is larger than (a share of) that in another, seed by seed."""
     ours, theirs = (_gains(results, circumstance, row) for circumstance in (one, other))
-    said = "; ".join(
+    gains = "; ".join(
         f"{name} {', '.join(f'{gain:+.2f}' for gain in gains.values())}"
         for name, gains in ((one, ours), (other, theirs))
     )
-    pairs = [share * ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    pairs = [-lack for lack in paired(theirs, ours, times=share)]
     factor = "" if share == 1 else f"{share:g} times "
-    what = f"points over Random by seed: {said}; {factor}{one} minus {other}"
+    what = f"points over Random by seed: {gains}; {factor}{one} minus {other}"
     return above(pairs, digits=2, what=what)
 
 
 def _nearer_to_large_batches(results: Results) -> Verdict:
-    """Figure 9.4: with 128 examples a step CREST is close to random mini-batches of 500; nearer to them than to 128."""
+    """Figure 9.3: with 128 examples a step CREST is close to random mini-batches of 500; nearer to them than to 128."""
     cells = ("random, batch 500", "crest", "random")
     large, crest, small = (results.by_seed(f"group norm/{row}", "accuracy") for row in cells)
     pairs = [(crest[seed] - small[seed]) - (large[seed] - crest[seed]) for seed in crest]
     means = {row: results.mean(f"group norm/{row}", "accuracy") for row in cells}
-    said = ", ".join(f"{row} {value:.1f}" for row, value in means.items())
-    return above(pairs, digits=2, what=f"{said}; CREST's gain over 128 minus its lack of 500")
+    numbers = ", ".join(f"{row} {value:.1f}" for row, value in means.items())
+    return above(pairs, digits=2, what=f"{numbers}; CREST's gain over 128 minus its lack of 500")
 
 
 WHERE = Experiment(
     name="crest/where",
     title="where chosen mini-batches help",
-    source="CREST, Figure 9.4 and Table 9.2, and circumstances that its chapter doesn't vary",
+    source="CREST, Figure 9.3 and Table 9.2, and circumstances that its chapter doesn't vary",
     cells=_where_cells,
     golden=(golden.CIRCUMSTANCES, golden.HALVES),
     claims=(
@@ -188,7 +187,7 @@ WHERE = Experiment(
     },
     digits=2,
     scales=("smoke", "cpu"),
-    derive=with_chosen(_where_cells, ("smoke", "cpu")),
+    derive=with_mini_batches_chosen(_where_cells, ("smoke", "cpu")),
 )
 
 
@@ -223,7 +222,7 @@ def _budget_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _gap_closes(results: Results) -> Verdict:
     """Table 9.2: the more steps there are, the less it matters what they are made on."""
-    first, *_, last = columns_of(results)
+    first, *_, last = results.columns
     return _larger_gain(results, first, last, "crest")
 
 
@@ -238,7 +237,7 @@ def _ahead_of(other: str) -> Callable[[Results], Verdict]:
 
 def _ahead_in_the_same_time(results: Results) -> Verdict:
     """CREST at 5 % takes about as long as random mini-batches at 40 %."""
-    first, *_, last = columns_of(results)
+    first, *_, last = results.columns
     times = [results.mean(cell, "seconds") for cell in (f"{first}/crest", f"{last}/random")]
     what = f"CREST at {first} ({times[0]:.0f} s) minus Random at {last} ({times[1]:.0f} s)"
     return beats(results, (f"{first}/crest", "accuracy"), (f"{last}/random", "accuracy"), digits=2, what=what)
@@ -246,7 +245,7 @@ def _ahead_in_the_same_time(results: Results) -> Verdict:
 
 def _learned_leave(results: Results) -> Verdict:
     """Of easy data, with time enough, at least three tenths."""
-    last = columns_of(results)[-1]
+    last = results.columns[-1]
     left = [100 * share for share in results.values(f"{last}/crest", "pool")]
     what = f"70 minus the {sum(left) / len(left):.0f} percent left at {last}:"
     return above([70 - share for share in left], digits=0, what=what)
@@ -254,25 +253,25 @@ def _learned_leave(results: Results) -> Verdict:
 
 def _dropping_pays(results: Results) -> Verdict:
     """Table 2.3 prints less error with dropping, 4.33 against 4.61."""
-    last = columns_of(results)[-1]
+    last = results.columns[-1]
     return _gain(results, last, "crest", "no dropping")
 
 
 def _dropping_saves(results: Results) -> Verdict:
     """Table 2.3 prints 185 updates with dropping and 346 without."""
-    last = columns_of(results)[-1]
+    last = results.columns[-1]
     upper, lower = ((f"{last}/{row}", "chosen") for row in ("no dropping", "crest"))
     return beats(results, upper, lower, digits=0, what=f"mini-batches chosen at {last}, no dropping minus crest")
 
 
 def _intervals_grow(results: Results) -> Verdict:
     """T1 = h |H_0| / |H|, from 1 at the start."""
-    last = columns_of(results)[-1]
+    last = results.columns[-1]
     ends = results.values(f"{last}/crest", "interval")
-    said = f"steps between checks at the end of {last}: {', '.join(f'{end:.0f}' for end in ends)}"
+    evidence = f"steps between checks at the end of {last}: {', '.join(f'{end:.0f}' for end in ends)}"
     if max(ends) <= 1:
-        return Verdict(False, said)
-    return above([end - 1 for end in ends], digits=1, what=f"{said}; more than at first")
+        return Verdict(False, evidence)
+    return above([end - 1 for end in ends], digits=1, what=f"{evidence}; more than at first")
 
 
 _EASY_DATA = (
@@ -328,7 +327,7 @@ BUDGETS = Experiment(
     },
     digits=2,
     scales=("smoke", "cpu"),
-    derive=with_chosen(_budget_cells, ("smoke", "cpu")),
+    derive=with_mini_batches_chosen(_budget_cells, ("smoke", "cpu")),
 )
 
 
@@ -351,13 +350,13 @@ def _rises(results: Results, row: str) -> list[float]:
 def _gets_harder(results: Results) -> Verdict:
     """Figure 2.5: the mean forgetting score of what CREST trains on rises; that of random draws hardly does."""
     ours, random = _rises(results, "crest"), _rises(results, "random")
-    said = f"where Random rises by {sum(random) / len(random):+.3f}"
+    beside = f"where Random rises by {sum(random) / len(random):+.3f}"
     return every(
         [
             above(ours, what="CREST's rise from the first to the last third"),
             above(
                 [mine / 2 - abs(other) for mine, other in zip(ours, random, strict=True)],
-                what=f"half of it minus Random's, {said}",
+                what=f"half of it minus Random's, {beside}",
             ),
         ]
     )

@@ -1,6 +1,6 @@
 """How good CREST's choices are: the gradients of what is trained on, and how far the model of the loss can be trusted.
 
-``crest/gradients`` measures bias and variance (Figures 2.1, 9.1 and 9.3), and what picks and weights do for them.
+``crest/gradients`` measures bias and variance (Figures 2.1, 9.1 and 9.4), and what picks and weights do for them.
 ``crest/model`` measures by how much models of the loss are off, step by step from where they were made: with the
 curvature of Eq. 2.6 and without it, with the curvature of single draws instead of its average over time, and with
 eight random probes per mini-batch instead of one.
@@ -38,33 +38,31 @@ def _at_points(results: Results, name: str) -> dict[str, float]:
     }
 
 
-def _compared(results: Results, left: str, right: str, most: float) -> Verdict:
+def _relative_to(results: Results, left: str, right: str, most: float) -> Verdict:
     """At every point the mean of 60 draws of one kind relative to that of another; one seed."""
     numerators, denominators = _at_points(results, left), _at_points(results, right)
     quotients = {place: numerators[place] / denominators[place] for place in numerators}
-    said = ", ".join(f"{value:.2f} ({place})" for place, value in quotients.items())
-    return Verdict(max(quotients.values()) <= most, f"{said} (at most {most:.3g}, one seed)")
+    evidence = ", ".join(f"{value:.2f} ({place})" for place, value in quotients.items())
+    return Verdict(max(quotients.values()) <= most, f"{evidence} (at most {most:.3g}, one seed)")
 
 
 def _at_most(results: Results, name: str, most: float) -> Verdict:
-    found = _at_points(results, name)
-    said = ", ".join(f"{value:.2f} ({place})" for place, value in found.items())
-    return Verdict(max(found.values()) < most, f"{said} (below {most:g}, one seed)")
+    errors = _at_points(results, name)
+    evidence = ", ".join(f"{value:.2f} ({place})" for place, value in errors.items())
+    return Verdict(max(errors.values()) < most, f"{evidence} (below {most:g}, one seed)")
 
 
 def _less_bias(results: Results) -> Verdict:
     """A bias is estimated by draws and has their noise, the floor: what two biases differ by less than is nothing."""
     ours, theirs = _at_points(results, "crest bias"), _at_points(results, "craig bias")
     floors = [_at_points(results, f"{kind} floor") for kind in ("crest", "craig")]
-    found = []
+    verdicts = []
     for place in ours:
         noise = sum(floor[place] ** 2 for floor in floors) ** 0.5
         gap = theirs[place] - ours[place]
-        said = f"CRAIG's {theirs[place]:.3f} minus {ours[place]:.3f} at a noise of {noise:.3f} ({place})"
-        found.append(
-            Verdict(None if abs(gap) <= noise else gap > 0, said if abs(gap) > noise else f"within it: {said}")
-        )
-    return every(found)
+        evidence = f"CRAIG's {theirs[place]:.3f} minus {ours[place]:.3f} at a noise of {noise:.3f} ({place})"
+        verdicts.append(Verdict(gap > 0, evidence) if abs(gap) > noise else Verdict(None, f"within it: {evidence}"))
+    return every(verdicts)
 
 
 #: What the table shows of all that is measured, relative to the whole gradient.
@@ -84,29 +82,29 @@ _LATE = (
 GRADIENTS = Experiment(
     name="crest/gradients",
     title="bias and variance of the gradients that are trained on",
-    source="CREST, Figures 2.1, 9.1 and 9.3",
+    source="CREST, Figures 2.1, 9.1 and 9.4",
     cells=_gradient_cells,
     golden=(golden.GRADIENTS,),
     claims=(
         Claim(
             "Coresets have less variance than random mini-batches of their size",
-            lambda results: _compared(results, "crest variance", "random m variance", 1.0),
+            lambda results: _relative_to(results, "crest variance", "random m variance", 1.0),
             ("cpu",),
         ),
         Claim(
             "Coresets have at most 0.65 of the variance of random mini-batches of their size",
-            lambda results: _compared(results, "crest variance", "random m variance", 0.65),
+            lambda results: _relative_to(results, "crest variance", "random m variance", 0.65),
             ("cpu",),
             ours=True,
         ),
         Claim(
             "Random mini-batches of the subset's size have less variance still",
-            lambda results: _compared(results, "random r variance", "crest variance", 1.0),
+            lambda results: _relative_to(results, "random r variance", "crest variance", 1.0),
             ("cpu",),
         ),
         Claim(
             "Coresets have less variance than mini-batches of one big coreset",
-            lambda results: _compared(results, "crest variance", "craig variance", 1.0),
+            lambda results: _relative_to(results, "crest variance", "craig variance", 1.0),
             ("cpu",),
         ),
         Claim("Coresets have less bias than mini-batches of one big coreset", _less_bias, ("cpu",)),
@@ -132,27 +130,27 @@ GRADIENTS = Experiment(
         ),
         Claim(
             "Five coresets together are nearer to the gradient than one",
-            lambda results: _compared(results, "union error", "crest error", 1.0),
+            lambda results: _relative_to(results, "union error", "crest error", 1.0),
         ),
         Claim(
             "Unit weights put a coreset 1.5 times as far from its subset",
-            lambda results: _compared(results, "epsilon greedy", "epsilon unit weights", 1 / 1.5),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon unit weights", 1 / 1.5),
             ("cpu",),
             ours=True,
         ),
         Claim(
             "Weights of others put it 1.5 times as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon shuffled", 1 / 1.5),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon shuffled", 1 / 1.5),
             ours=True,
         ),
         Claim(
             "Random picks with the right weights put it 1.15 times as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon random picks", 1 / 1.15),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon random picks", 1 / 1.15),
             ours=True,
         ),
         Claim(
             "The most central examples with the right weights put it twice as far",
-            lambda results: _compared(results, "epsilon greedy", "epsilon central", 1 / 2),
+            lambda results: _relative_to(results, "epsilon greedy", "epsilon central", 1 / 2),
             ours=True,
         ),
     ),
@@ -187,28 +185,28 @@ def _off(results: Results, cell: str, model: str) -> str:
 
 def _good_at_first(results: Results) -> Verdict:
     """A step away the loss is as predicted; then it is less and less so."""
-    last, found = _AFTER[results.scale][-1], []
+    last, verdicts = _AFTER[results.scale][-1], []
     for cell in results.names:
         near, far = (results.values(cell, f"quadratic after {steps}") for steps in (1, last))
-        found.append(above([0.03 - error for error in near], what=f"{cell}: 0.03 minus what it is off after a step"))
+        verdicts.append(above([0.03 - error for error in near], what=f"{cell}: 0.03 minus what it is off after a step"))
         pairs = zip(near, far, strict=True)
-        found.append(above([end - start for start, end in pairs], what=f"{cell}: what {last} steps add to it"))
-    return every(found)
+        verdicts.append(above([end - start for start, end in pairs], what=f"{cell}: what {last} steps add to it"))
+    return every(verdicts)
 
 
 def _better_than(other: str) -> Callable[[Results], Verdict]:
     """At every distance, by pairs of seeds."""
 
     def check(results: Results) -> Verdict:
-        found = []
+        verdicts = []
         for cell in results.names:
             for steps in _AFTER[results.scale]:
                 ours, theirs = ((cell, f"{model} after {steps}") for model in ("quadratic", other))
-                found.append(beats(results, theirs, ours, what=f"{cell} after {steps}"))
+                verdicts.append(beats(results, theirs, ours, what=f"{cell} after {steps}"))
         means = "; ".join(
             f"{cell} {_off(results, cell, 'quadratic')} against {_off(results, cell, other)}" for cell in results.names
         )
-        judged = every(found)
+        judged = every(verdicts)
         return Verdict(judged.holds, f"{other} off by more than quadratic: {judged.evidence}; means {means}")
 
     return check

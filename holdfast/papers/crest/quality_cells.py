@@ -50,7 +50,7 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
     """
     splits = load_splits(settings, seed)
     model, train = model_of(settings, splits, seed), splits.train
-    found = dict[str, float]()
+    metrics = dict[str, float]()
 
     def measure(point: int) -> None:
         if point not in settings["points"]:
@@ -59,7 +59,7 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
         whole = gradient(model, train, torch.arange(len(train)))
         for kind, gradients in kinds.items():
             quality = gradient_quality(gradients, whole)
-            found.update(
+            metrics.update(
                 {
                     f"{point}/{kind} variance": quality.variance,
                     f"{point}/{kind} bias": quality.bias,
@@ -68,12 +68,12 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
                 }
             )
         for kind, distances in spoiled.items():
-            found[f"{point}/epsilon {kind}"] = sum(distances) / len(distances) / float(whole.norm())
+            metrics[f"{point}/epsilon {kind}"] = sum(distances) / len(distances) / float(whole.norm())
 
     run_steps(model, splits, Uniform(), settings, seed=seed, last=max(settings["points"]), after=measure)
     near_ties = ("random picks", "central")  # who is nearest to such a pick may hang on rounding
-    tell("quality", {name: value for name, value in found.items() if not name.endswith(near_ties)})
-    return found
+    tell("quality", {name: value for name, value in metrics.items() if not name.endswith(near_ties)})
+    return metrics
 
 
 def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -129,9 +129,9 @@ def models_of_the_loss(settings: Mapping[str, Any], seed: int) -> dict[str, floa
             if step in settings["after"]:
                 for name, region in models.items():
                     off[f"{name} after {step}"].append(region.error(here, step, accounts))
-    found = {what: math.fsum(errors) / len(errors) for what, errors in off.items()}
-    tell("off", found)
-    return found
+    errors_by_model = {what: math.fsum(errors) / len(errors) for what, errors in off.items()}
+    tell("off", errors_by_model)
+    return errors_by_model
 
 
 def _gradients(
@@ -194,11 +194,11 @@ def _coresets(
     subsets = [everything.draw(settings["subset"], stream) for _ in range(settings["coresets"])]
     looks = [gradient_proxies(here.model, here.examples, one, proxy="logit", statistics="batch") for one in subsets]
     proxies = torch.cat([seen.proxies for seen in looks if isinstance(seen.proxies, Tensor)])
-    found = mini_batch_coresets(
+    coresets = mini_batch_coresets(
         proxies, labels[torch.cat(subsets)], len(subsets), settings["batch_size"], **_by_class(True)
     )
-    batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, found, strict=True)])
-    return batches, torch.stack([one.weights for one in found]), looks
+    batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, coresets, strict=True)])
+    return batches, torch.stack([one.weights for one in coresets]), looks
 
 
 def _by_class(stratified: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.papers.common.phrases import listed
 from holdfast.papers.crest import golden
 from holdfast.papers.engine.evidence import above, beats, every
 from holdfast.papers.engine.experiment import SCALES, Cell, Claim, Experiment, Printed, Scale, Verdict
@@ -148,11 +149,6 @@ def against_full(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     return beside(cells, "full", compare)
 
 
-def columns_of(results: Results) -> list[str]:
-    """Names before the slash, in order."""
-    return list(dict.fromkeys(name.partition("/")[0] for name in results.names))
-
-
 #: Examples that a data set has for training before some are set aside for validation.
 _LOADED = {"digits": 1100, "fashion-mnist": 60_000, "cifar10": 50_000, "mnist": 60_000}
 
@@ -172,14 +168,14 @@ def mini_batches_chosen(settings: Mapping[str, Any], metrics: Mapping[str, Metri
         return list(values["updates"])
     r = options.get("subset") or max(round(n / 100), 4 * m)
     modelled = min(options.get("modelled", 5), options.get("coresets", 5))
-    found = []
+    counts = []
     for steps, events, checks, forward in zip(*values.values(), strict=True):
         passed = forward * steps * m
-        found.append(float(round((passed - 2 * checks * r - events * modelled * m) / r)))
-    return found
+        counts.append(float(round((passed - 2 * checks * r - events * modelled * m) / r)))
+    return counts
 
 
-def with_chosen(
+def with_mini_batches_chosen(
     declared: Callable[[Scale], tuple[Cell, ...]], scales: Sequence[Scale] = SCALES
 ) -> Callable[[tuple[CellResult, ...]], tuple[CellResult, ...]]:
     """Adds ``chosen``, mini-batches chosen, and ``each``, seconds of choosing one, for `Experiment.derive`."""
@@ -199,10 +195,6 @@ def _counted(cell: CellResult, settings: Mapping[str, Any]) -> CellResult:
     return replace(cell, metrics={**cell.metrics, **{name: Metric(Measured.of(of)) for name, of in added.items()}})
 
 
-def _listed(numbers: Mapping[str, float], digits: int = 1) -> str:
-    return ", ".join(f"{name} {number:.{digits}f}" for name, number in numbers.items())
-
-
 def _less_error(results: Results, column: str, row: str, other: str) -> Verdict:
     """Whether a row has less relative error than another, over the seeds that both have: they share their start."""
     upper, lower = ((f"{column}/{name}", "error") for name in (other, row))
@@ -211,12 +203,12 @@ def _less_error(results: Results, column: str, row: str, other: str) -> Verdict:
 
 def _smallest_error(results: Results) -> Verdict:
     """The document: CREST has the smallest relative error in every column."""
-    return every([_less_error(results, column, "crest", row) for column in columns_of(results) for row in BASELINES])
+    return every([_less_error(results, column, "crest", row) for column in results.columns for row in BASELINES])
 
 
 def _more_accurate_than(other: str) -> Callable[[Results], Verdict]:
     def check(results: Results) -> Verdict:
-        return every([_less_error(results, column, "crest", other) for column in columns_of(results)])
+        return every([_less_error(results, column, "crest", other) for column in results.columns])
 
     return check
 
@@ -224,37 +216,39 @@ def _more_accurate_than(other: str) -> Callable[[Results], Verdict]:
 def _coresets_fall_behind(results: Results) -> Verdict:
     """Figure 2.1: a tenth of the data, chosen once per epoch, trains poorly."""
     return every(
-        [_less_error(results, column, "random", row) for column in columns_of(results) for row in _CHOOSE_FROM_ALL]
+        [_less_error(results, column, "random", row) for column in results.columns for row in _CHOOSE_FROM_ALL]
     )
 
 
 def _cut_is_worst(results: Results) -> Verdict:
     """The full schedule stopped early never lowers its rate."""
-    return every([_less_error(results, column, "random", "sgd, cut") for column in columns_of(results)])
+    return every([_less_error(results, column, "random", "sgd, cut") for column in results.columns])
 
 
 def _fewer_chosen(results: Results) -> Verdict:
     """Figure 2.3 prints 2, 3, 19 and 26 % of the updates that choosing before every batch makes."""
-    found = []
-    for column in columns_of(results):
+    verdicts = []
+    for column in results.columns:
         ours, theirs = (results.by_seed(f"{column}/{row}", "chosen") for row in ("crest", "every batch"))
         shares = [ours[seed] / theirs[seed] for seed in ours]
         events = results.mean(f"{column}/crest", "updates")
         whole = results.mean(f"{column}/every batch", "updates")
         judged = above([0.26 - share for share in shares], digits=2, what=f"26 % minus the share on {column}")
-        said = f"{sum(shares) / len(shares):.0%} of the mini-batches, {events / whole:.0%} of the events on {column}"
-        found.append(replace(judged, evidence=f"{said} ({judged.evidence})"))
-    return every(found)
+        evidence = (
+            f"{sum(shares) / len(shares):.0%} of the mini-batches, {events / whole:.0%} of the events on {column}"
+        )
+        verdicts.append(replace(judged, evidence=f"{evidence} ({judged.evidence})"))
+    return every(verdicts)
 
 
 def _keeps_accuracy(results: Results) -> Verdict:
     """Figure 2.3 prints 95 to 99 % of the accuracy of choosing before every batch."""
-    found = []
-    for column in columns_of(results):
+    verdicts = []
+    for column in results.columns:
         ours, theirs = (results.by_seed(f"{column}/{row}", "accuracy") for row in ("crest", "every batch"))
         shares = [100 * ours[seed] / theirs[seed] for seed in ours]
-        found.append(above(shares, 95, digits=1, what=f"percent of every batch's accuracy on {column}"))
-    return every(found)
+        verdicts.append(above(shares, 95, digits=1, what=f"percent of every batch's accuracy on {column}"))
+    return every(verdicts)
 
 
 def _faster_than_full(results: Results) -> Verdict:
@@ -267,7 +261,7 @@ def _faster_than_full(results: Results) -> Verdict:
                 digits=2,
                 what=f"full training's time over CREST's on {column}",
             )
-            for column in columns_of(results)
+            for column in results.columns
         ]
     )
 
@@ -283,7 +277,7 @@ def _choosing_is_cheaper(results: Results) -> Verdict:
                 what=f"seconds per mini-batch on {column}, CRAIG {results.mean(f'{column}/craig', 'each'):.3f} minus "
                 f"a mini-batch coreset's {results.mean(f'{column}/every batch', 'each'):.3f}:",
             )
-            for column in columns_of(results)
+            for column in results.columns
         ]
     )
 
@@ -337,7 +331,7 @@ TABLE_2_1 = Experiment(
         "and chooses nothing, the second has CREST's time."
     },
     digits=2,
-    derive=lambda cells: against_full(with_chosen(_cells)(cells)),
+    derive=lambda cells: against_full(with_mini_batches_chosen(_cells)(cells)),
 )
 
 _ABLATIONS: Mapping[str, Mapping[str, Any]] = {
@@ -379,18 +373,20 @@ def _dropping(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> Mappin
 
 def _parts_save_choices(results: Results) -> Verdict:
     """The printed updates are 343 without curvature, 369 without smoothing, 346 without dropping, 185 with all."""
-    (column,) = columns_of(results)
-    found = []
+    (column,) = results.columns
+    verdicts = []
     for row in ("first order", "no smoothing"):
         events = {name: results.mean(f"{column}/{name}", "updates") for name in (row, "crest")}
-        what = f"mini-batches chosen, {row} minus crest (events: {_listed(events, 0)})"
-        found.append(beats(results, (f"{column}/{row}", "chosen"), (f"{column}/crest", "chosen"), digits=0, what=what))
-    return every(found)
+        what = f"mini-batches chosen, {row} minus crest (events: {listed(events, '{name} {value:.0f}')})"
+        verdicts.append(
+            beats(results, (f"{column}/{row}", "chosen"), (f"{column}/crest", "chosen"), digits=0, what=what)
+        )
+    return every(verdicts)
 
 
 def _dropping_saves_choices(results: Results) -> Verdict:
     """The printed updates are 346 without dropping and 185 with it."""
-    (column,) = columns_of(results)
+    (column,) = results.columns
     upper, lower = ((f"{column}/{row}", "chosen") for row in ("no dropping", "crest"))
     return beats(
         results, upper, lower, digits=0, what=f"mini-batches chosen, no dropping minus crest, {_dropped(results)}"
@@ -398,13 +394,13 @@ def _dropping_saves_choices(results: Results) -> Verdict:
 
 
 def _dropped(results: Results) -> str:
-    (column,) = columns_of(results)
+    (column,) = results.columns
     return f"where {100 - 100 * results.mean(f'{column}/crest', 'pool'):.2f} % are dropped:"
 
 
 def _parts_save_accuracy(results: Results) -> Verdict:
     """The printed errors are 7.45 and 7.44 without them, 4.33 with both."""
-    (column,) = columns_of(results)
+    (column,) = results.columns
     return every([_less_error(results, column, "crest", row) for row in ("first order", "no smoothing")])
 
 
@@ -412,7 +408,7 @@ def _dropping_pays(margin: float) -> Callable[[Results], Verdict]:
     """The printed error is 4.33 with dropping and 4.61 without."""
 
     def check(results: Results) -> Verdict:
-        (column,) = columns_of(results)
+        (column,) = results.columns
         upper, lower = ((f"{column}/{row}", "accuracy") for row in ("crest", "no dropping"))
         return beats(results, upper, lower, margin, digits=2, what=f"points gained by dropping, {_dropped(results)}")
 
@@ -421,16 +417,16 @@ def _dropping_pays(margin: float) -> Callable[[Results], Verdict]:
 
 def _fewer_later(results: Results) -> Verdict:
     """Figure 2.4: regions grow, so the events get rare. How many mini-batches a quarter chose is not kept."""
-    (column,) = columns_of(results)
+    (column,) = results.columns
     first, last = ((f"{column}/crest", f"updates {quarter}") for quarter in (1, 4))
     quarters = {str(quarter): results.mean(f"{column}/crest", f"updates {quarter}") for quarter in (1, 2, 3, 4)}
-    said = f"events in the quarters {_listed(quarters, 0)}; first minus last"
-    return beats(results, first, last, digits=1, what=said)
+    what = f"events in the quarters {listed(quarters, '{name} {value:.0f}')}; first minus last"
+    return beats(results, first, last, digits=1, what=what)
 
 
 def _between_random_and_every_batch(results: Results) -> Verdict:
     """CREST approximates choosing before every batch, which should be 1.5 points above Random for that to pay."""
-    (column,) = columns_of(results)
+    (column,) = results.columns
     random, crest, always = ((f"{column}/{row}", "accuracy") for row in ("random", "crest", "every batch"))
     return every(
         [
@@ -443,9 +439,9 @@ def _between_random_and_every_batch(results: Results) -> Verdict:
 
 def _tolerance_trades_choices(results: Results) -> Verdict:
     """At most a fifth as many mini-batches as steps at a tolerance of 0.05, at most half as many at 0.02."""
-    (column,) = columns_of(results)
+    (column,) = results.columns
     finer, usual = (f"{column}/{row}" for row in ("tolerance 0.02", "crest"))
-    found = [
+    verdicts = [
         beats(results, (finer, "chosen"), (usual, "chosen"), digits=0, what="mini-batches chosen, 0.02 minus 0.05")
     ]
     for cell, most in ((usual, 0.2), (finer, 0.5)):
@@ -455,13 +451,13 @@ def _tolerance_trades_choices(results: Results) -> Verdict:
         what = (
             f"{most:g} minus the {sum(shares) / len(shares):.2f} mini-batches per step of {cell} ({events:.2f} events)"
         )
-        found.append(above([most - share for share in shares], digits=2, what=what))
-    return every(found)
+        verdicts.append(above([most - share for share in shares], digits=2, what=what))
+    return every(verdicts)
 
 
 def _intact_batches_matter(results: Results) -> Verdict:
     """Mini-batches cut anew out of all that was chosen stand for no subset."""
-    (column,) = columns_of(results)
+    (column,) = results.columns
     return beats(results, (f"{column}/crest", "accuracy"), (f"{column}/reshuffled", "accuracy"), digits=2)
 
 
@@ -518,7 +514,7 @@ TABLE_2_3 = Experiment(
         "over Random is not shown to come from its choices."
     },
     digits=2,
-    derive=lambda cells: against_full(with_chosen(_ablation_cells)(cells)),
+    derive=lambda cells: against_full(with_mini_batches_chosen(_ablation_cells)(cells)),
 )
 
 EXPERIMENTS = (TABLE_2_1, TABLE_2_3)

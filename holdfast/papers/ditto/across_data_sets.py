@@ -13,11 +13,12 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from holdfast.papers.common.phrases import listed
 from holdfast.papers.ditto import claims, golden
 from holdfast.papers.ditto.columns import CHANGES, TableSetting
 from holdfast.papers.ditto.printed import COLUMNS, FULL, TABLE_3, TABLE_5, printed
 from holdfast.papers.ditto.tables import FASHION_CPU, ROW_NAMES, SAYS, SETTINGS, STRONG, heading, seeds_of, setting_at
-from holdfast.papers.engine.evidence import every
+from holdfast.papers.engine.evidence import differences, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
 from holdfast.papers.engine.results import Results
 
@@ -43,6 +44,9 @@ _NAMES_3 = {
     "apfl": "APFL",
     "ditto-best": "Ditto",
 }
+
+#: How accuracies are written in evidence.
+_FORM = "{value:.3f} {name}"
 
 
 def rivals(setting: TableSetting, column: str) -> dict[str, dict[str, Any]]:
@@ -94,21 +98,15 @@ def _others_of(place: str, metric: str) -> list[tuple[str, str]]:
     ]
 
 
-def _minus(results: Results, one: tuple[str, str], other: tuple[str, str]) -> list[float]:
-    """An entry minus another, seed by seed."""
-    ours, theirs = results.by_seed(*one), results.by_seed(*other)
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-
-
 def _first_or_second(results: Results) -> Verdict:
     """Per-FedAvg, SKL and L2SGD are ahead in one column each of the printed table."""
     places = {}
     for place in TABLE_3:
         ours = results.mean(f"{place}/plain", "ditto-best/pooled")
         places[place] = 1 + sum(results.mean(*other) > ours for other in _others_of(place, "pooled"))
-    said = ", ".join(f"{number} in {place}" for place, number in places.items())
+    evidence = ", ".join(f"{number} in {place}" for place, number in places.items())
     return Verdict(
-        sum(number <= 2 for number in places.values()) >= 3, f"its places: {said} (second or first in three)"
+        sum(number <= 2 for number in places.values()) >= 3, f"its places: {evidence} (second or first in three)"
     )
 
 
@@ -117,20 +115,20 @@ def _similar_or_superior(results: Results) -> Verdict:
     verdicts = []
     for place in TABLE_3:
         best = max(_others_of(place, "pooled"), key=lambda other: results.mean(*other))
-        pairs = _minus(results, (f"{place}/plain", "ditto-best/pooled"), best)
+        pairs = differences(results, (f"{place}/plain", "ditto-best/pooled"), best)
         row = best[1].partition("/")[0]
         verdicts.append(claims.exceed(pairs, -0.05, what=f"Ditto minus {row} in {place}"))
     return every(verdicts)
 
 
 def _more_even_than_most(results: Results) -> Verdict:
-    verdicts, said = [], []
+    verdicts, evidence = [], []
     for place in TABLE_3:
         ours = results.mean(f"{place}/plain", "ditto-best/std")
         theirs = median(results.mean(*other) for other in _others_of(place, "std"))
         verdicts.append(ours <= theirs)
-        said.append(f"{ours:.3f} against {theirs:.3f} in {place}")
-    return Verdict(all(verdicts), "Ditto's deviation and the others' median: " + ", ".join(said))
+        evidence.append(f"{ours:.3f} against {theirs:.3f} in {place}")
+    return Verdict(all(verdicts), "Ditto's deviation and the others' median: " + ", ".join(evidence))
 
 
 _TABLE_3 = Experiment(
@@ -168,7 +166,7 @@ def _cells_4(scale: Scale) -> tuple[Cell, ...]:
 def _as_good_as_the_best(results: Results) -> Verdict:
     """The largest printed gap is 0.043."""
     pairs = {
-        f"λ by client minus the best λ in {cell}": _minus(
+        f"λ by client minus the best λ in {cell}": differences(
             results, (cell, "ditto-auto/pooled"), (cell, "ditto-best/pooled")
         )
         for cell in results.names
@@ -233,7 +231,7 @@ def _robust_base_helps(results: Results, columns: tuple[str, ...]) -> Verdict:
     robust, plain = "robust-ditto/pooled", "ditto-best/pooled"
     return claims.all_exceed(
         {
-            f"with it minus without in {column}": _minus(
+            f"with it minus without in {column}": differences(
                 results, (f"{column}/robust-ditto", robust), (f"{column}/plain", plain)
             )
             for column in columns
@@ -286,21 +284,21 @@ def _cells_f5(scale: Scale) -> tuple[Cell, ...]:
 
 def _falls_with_tilt(results: Results) -> Verdict:
     rows = (*reversed(_TILTS), "global")
-    verdicts = [claims.ordered(results, column, rows) for column in _CORRUPTION[1:]]
+    verdicts = [claims.rising(results, column, rows) for column in _CORRUPTION[1:]]
     scores = "; ".join(
-        f"{claims.listed({row: claims.score(results, column, row) for row in rows})} in {column}"
+        f"{listed({row: claims.score(results, column, row) for row in rows}, _FORM)} in {column}"
         for column in _CORRUPTION[1:]
     )
-    return _told(every(verdicts), verdicts, scores)
+    return _with_numbers(every(verdicts), verdicts, scores)
 
 
 def _global_falls(results: Results) -> Verdict:
-    scores = {column: claims.by_seed(results, column, "global") for column in _CORRUPTION}
+    scores = {column: claims.scores_by_seed(results, column, "global") for column in _CORRUPTION}
     verdicts = [
         claims.exceed([scores[less][0] - scores[more][0]], what=f"from {less} to {more} it loses")
         for less, more in pairwise(_CORRUPTION)
     ]
-    return _told(every(verdicts), verdicts, claims.listed({column: of[0] for column, of in scores.items()}))
+    return _with_numbers(every(verdicts), verdicts, listed({column: of[0] for column, of in scores.items()}, _FORM))
 
 
 def _falls_with_corruption(results: Results) -> Verdict:
@@ -310,10 +308,10 @@ def _falls_with_corruption(results: Results) -> Verdict:
     verdicts = [
         claims.exceed([losses[row] - losses["global"]], what=f"{row} loses more than global by") for row in _TILTS
     ]
-    return _told(every(verdicts), verdicts, f"from nobody to 80 % malicious they lose {claims.listed(losses)}")
+    return _with_numbers(every(verdicts), verdicts, f"from nobody to 80 % malicious they lose {listed(losses, _FORM)}")
 
 
-def _told(whole: Verdict, verdicts: Sequence[Verdict], numbers: str) -> Verdict:
+def _with_numbers(whole: Verdict, verdicts: Sequence[Verdict], numbers: str) -> Verdict:
     """The verdict with all numbers in a line, after those that kept it from holding; this figure has one seed."""
     deciding = [] if whole.holds else [each.evidence for each in verdicts if each.holds is whole.holds]
     return Verdict(whole.holds, "; ".join([*deciding, f"{numbers} (one seed)"]))
@@ -367,12 +365,12 @@ _SOLVER = ("a3-20/solver", "solver/pooled")
 
 
 def _tuning_helps(results: Results) -> Verdict:
-    pairs = _minus(results, _SOLVER, ("a3-20/plain", "global/pooled"))
+    pairs = differences(results, _SOLVER, ("a3-20/plain", "global/pooled"))
     return claims.exceed(pairs, what="by fine-tuning minus global")
 
 
 def _joint_is_better(results: Results) -> Verdict:
-    pairs = _minus(results, ("a3-20/plain", "ditto-best/pooled"), _SOLVER)
+    pairs = differences(results, ("a3-20/plain", "ditto-best/pooled"), _SOLVER)
     return claims.exceed(pairs, what="joint minus by fine-tuning")
 
 

@@ -63,14 +63,14 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     if "task" in settings:
         clients = replace(clients, task=settings["task"])
     candidates: dict[str, list[tuple[float, ClientReport]]] = {row: [] for row in settings["rows"]}
-    found: dict[str, float] = {"dropped": 0.0, "diverged": 0.0}
+    metrics: dict[str, float] = {"dropped": 0.0, "diverged": 0.0}
     for changes in settings.get("runs") or [{}]:
         outcome = _federate(clients, {**settings, **changes}, seed)
         _tell_models(outcome)
         benign = benign_of(outcome.malicious, len(clients))
-        found["coverage"] = float((outcome.joined[benign] > 0).double().mean())
-        found["dropped"] += outcome.dropped
-        found["diverged"] += outcome.diverged_at is not None
+        metrics["coverage"] = float((outcome.joined[benign] > 0).double().mean())
+        metrics["dropped"] += outcome.dropped
+        metrics["diverged"] += outcome.diverged_at is not None
         for row, labels in settings["rows"].items():
             alone = len(labels) == 1 and "runs" not in settings
             for label in labels:
@@ -79,10 +79,10 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
                 candidates[row].append((score, report))
     for row, models in candidates.items():
         place = max(range(len(models)), key=lambda i: models[i][0])
-        found |= {f"{row}/{name}": _finite(getattr(models[place][1], name)) for name in KEPT}
+        metrics |= {f"{row}/{name}": _finite(getattr(models[place][1], name)) for name in KEPT}
         if len(models) > 1:
-            found[f"{row}/chosen"] = float(place)
-    return found
+            metrics[f"{row}/chosen"] = float(place)
+    return metrics
 
 
 def _federate(clients: Clients, settings: Mapping[str, Any], seed: int) -> FederationResult:

@@ -13,7 +13,7 @@ from itertools import combinations, pairwise
 from statistics import fmean
 
 from holdfast.papers.ditto.columns import CHANGES, DEFENCES, kind_of
-from holdfast.papers.engine.evidence import above, every
+from holdfast.papers.engine.evidence import above, every, paired
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import Results
 
@@ -31,31 +31,30 @@ def score(results: Results, column: str, row: str, metric: str = "pooled") -> fl
     return results.mean(f"{column}/{kind_of(row)}", f"{row}/{metric}")
 
 
-def by_seed(results: Results, column: str, row: str, metric: str = "pooled") -> dict[int, float]:
+def scores_by_seed(results: Results, column: str, row: str, metric: str = "pooled") -> dict[int, float]:
     """A row's metric in a column under each seed."""
     return results.by_seed(f"{column}/{kind_of(row)}", f"{row}/{metric}")
 
 
 def gaps(results: Results, column: str, row: str, other: str, metric: str = "pooled") -> list[float]:
     """A row minus another under each seed that both have."""
-    ours, theirs = (by_seed(results, column, name, metric) for name in (row, other))
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    return paired(*(scores_by_seed(results, column, name, metric) for name in (row, other)))
 
 
 def exceed(differences: Sequence[float], margin: float = 0.0, *, what: str) -> Verdict:
     """Whether differences exceed a margin: beyond their noise, or under every seed where they have two modes."""
     if len(differences) == 1 and abs(differences[0] - margin) < ONE_SEED:
-        said = above(differences, margin, what=what).evidence
-        return Verdict(None, f"within {ONE_SEED:g}, the noise of one seed: {said}")
+        evidence = above(differences, margin, what=what).evidence
+        return Verdict(None, f"within {ONE_SEED:g}, the noise of one seed: {evidence}")
     if max(differences) - min(differences) <= TWO_MODES:
         return above(differences, margin, what=what)
-    said = f"{what} {', '.join(f'{value:+.3f}' for value in differences)} by seed"
-    said += f" (to exceed {margin:g})" if margin else ""
+    evidence = f"{what} {', '.join(f'{value:+.3f}' for value in differences)} by seed"
+    evidence += f" (to exceed {margin:g})" if margin else ""
     if all(value > margin for value in differences):
-        return Verdict(True, said)
+        return Verdict(True, evidence)
     if all(value < margin for value in differences):
-        return Verdict(False, said)
-    return Verdict(None, f"seeds disagree: {said}")
+        return Verdict(False, evidence)
+    return Verdict(None, f"seeds disagree: {evidence}")
 
 
 def ahead(results: Results, column: str, row: str, other: str, metric: str = "pooled") -> Verdict:
@@ -68,14 +67,9 @@ def negated(verdict: Verdict) -> Verdict:
     return Verdict(None if verdict.holds is None else not verdict.holds, verdict.evidence)
 
 
-def columns_of(results: Results) -> list[str]:
-    """The columns of a table, in their order."""
-    return list(dict.fromkeys(name.partition("/")[0] for name in results.names))
-
-
 def attacked(results: Results) -> list[str]:
     """The columns with an attack."""
-    return [column for column in columns_of(results) if column != "clean"]
+    return [column for column in results.columns if column != "clean"]
 
 
 def rows_of(results: Results, column: str) -> list[str]:
@@ -85,11 +79,6 @@ def rows_of(results: Results, column: str) -> list[str]:
     plain = results.cell(f"{column}/plain")
     own = [metric.removesuffix("/pooled") for metric in plain.metrics if metric.endswith("/pooled")]
     return [row for row in own if row != "ditto-best"] + [kind for kind in kinds if kind in CHANGES]
-
-
-def listed(numbers: Mapping[str, float]) -> str:
-    """Numbers by name, in a phrase."""
-    return ", ".join(f"{value:.3f} {name}" for name, value in numbers.items())
 
 
 # ------------------------------------------------------------------------------------------------ over many columns
@@ -105,12 +94,12 @@ def most(verdicts: Mapping[str, Verdict], least: int, what: str) -> Verdict:
         ]
         for wanted in (True, False, None)
     )
-    said = f"{what} in {len(yes)} of {len(verdicts)} columns ({least} wanted)"
-    said += f"; not in {', '.join(no)}" if no else ""
-    said += f"; within the noise in {', '.join(unclear)}" if unclear else ""
+    evidence = f"{what} in {len(yes)} of {len(verdicts)} columns ({least} wanted)"
+    evidence += f"; not in {', '.join(no)}" if no else ""
+    evidence += f"; within the noise in {', '.join(unclear)}" if unclear else ""
     if len(yes) >= least:
-        return Verdict(True, said)
-    return Verdict(False if len(yes) + len(unclear) < least else None, said)
+        return Verdict(True, evidence)
+    return Verdict(False if len(yes) + len(unclear) < least else None, evidence)
 
 
 def majority(count: int) -> int:
@@ -139,7 +128,7 @@ def _among_the_first_two(results: Results, column: str) -> Verdict:
 
 def ditto_leads(results: Results) -> Verdict:
     """Ditto whose clients choose lambda is first or second in most columns."""
-    verdicts = {column: _among_the_first_two(results, column) for column in columns_of(results)}
+    verdicts = {column: _among_the_first_two(results, column) for column in results.columns}
     return most(verdicts, majority(len(verdicts)), "first or second")
 
 
@@ -156,7 +145,7 @@ def most_robust(results: Results, all_but: int | None = None) -> Verdict:
 def best_of_table_2(results: Results, metric: str = "pooled") -> Verdict:
     """Ditto beside global, local and fair models: the highest accuracy, or the smallest deviation over clients."""
     others = ("global", "local", "fair")
-    verdicts = {column: _best_of(results, column, others, metric) for column in columns_of(results)}
+    verdicts = {column: _best_of(results, column, others, metric) for column in results.columns}
     what = "the most accurate" if metric == "pooled" else "the smallest deviation over clients"
     return most(verdicts, majority(len(verdicts)), what)
 
@@ -170,9 +159,12 @@ def ahead_of_defences(results: Results) -> Verdict:
     }
     ours = means.pop("ditto-auto")
     best = max(means, key=lambda row: means[row])
-    seeds = set.intersection(*(set(by_seed(results, column, "ditto-auto")) for column in columns))
+    seeds = set.intersection(*(set(scores_by_seed(results, column, "ditto-auto")) for column in columns))
     pairs = [
-        sum(by_seed(results, column, "ditto-auto")[seed] - by_seed(results, column, best)[seed] for column in columns)
+        sum(
+            scores_by_seed(results, column, "ditto-auto")[seed] - scores_by_seed(results, column, best)[seed]
+            for column in columns
+        )
         / len(columns)
         for seed in sorted(seeds)
     ]
@@ -191,28 +183,30 @@ def in_order(results: Results, column: str) -> Verdict:
     rows = [row for row in rows_of(results, column) if _printed(results, column, row) is not None]
     printed = {row: _printed(results, column, row) or 0.0 for row in rows}
     ours = {row: score(results, column, row) for row in rows}
-    told = [
+    apart = [
         (upper, lower)
         for pair in combinations(rows, 2)
         for upper, lower in [sorted(pair, key=lambda row: -printed[row])]
         if round(printed[upper] - printed[lower], 9) >= ORDERED
     ]
-    turned = {pair: ours[pair[1]] - ours[pair[0]] for pair in told if ours[pair[1]] > ours[pair[0]]}
+    turned = {pair: ours[pair[1]] - ours[pair[0]] for pair in apart if ours[pair[1]] > ours[pair[0]]}
     surely = [pair for pair in turned if ahead(results, column, pair[1], pair[0]).holds]
-    said = f"rank correlation {_tau(ours, printed):+.2f}; {len(surely)} of {len(told)} pairs printed {ORDERED:g} apart "
-    said += "are reversed" + (
+    evidence = (
+        f"rank correlation {_tau(ours, printed):+.2f}; {len(surely)} of {len(apart)} pairs printed {ORDERED:g} apart "
+    )
+    evidence += "are reversed" + (
         f" and {len(turned) - len(surely)} more within the noise" if len(turned) > len(surely) else ""
     )
     if turned:
         upper, lower = max(surely or turned, key=lambda pair: turned[pair])
-        said += f", most of all {upper} {ours[upper]:.3f} below {lower} {ours[lower]:.3f} "
-        said += f"(printed {printed[upper]:.3f} over {printed[lower]:.3f})"
-    return Verdict(False if surely else None if turned else True, said)
+        evidence += f", most of all {upper} {ours[upper]:.3f} below {lower} {ours[lower]:.3f} "
+        evidence += f"(printed {printed[upper]:.3f} over {printed[lower]:.3f})"
+    return Verdict(False if surely else None if turned else True, evidence)
 
 
 def _printed(results: Results, column: str, row: str) -> float | None:
-    found = results.printed(f"{column}/{kind_of(row)}", f"{row}/pooled")
-    return None if found is None else found.mean
+    entry = results.printed(f"{column}/{kind_of(row)}", f"{row}/pooled")
+    return None if entry is None else entry.mean
 
 
 def _tau(ours: Mapping[str, float], printed: Mapping[str, float]) -> float:
@@ -232,15 +226,15 @@ def below(results: Results, row: str, other: str, columns: Sequence[str]) -> Ver
     return every([ahead(results, column, other, row) for column in columns])
 
 
-def at_least(results: Results, row: str, other: str, columns: Sequence[str], margin: float = 0.0) -> Verdict:
+def ahead_in(results: Results, row: str, other: str, columns: Sequence[str], margin: float = 0.0) -> Verdict:
     """A row is ahead of another by a margin in all these columns; of many, the evidence has those that decide."""
-    found = {column: gaps(results, column, row, other) for column in columns}
-    return all_exceed({f"{row} minus {other} in {column}": found[column] for column in columns}, margin)
+    by_column = {f"{row} minus {other} in {column}": gaps(results, column, row, other) for column in columns}
+    return all_exceed(by_column, margin)
 
 
 def all_exceed(differences: Mapping[str, Sequence[float]], margin: float = 0.0) -> Verdict:
     """Whether all of several lists of differences exceed a margin; of many, the evidence has those that decide."""
-    verdicts = {what: exceed(found, margin, what=what) for what, found in differences.items()}
+    verdicts = {what: exceed(by_seed, margin, what=what) for what, by_seed in differences.items()}
     whole = every(list(verdicts.values()))
     if len(verdicts) <= 3:
         return whole
@@ -257,36 +251,38 @@ def close(
     """Two rows are within a margin in all these columns."""
     verdicts = []
     for column in columns:
-        found = gaps(results, column, row, other, metric)
-        sides = (exceed(found, -margin, what=f"{row} minus {other} in {column}"), exceed(found, margin, what=""))
+        apart = gaps(results, column, row, other, metric)
+        sides = (exceed(apart, -margin, what=f"{row} minus {other} in {column}"), exceed(apart, margin, what=""))
         verdicts.append(every([sides[0], Verdict(negated(sides[1]).holds, f"within {margin:g}")]))
     return every(verdicts)
 
 
 def fairer(results: Results, row: str, other: str, column: str, share: float = 1.0) -> Verdict:
     """The deviation over clients of one row is below a share of another's."""
-    ours, theirs = (by_seed(results, column, name, "std") for name in (row, other))
-    pairs = [share * theirs[seed] - ours[seed] for seed in ours if seed in theirs]
-    said = f"deviations {score(results, column, row, 'std'):.3f} of {row}, {score(results, column, other, 'std'):.3f} "
+    ours, theirs = (scores_by_seed(results, column, name, "std") for name in (row, other))
+    pairs = [-excess for excess in paired(ours, theirs, times=share)]
+    deviations = (
+        f"deviations {score(results, column, row, 'std'):.3f} of {row}, {score(results, column, other, 'std'):.3f} "
+    )
     verdict = exceed(pairs, what=("" if share == 1 else f"{share:g} times ") + "the second minus the first")
-    return Verdict(verdict.holds, f"{said}of {other} in {column}; {verdict.evidence}")
+    return Verdict(verdict.holds, f"{deviations}of {other} in {column}; {verdict.evidence}")
 
 
-def ordered(results: Results, column: str, rows: Sequence[str], metric: str = "pooled") -> Verdict:
+def rising(results: Results, column: str, rows: Sequence[str], metric: str = "pooled") -> Verdict:
     """Rows of a column rise in this order."""
     return every([ahead(results, column, high, low, metric=metric) for low, high in pairwise(rows)])
 
 
-def at_most(results: Results, column: str, row: str, bound: float, metric: str = "pooled") -> Verdict:
+def stays_below(results: Results, column: str, row: str, bound: float, metric: str = "pooled") -> Verdict:
     """A row of a column stays below a bound, under every seed."""
-    found = list(by_seed(results, column, row, metric).values())
-    return Verdict(max(found) <= bound, f"{row} has {_values(found)} in {column} (at most {bound:g})")
+    values = list(scores_by_seed(results, column, row, metric).values())
+    return Verdict(max(values) <= bound, f"{row} has {_values(values)} in {column} (at most {bound:g})")
 
 
 def reaches(results: Results, column: str, row: str, bound: float) -> Verdict:
     """A row of a column reaches a bound, under every seed."""
-    found = list(by_seed(results, column, row).values())
-    return Verdict(min(found) >= bound, f"{row} has {_values(found)} in {column} (at least {bound:g})")
+    values = list(scores_by_seed(results, column, row).values())
+    return Verdict(min(values) >= bound, f"{row} has {_values(values)} in {column} (at least {bound:g})")
 
 
 def survives(results: Results, rows: Sequence[str], column: str, margin: float) -> Verdict:
@@ -298,27 +294,25 @@ def survives(results: Results, rows: Sequence[str], column: str, margin: float) 
 
 def costs(results: Results, row: str, column: str, least: float) -> Verdict:
     """An attack costs a row so much."""
-    clean, under = by_seed(results, "clean", row), by_seed(results, column, row)
-    pairs = [clean[seed] - under[seed] for seed in under if seed in clean]
-    return exceed(pairs, least, what=f"{row} loses in {column}")
+    clean, under = scores_by_seed(results, "clean", row), scores_by_seed(results, column, row)
+    return exceed(paired(clean, under), least, what=f"{row} loses in {column}")
 
 
 def _apart(results: Results, column: str, row: str) -> list[float]:
-    clean, ours = by_seed(results, "clean", "global"), by_seed(results, column, row)
-    return [ours[seed] - clean[seed] for seed in ours if seed in clean]
+    return paired(scores_by_seed(results, column, row), scores_by_seed(results, "clean", "global"))
 
 
-def _values(found: Sequence[float]) -> str:
-    return ", ".join(f"{value:.3f}" for value in found) + (" (one seed)" if len(found) == 1 else " by seed")
+def _values(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3f}" for value in values) + (" (one seed)" if len(values) == 1 else " by seed")
 
 
-def as_printed(results: Results, margin: float) -> Verdict:
+def near_printed(results: Results, margin: float) -> Verdict:
     """Every entry against the paper's."""
     apart = {
-        (cell.name, metric): results.mean(cell.name, metric) - found.printed.mean
+        (cell.name, metric): results.mean(cell.name, metric) - entry.printed.mean
         for cell in results.cells
-        for metric, found in cell.metrics.items()
-        if found.printed is not None and metric.endswith("/pooled")
+        for metric, entry in cell.metrics.items()
+        if entry.printed is not None and metric.endswith("/pooled")
     }
     near = sum(abs(gap) <= margin for gap in apart.values())
     (cell, metric), gap = max(apart.items(), key=lambda item: abs(item[1]))

@@ -18,7 +18,11 @@ KIND = "ditto-federations"
 
 @dataclass(frozen=True)
 class ColumnRecipe:
-    """How a federation is trained on a data set; the fields are those of `holdfast.data.clients.federations.Recipe`."""
+    """How a federation is trained on a data set; the fields are those of a data set's `TrainingRecipe`.
+
+    It is a copy on purpose: declarations import no data sets, and a better recipe of the library must not change a
+    published cell.
+    """
 
     model: str
     learning_rate: float

@@ -8,9 +8,10 @@ those of the specification: softmax regression, 600 rounds, three seeds, which d
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
+from holdfast.papers.common.phrases import listed
 from holdfast.papers.ditto import claims, golden
 from holdfast.papers.ditto.columns import CHANGES, TableSetting, kind_of
 from holdfast.papers.ditto.printed import SURROGATE, SURROGATE_COLUMNS, printed
@@ -62,27 +63,29 @@ def _as_designed(results: Results, attack: bool) -> Verdict:
     other draws and no other algorithm is tested by a replay in NumPy (tests/federated/test_surrogate.py).
     """
     entries = {
-        (column, row): (list(claims.by_seed(results, column, row, "mean").values()), mean)
+        (column, row): (list(claims.scores_by_seed(results, column, row, "mean").values()), mean)
         for column, of in _TABLE.items()
         if column.endswith("a3-20") == attack
         for row, (mean, _) in of.items()
     }
-    near = sum(_is_near(found, wanted) for found, wanted in entries.values())
-    apart = {where: sum(found) / len(found) - wanted for where, (found, wanted) in entries.items()}
+    near = sum(_is_near(values, wanted) for values, wanted in entries.values())
+    apart = {where: sum(values) / len(values) - wanted for where, (values, wanted) in entries.items()}
     column, row = max(
         (where for where in apart if not _is_near(*entries[where])),
         key=lambda where: abs(apart[where]),
         default=max(apart, key=lambda where: abs(apart[where])),
     )
-    values = ", ".join(f"{value:.3f}" for value in entries[column, row][0])
-    said = f"{near} of {len(entries)} entries are within 0.03; the farthest is {row} in {column}, {values} by seed"
-    return Verdict(near == len(entries), f"{said} for {entries[column, row][1]:.3f}")
+    farthest = ", ".join(f"{value:.3f}" for value in entries[column, row][0])
+    evidence = (
+        f"{near} of {len(entries)} entries are within 0.03; the farthest is {row} in {column}, {farthest} by seed"
+    )
+    return Verdict(near == len(entries), f"{evidence} for {entries[column, row][1]:.3f}")
 
 
-def _is_near(found: Sequence[float], wanted: float) -> bool:
-    if max(found) - min(found) <= claims.TWO_MODES:
-        return abs(sum(found) / len(found) - wanted) <= 0.03
-    return 2 * sum(abs(value - wanted) <= 0.03 for value in found) > len(found)
+def _is_near(values: Sequence[float], wanted: float) -> bool:
+    if max(values) - min(values) <= claims.TWO_MODES:
+        return abs(sum(values) / len(values) - wanted) <= 0.03
+    return 2 * sum(abs(value - wanted) <= 0.03 for value in values) > len(values)
 
 
 def _best(results: Results, column: str, rows: Sequence[str]) -> str:
@@ -101,15 +104,15 @@ def _best_is_ahead(results: Results, rows: Sequence[str], others: Sequence[str],
 
 def _rising(results: Results, rows: tuple[str, ...], columns: tuple[str, ...]) -> Verdict:
     """In each of the columns every row is ahead of the one before it."""
-    verdicts = {column: claims.ordered(results, column, rows, "mean") for column in columns}
+    verdicts = {column: claims.rising(results, column, rows, "mean") for column in columns}
     whole = every(list(verdicts.values()))
-    said = "; ".join(
+    evidence = "; ".join(
         f"{' < '.join(f'{_score(results, column, row):.3f}' for row in rows)} in {column}" for column in columns
     )
     decided = (
         "" if whole.holds else f"{next(each.evidence for each in verdicts.values() if each.holds is whole.holds)}; "
     )
-    return Verdict(whole.holds, f"{decided}{', '.join(_ROWS[row] for row in rows)}: {said}")
+    return Verdict(whole.holds, f"{decided}{', '.join(_ROWS[row] for row in rows)}: {evidence}")
 
 
 def _tilting_is_free_when_clean(results: Results) -> Verdict:
@@ -127,7 +130,7 @@ def _filters_are_the_mean_when_clean(results: Results) -> Verdict:
 
 def _filters_collapse(results: Results) -> Verdict:
     """Under every seed: the cells have two modes."""
-    return every([claims.at_most(results, "s10 a1-80", row, 0.25, "mean") for row in ("k-norm", "multi-krum")])
+    return every([claims.stays_below(results, "s10 a1-80", row, 0.25, "mean") for row in ("k-norm", "multi-krum")])
 
 
 def _k_loss_is_one_sided(results: Results) -> Verdict:
@@ -143,16 +146,12 @@ def _robust_or_unfair(results: Results, row: str) -> Verdict:
     """Where a rule keeps what most clients send, clients with rare classes lose."""
     verdicts, ratios = {}, {}
     for column in _COLUMNS[5]:
-        ours, theirs = (claims.by_seed(results, column, name, "std") for name in (row, "global"))
+        ours, theirs = (claims.scores_by_seed(results, column, name, "std") for name in (row, "global"))
         over = claims.exceed([ours[seed] - 1.2 * theirs[seed] for seed in ours], what=column)
         verdicts[column] = Verdict(over.holds, "")
         ratios[column] = _score(results, column, row, metric="std") / _score(results, column, "global", metric="std")
-    found = claims.most(verdicts, 2, "a deviation over clients of 1.2 times global's")
-    return Verdict(found.holds, f"{found.evidence}; {_listed(ratios)}")
-
-
-def _listed(ratios: Mapping[str, float]) -> str:
-    return ", ".join(f"{value:.2f} times in {name}" for name, value in ratios.items())
+    verdict = claims.most(verdicts, 2, "a deviation over clients of 1.2 times global's")
+    return Verdict(verdict.holds, f"{verdict.evidence}; {listed(ratios, '{value:.2f} times in {name}')}")
 
 
 _FULL: tuple[Scale, ...] = ("cpu",)

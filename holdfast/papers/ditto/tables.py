@@ -141,7 +141,7 @@ _AHEAD = Claim("on average over attacks Ditto is ahead of the best single defenc
 _FAIRER_THAN_FAIR = (
     Claim(
         "without an attack Ditto is more accurate than the fair objective",
-        partial(claims.at_least, row="ditto-auto", other="fair", columns=("clean",)),
+        partial(claims.ahead_in, row="ditto-auto", other="fair", columns=("clean",)),
     ),
     Claim(
         "without an attack Ditto's accuracy differs less over clients than the fair objective's",
@@ -163,11 +163,11 @@ def _general(name: str) -> tuple[Claim, ...]:
     return (
         Claim(
             "Ditto is ahead of the global model when half or more poison labels",
-            partial(claims.at_least, row="ditto-auto", other="global", columns=("a1-50", "a1-80")),
+            partial(claims.ahead_in, row="ditto-auto", other="global", columns=("a1-50", "a1-80")),
         ),
         Claim(
             "clients that choose λ are at most 0.05 behind the best λ for all",
-            partial(claims.at_least, row="ditto-auto", other="ditto-best", columns=COLUMNS[name], margin=-0.05),
+            partial(claims.ahead_in, row="ditto-auto", other="ditto-best", columns=COLUMNS[name], margin=-0.05),
             ours=True,
             why=STRONG if name == "fashion-mnist" else "",
         ),
@@ -199,7 +199,7 @@ _FAIR = (
         partial(claims.below, row="fair", other="global", columns=_A1),
     ),
 )
-_SAME = Claim("every entry is as printed within 0.05", partial(claims.as_printed, margin=0.05), _PAPER, ours=True)
+_SAME = Claim("every entry is as printed within 0.05", partial(claims.near_printed, margin=0.05), _PAPER, ours=True)
 
 
 def _k_loss(name: str) -> Claim:
@@ -227,26 +227,26 @@ _FASHION_CLAIMS = (
     *_TABLE_2,
     Claim(
         "without an attack Ditto with λ=1 is 0.02 ahead of the global model",
-        partial(claims.at_least, row="ditto-1", other="global", columns=("clean",), margin=0.02),
+        partial(claims.ahead_in, row="ditto-1", other="global", columns=("clean",), margin=0.02),
         ours=True,
     ),
     Claim(
         "without an attack Ditto with λ=1 is 0.04 ahead of local models",
-        partial(claims.at_least, row="ditto-1", other="local", columns=("clean",), margin=0.04),
+        partial(claims.ahead_in, row="ditto-1", other="local", columns=("clean",), margin=0.04),
         ours=True,
     ),
     Claim(
         "under model replacement by half, a smaller λ is better",
-        partial(claims.ordered, column="a3-50", rows=("ditto-2", "ditto-1", "ditto-0.1")),
+        partial(claims.rising, column="a3-50", rows=("ditto-2", "ditto-1", "ditto-0.1")),
     ),
     Claim(
         "model replacement by half wrecks the global model, to 0.4 or less",
-        partial(claims.at_most, column="a3-50", row="global", bound=0.4),
+        partial(claims.stays_below, column="a3-50", row="global", bound=0.4),
         ours=True,
     ),
     Claim(
         "model replacement by half wrecks the fair objective, to 0.4 or less",
-        partial(claims.at_most, column="a3-50", row="fair", bound=0.4),
+        partial(claims.stays_below, column="a3-50", row="fair", bound=0.4),
         ours=True,
     ),
     Claim(
@@ -266,11 +266,11 @@ _VEHICLE_CLAIMS = (
     *_FAIRER_THAN_FAIR,
     Claim(
         "without an attack a larger λ is better",
-        partial(claims.ordered, column="clean", rows=("ditto-0.1", "ditto-1", "ditto-2")),
+        partial(claims.rising, column="clean", rows=("ditto-0.1", "ditto-1", "ditto-2")),
     ),
     Claim(
         "without an attack Ditto with λ=2 is more accurate than the global model",
-        partial(claims.at_least, row="ditto-2", other="global", columns=("clean",)),
+        partial(claims.ahead_in, row="ditto-2", other="global", columns=("clean",)),
     ),
     Claim(
         "without an attack Ditto with λ=2 halves the spread over clients",
@@ -279,11 +279,11 @@ _VEHICLE_CLAIMS = (
     ),
     Claim(
         "when 80 % flip labels the order of λ is reversed",
-        partial(claims.ordered, column="a1-80", rows=("ditto-2", "ditto-1", "ditto-0.1")),
+        partial(claims.rising, column="a1-80", rows=("ditto-2", "ditto-1", "ditto-0.1")),
     ),
     Claim(
         "when 80 % flip labels the global model fails, to 0.4 or less",
-        partial(claims.at_most, column="a1-80", row="global", bound=0.4),
+        partial(claims.stays_below, column="a1-80", row="global", bound=0.4),
         ours=True,
     ),
     Claim(
@@ -293,7 +293,7 @@ _VEHICLE_CLAIMS = (
     ),
     Claim(
         "model replacement by half wrecks the global model, to 0.45 or less",
-        partial(claims.at_most, column="a3-50", row="global", bound=0.45),
+        partial(claims.stays_below, column="a3-50", row="global", bound=0.45),
         ours=True,
     ),
     Claim(
@@ -311,7 +311,7 @@ _FEMNIST_CLAIMS = (
     *_TABLE_2,
     Claim(
         "without an attack local < global < Ditto",
-        partial(claims.ordered, column="clean", rows=("local", "global", "ditto-1")),
+        partial(claims.rising, column="clean", rows=("local", "global", "ditto-1")),
     ),
     *_FAIR,
     _k_loss("femnist"),
@@ -323,11 +323,11 @@ _SKEWED_CLAIMS = (
     _AHEAD,
     Claim(
         "without an attack global < local < Ditto",
-        partial(claims.ordered, column="clean", rows=("global", "local", "ditto-0.1")),
+        partial(claims.rising, column="clean", rows=("global", "local", "ditto-0.1")),
     ),
     Claim(
         "the median collapses though nobody attacks, to 0.2 or less",
-        partial(claims.at_most, column="clean", row="median", bound=0.2),
+        partial(claims.stays_below, column="clean", row="median", bound=0.2),
         ours=True,
     ),
 )

@@ -113,7 +113,7 @@ def _minima(results: Results, case: str, metric: str) -> list[float]:
 
 
 def _is_a_valley(results: Results) -> Verdict:
-    holds, said = True, []
+    holds, evidence = True, []
     for case in PANELS_1:
         values = [statistics.fmean(column) for column in zip(*_curves(results, case, "error"), strict=True)]
         bottom = values.index(min(values))
@@ -121,18 +121,18 @@ def _is_a_valley(results: Results) -> Verdict:
         holds = holds and all(step < 0 for step in steps[:bottom]) and all(step > 0 for step in steps[bottom:])
         holds = holds and 0 < bottom < len(steps)
         ends = results.mean(f"{case}/0", "error"), results.mean(f"{case}/inf", "error")
-        said.append(f"{case}: {ends[0]:.2f} local, {values[bottom]:.2f} at best, {ends[1]:.2f} global")
-    return Verdict(holds, "; ".join(said))
+        evidence.append(f"{case}: {ends[0]:.2f} local, {values[bottom]:.2f} at best, {ends[1]:.2f} global")
+    return Verdict(holds, "; ".join(evidence))
 
 
-def _near(found: Sequence[float], wanted: float, what: str) -> Verdict:
+def _near(minima: Sequence[float], wanted: float, what: str) -> Verdict:
     """Whether a minimum is where the theorem has it, within 5 %: as near as the simulation can tell."""
-    ratios = [each / wanted for each in found]
+    ratios = [each / wanted for each in minima]
     mean, half = statistics.fmean(ratios), half_width(ratios)
-    said = f"{what} lowest at {mean * wanted:.3f} ± {half * wanted:.3f}, the theorem says {wanted:.3f} (within 5 %)"
+    evidence = f"{what} lowest at {mean * wanted:.3f} ± {half * wanted:.3f}, the theorem says {wanted:.3f} (within 5 %)"
     inside = mean - half > 0.95 and mean + half < 1.05
     outside = mean + half < 0.95 or mean - half > 1.05
-    return Verdict(True if inside else False if outside or len(found) == 1 else None, said)
+    return Verdict(True if inside else False if outside or len(minima) == 1 else None, evidence)
 
 
 def _minimum_is_the_theorems(results: Results, case: str, metric: str, what: str) -> Verdict:
@@ -142,8 +142,8 @@ def _minimum_is_the_theorems(results: Results, case: str, metric: str, what: str
 def _adversaries_lower_lambda(results: Results) -> Verdict:
     clean, attacked = (_minima(results, case, "error") for case in PANELS_1)
     pairs = list(zip(attacked, clean, strict=True))
-    said = f"lowest at {statistics.fmean(attacked):.2f} under attack, at {statistics.fmean(clean):.2f} without"
-    return Verdict(all(lower < higher for lower, higher in pairs), f"{said}; smaller under all {len(pairs)} seeds")
+    evidence = f"lowest at {statistics.fmean(attacked):.2f} under attack, at {statistics.fmean(clean):.2f} without"
+    return Verdict(all(lower < higher for lower, higher in pairs), f"{evidence}; smaller under all {len(pairs)} seeds")
 
 
 def _one_device_is_fairest_there(results: Results) -> Verdict:
@@ -151,12 +151,12 @@ def _one_device_is_fairest_there(results: Results) -> Verdict:
 
 
 def _band_under_attack_is_elsewhere(results: Results) -> Verdict:
-    found = _minima(results, "attacked", "spread")
-    mean, half = statistics.fmean(found), half_width(found)
-    said = f"narrowest at {mean:.3f} ± {half:.3f}; {FAIREST_UNDER_ATTACK:.3f} with the clients' correlation"
+    minima = _minima(results, "attacked", "spread")
+    mean, half = statistics.fmean(minima), half_width(minima)
+    evidence = f"narrowest at {mean:.3f} ± {half:.3f}; {FAIREST_UNDER_ATTACK:.3f} with the clients' correlation"
     return Verdict(
         abs(mean / FAIREST_UNDER_ATTACK - 1) < 0.05 and mean - half > 1.1 * THEOREM["attacked"],
-        f"{said}, {THEOREM['attacked']:.3f} without (within 5 % of the first, 10 % above the second)",
+        f"{evidence}, {THEOREM['attacked']:.3f} without (within 5 % of the first, 10 % above the second)",
     )
 
 
@@ -241,9 +241,9 @@ def _local_is_flat(results: Results) -> Verdict:
 
 def _global_falls(results: Results) -> Verdict:
     curves = {case: _over(results, case, "global") for case in PANELS_2}
-    said = (f"{case}: from {curve[0]:.0f} to {curve[-1]:.2f}" for case, curve in curves.items())
+    falls_from = (f"{case}: from {curve[0]:.0f} to {curve[-1]:.2f}" for case, curve in curves.items())
     falls = all(after < before for curve in curves.values() for before, after in pairwise(curve))
-    return Verdict(falls, "; ".join(said))
+    return Verdict(falls, "; ".join(falls_from))
 
 
 def _ditto_is_below_both(results: Results) -> Verdict:
@@ -259,15 +259,15 @@ def _ditto_is_below_both(results: Results) -> Verdict:
 
 def _ditto_merges(results: Results) -> Verdict:
     """The gap to a method at the near end, where it should be small, and at the far end."""
-    holds, said = True, []
+    holds, evidence = True, []
     for name, near, far in (("local", 0, -1), ("global", -1, 0)):
         for case in PANELS_2:
             pairs = zip(_over(results, case, name), _over(results, case, "ditto"), strict=True)
             gaps = [other / ditto - 1 for other, ditto in pairs]
             grows = all(before < after for before, after in pairwise(gaps if name == "local" else gaps[::-1]))
             holds = holds and grows and gaps[near] < 0.1
-            said.append(f"{name}, {case}: {gaps[near]:.1%} there, {gaps[far]:.0%} at the other end")
-    return Verdict(holds, "excess over Ditto of " + "; ".join(said) + " (below 10 % there, growing from there on)")
+            evidence.append(f"{name}, {case}: {gaps[near]:.1%} there, {gaps[far]:.0%} at the other end")
+    return Verdict(holds, "excess over Ditto of " + "; ".join(evidence) + " (below 10 % there, growing from there on)")
 
 
 FIGURE_2 = Experiment(

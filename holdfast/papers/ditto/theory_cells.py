@@ -32,16 +32,16 @@ def at_lambda(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         ``_closed``, and by how many standard errors the measurement is off, ``_off``.
     """
     setting, lambda_ = pinned(PointEstimation, **settings["setting"]), float(settings["lambda"])
-    found = simulate(setting, [lambda_], settings["trials"], seed)
+    simulated = simulate(setting, [lambda_], settings["trials"], seed)
     mean, variance = float(error(setting, lambda_)), float(spread(setting, lambda_))
     measured = {
-        "error": 1000 * float(found.error[0]),
+        "error": 1000 * float(simulated.error[0]),
         "error_closed": 1000 * mean,
-        "error_off": float((found.error[0] - mean) / found.error_se[0]),
-        "spread": 1000 * math.sqrt(found.spread[0]),
+        "error_off": float((simulated.error[0] - mean) / simulated.error_se[0]),
+        "spread": 1000 * math.sqrt(simulated.spread[0]),
         "spread_closed": 1000 * math.sqrt(variance),
-        "spread_off": float((found.spread[0] - variance) / found.spread_se[0]),
-        "device_spread": 1000 * math.sqrt(found.device_variance[0]),
+        "spread_off": float((simulated.spread[0] - variance) / simulated.spread_se[0]),
+        "device_spread": 1000 * math.sqrt(simulated.device_variance[0]),
     }
     tell("measured", measured)
     return measured
@@ -60,11 +60,11 @@ def at_relatedness(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     """
     setting = pinned(PointEstimation, **settings["setting"])
     lambdas = lambdas_2(setting)
-    found = simulate(setting, lambdas, settings["trials"], derive_seed(seed, "relatedness", repr(setting.tau)))
+    simulated = simulate(setting, lambdas, settings["trials"], derive_seed(seed, "relatedness", repr(setting.tau)))
     closed = error(setting, lambdas)
-    off = (found.error - closed) / found.error_se
-    told = {"": 1000 * found.error, "_closed": 1000 * closed, "_off": off}
-    measured = {f"{name}{what}": float(values[i]) for i, name in enumerate(METHODS) for what, values in told.items()}
+    off = (simulated.error - closed) / simulated.error_se
+    columns = {"": 1000 * simulated.error, "_closed": 1000 * closed, "_off": off}
+    measured = {f"{name}{what}": float(values[i]) for i, name in enumerate(METHODS) for what, values in columns.items()}
     tell("measured", measured)
     return measured
 

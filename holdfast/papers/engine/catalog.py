@@ -1,4 +1,8 @@
-"""Every experiment there is, by the name that users type; a document is imported when one of its own is asked for."""
+"""Every experiment there is, by the name that users type; a document is imported when one of its own is named.
+
+A document has one name: that of its folder in this package, of its folders below ``results/`` and ``docs/results/``, of
+its file of golden values, and of what users type before the slash.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,15 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
     "spare": ("spare.tables", "spare.digits"),
     "pde": ("pde.synthetic", "pde.tables"),
     "ditto": ("ditto.theory", "ditto.tables", "ditto.across_data_sets", "ditto.surrogate"),
-    "spurious-personalization": ("personalization.tables", "personalization.figures_and_studies"),
+    "personalization": ("personalization.tables", "personalization.figures_and_studies"),
     "crest": ("crest.tables", "crest.circumstances", "crest.quality"),
     "s2l": ("s2l.tables", "s2l.coverage"),
     "epic": ("epic.tables", "epic.scratch_and_watched"),
-    "multimodal": ("clip.tables", "clip.ablation_and_detection"),
+    "clip": ("clip.tables", "clip.ablation_and_detection"),
 }
+
+#: What documents were called before; whoever types such a name is told today's.
+FORMER_NAMES: Mapping[str, str] = {"spurious-personalization": "personalization", "multimodal": "clip"}
 
 
 def experiments_of(paper: str) -> tuple[Experiment, ...]:
@@ -28,7 +35,7 @@ def experiments_of(paper: str) -> tuple[Experiment, ...]:
         ConfigError: if there is no such document; the message offers the nearest name.
     """
     if paper not in PAPERS:
-        raise ConfigError(f"there are no experiments of {paper!r}{nearest(paper, PAPERS)}")
+        raise ConfigError(f"there are no experiments of {paper!r}{nearest(_today(paper), PAPERS)}")
     modules = [importlib.import_module(f"holdfast.papers.{name}") for name in PAPERS[paper]]
     return tuple(experiment for module in modules for experiment in module.EXPERIMENTS)
 
@@ -46,7 +53,13 @@ def find(name: str) -> Experiment:
     """
     paper = name.partition("/")[0]
     known = experiments_of(paper) if paper in PAPERS else every_experiment()
-    found = next((experiment for experiment in known if experiment.name == name), None)
-    if found is None:
-        raise ConfigError(f"there is no experiment {name!r}{nearest(name, [each.name for each in known])}")
-    return found
+    by_name = {experiment.name: experiment for experiment in known}
+    if name not in by_name:
+        raise ConfigError(f"there is no experiment {name!r}{nearest(_today(name), by_name)}")
+    return by_name[name]
+
+
+def _today(name: str) -> str:
+    """The name with the document as it is called today."""
+    paper, slash, experiment = name.partition("/")
+    return FORMER_NAMES.get(paper, paper) + slash + experiment

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import Results
@@ -48,20 +48,35 @@ def above(differences: Sequence[float], margin: float = 0.0, *, digits: int = 3,
     Returns:
         Holds, fails, or None within the noise.
     """
-    mean, half = statistics.fmean(differences), half_width(differences)
+    mean, half = statistics.fmean(differences), half_width(differences)  # `half` is 0 for one seed
     seeds = "one seed" if len(differences) == 1 else f"± {half:.{digits}f} by {len(differences)} pairs"
-    said = f"{what} {mean:+.{digits}f} ({seeds}" + (f", to exceed {margin:g})" if margin else ")")
+    evidence = f"{what} {mean:+.{digits}f} ({seeds}" + (f", to exceed {margin:g})" if margin else ")")
     if mean - half > margin:
-        return Verdict(True, said)
+        return Verdict(True, evidence)
     if mean + half < margin or not half:  # one seed, or no noise at all: then a tie is not above
-        return Verdict(False, said)
-    return Verdict(None, f"within the noise: {said}")
+        return Verdict(False, evidence)
+    return within_noise(evidence)
+
+
+def within_noise(evidence: str) -> Verdict:
+    """Not judged, because what was seen could be chance."""
+    return Verdict(None, f"within the noise: {evidence}")
 
 
 def differences(results: Results, first: Where, second: Where) -> list[float]:
     """The first (cell, metric) less the second, seed by seed, under the seeds that both have."""
-    ours, theirs = results.by_seed(*first), results.by_seed(*second)
-    return [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    return paired(results.by_seed(*first), results.by_seed(*second))
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float], *, times: float = 1.0) -> list[float]:
+    """Differences under the seeds that both sides have.
+
+    Args:
+        ours: values by seed.
+        theirs: values by seed.
+        times: by what theirs are multiplied before they are subtracted.
+    """
+    return [ours[seed] - times * theirs[seed] for seed in ours if seed in theirs]
 
 
 def beats(
@@ -87,13 +102,13 @@ def fewer(ours: Sequence[float], theirs: Sequence[float], what: str = "successes
     better = sum(a < b for a, b in zip(ours, theirs, strict=True))
     worse = sum(a > b for a, b in zip(ours, theirs, strict=True))
     chance = sign_test(better, worse)
-    said = (
+    evidence = (
         f"{sum(ours):g} against {sum(theirs):g} {what} of {len(ours)} ({better} trials fewer, {worse} more, "
         f"p = {chance:.3f})"
     )
     if chance > LEVEL:
-        return Verdict(None, f"within the noise: {said}")
-    return Verdict(better > worse, said)
+        return within_noise(evidence)
+    return Verdict(better > worse, evidence)
 
 
 def sign_test(better: int, worse: int) -> float:

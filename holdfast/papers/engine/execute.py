@@ -176,11 +176,11 @@ def _recall(folder: Path, task: _Task) -> CellOutcome | None:
     """What is kept of a task, or None; a file that can't be understood is as good as none."""
     file = _file(folder, task)
     try:
-        kept = json.loads(file.read_bytes())
-        if kept["key"] != task.key:
+        stored = json.loads(file.read_bytes())
+        if stored["key"] != task.key:
             return None
-        metrics, origin = checked(kept["metrics"]), dict(kept["origin"])
-        return CellOutcome(task.cell.name, task.seed, metrics, float(kept["seconds"]), cached=True, origin=origin)
+        metrics, origin = checked(stored["metrics"]), dict(stored["origin"])
+        return CellOutcome(task.cell.name, task.seed, metrics, float(stored["seconds"]), cached=True, origin=origin)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -189,14 +189,14 @@ def _recall(folder: Path, task: _Task) -> CellOutcome | None:
 
 
 def _remember(folder: Path, task: _Task, outcome: CellOutcome) -> None:
-    kept = {
+    stored = {
         "key": task.key,
         "metrics": outcome.metrics,
         "seconds": outcome.seconds,
         "origin": dict(outcome.origin),
     }
     try:
-        write_atomically(_file(folder, task), json.dumps(kept, indent=1).encode())
+        write_atomically(_file(folder, task), json.dumps(stored, indent=1).encode())
     except CheckpointError as error:
         _log.warning("%s under seed %d will be computed again next time: %s", outcome.cell, outcome.seed, error)
 

@@ -52,12 +52,12 @@ def golden_cells(experiments: Sequence[Experiment]) -> dict[str, Cell]:
     Raises:
         ConfigError: if two different cells have one name.
     """
-    found: dict[str, Cell] = {}
+    cells: dict[str, Cell] = {}
     for experiment in experiments:
         for cell in experiment.golden:
-            if found.setdefault(cell.name, cell) != cell:
+            if cells.setdefault(cell.name, cell) != cell:
                 raise ConfigError(f"{experiment.name} has another golden cell called {cell.name!r}; rename one")
-    return found
+    return cells
 
 
 def compute(cell: Cell) -> dict[str, float]:
@@ -73,15 +73,16 @@ def compute(cell: Cell) -> dict[str, float]:
     return seen
 
 
-def differences(kept: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
+def differences(before: Mapping[str, float], now: Mapping[str, float]) -> list[str]:
     """Where values differ by more than rounding, in phrases."""
-    found = [f"{name} is missing now" for name in kept if name not in now]
-    found += [f"{name} is new" for name in now if name not in kept]
-    floor = ABSOLUTE * max((abs(value) for value in kept.values()), default=0.0)
-    for name in kept:
-        if name in now and not abs(now[name] - kept[name]) <= max(RELATIVE * abs(kept[name]), floor):
-            found.append(f"{name} was {kept[name]!r} and is {now[name]!r}")
-    return found
+    changes = [f"{name} is missing now" for name in before if name not in now]
+    changes += [f"{name} is new" for name in now if name not in before]
+    floor = ABSOLUTE * max((abs(value) for value in before.values()), default=0.0)
+    for name in before:
+        # written as "not within", because a comparison with NaN is always False and NaN must be noticed
+        if name in now and not abs(now[name] - before[name]) <= max(RELATIVE * abs(before[name]), floor):
+            changes.append(f"{name} was {before[name]!r} and is {now[name]!r}")
+    return changes
 
 
 def golden_file(folder: Path, paper: str) -> Path:
@@ -101,12 +102,12 @@ def read_golden(folder: Path, paper: str) -> dict[str, Golden]:
 
 def from_json(stored: Mapping[str, Any]) -> dict[str, Golden]:
     """The content of a file of golden values."""
-    found = {}
+    golden = {}
     for name, entry in stored.items():
         expect_keys(entry, "version key values")
         values = {key: number(value) for key, value in entry["values"].items()}
-        found[name] = Golden(int(entry["version"]), text(entry["key"]), values)
-    return found
+        golden[name] = Golden(int(entry["version"]), text(entry["key"]), values)
+    return golden
 
 
 def record(folder: Path, paper: str, cells: Mapping[str, Cell], now: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -121,10 +122,10 @@ def record(folder: Path, paper: str, cells: Mapping[str, Cell], now: Mapping[str
     Returns:
         Phrases about cells whose values changed though their version did not; if there are any, nothing is written.
     """
-    kept = read_golden(folder, paper)
+    stored = read_golden(folder, paper)
     refused, fresh = [], {}
     for name, cell in cells.items():
-        before = kept.get(name)
+        before = stored.get(name)
         if name not in now:
             if before is not None:
                 fresh[name] = before

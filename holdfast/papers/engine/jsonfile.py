@@ -53,10 +53,10 @@ def read_json(file: Path, kind: str, build: Callable[[Mapping[str, Any]], Built]
 
 def expect_keys(stored: Mapping[str, Any], keys: str, optional: str = "") -> Mapping[str, Any]:
     """`stored`, if it has exactly these keys, given as words; else a ValueError that names the culprit."""
-    wanted, found = set(keys.split()), set(stored)
-    for key in sorted(wanted - found):
+    wanted, given = set(keys.split()), set(stored)
+    for key in sorted(wanted - given):
         raise ValueError(f"{key!r} is missing")
-    for key in sorted(found - wanted - set(optional.split())):
+    for key in sorted(given - wanted - set(optional.split())):
         raise ValueError(f"{key!r} is unknown")
     return stored
 

@@ -71,10 +71,10 @@ def load(reference: str) -> Callable[..., Any]:
     """
     module, _, name = reference.partition(":")
     try:
-        found: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"{reference!r} can't be imported ({error}); give it as 'module:function'") from error
-    return found
+    return function
 
 
 def key_of(cell: Cell) -> str:

@@ -35,14 +35,14 @@ def options(build: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, An
         ConfigError: if `build` has an option with a default that is neither given nor pinned.
     """
     name = name_of(build)
-    kept = read_pins().get(name, {})
+    pins = read_pins().get(name, {})
     for option in defaults(build):
-        if option not in given and option not in kept:
+        if option not in given and option not in pins:
             raise ConfigError(
                 f"{name} has an option {option!r} that the documents' experiments neither give nor pin; "
                 f"pin in {PINS.name} the value that leaves their numbers as they are"
             )
-    return {**kept, **given}
+    return {**pins, **given}
 
 
 def name_of(build: Callable[..., Any]) -> str:

@@ -64,7 +64,7 @@ class RecheckOutcome:
 
 def candidates(folder: Path, papers: Sequence[Sequence[Experiment]]) -> list[Candidate]:
     """Stored cells of today's version, the ones looked at longest ago first, of equal ones the quickest."""
-    found: dict[tuple[str, str], Candidate] = {}
+    candidates: dict[tuple[str, str], Candidate] = {}
     for experiments in papers:
         for scale in SCALES:
             store = Store(folder, experiments, scale)
@@ -73,8 +73,8 @@ def candidates(folder: Path, papers: Sequence[Sequence[Experiment]]) -> list[Can
                     entry = store.entry(cell)
                     if entry is not None and entry.version == cell.version and entry.seeds:
                         named = replace(cell, name=f"{experiment.name}.{scale}:{cell.name}", most_seeds=None)
-                        found.setdefault((scale, entry.key), Candidate(store, named, entry, _seed(entry)))
-    return sorted(found.values(), key=lambda each: (each.entry.looked_at, each.entry.seconds))
+                        candidates.setdefault((scale, entry.key), Candidate(store, named, entry, _seed(entry)))
+    return sorted(candidates.values(), key=lambda each: (each.entry.looked_at, each.entry.seconds))
 
 
 def _seed(entry: StoredCell) -> int:
@@ -113,9 +113,9 @@ def recheck(
             continue
         check = compare(candidate.entry, outcome.metrics, outcome)
         store = candidate.store
-        kept = store.entry(candidate.cell)
-        assert kept is not None
-        store.replace_entry(replace(kept, checks=(*kept.checks, check)))
+        entry = store.entry(candidate.cell)
+        assert entry is not None
+        store.replace_entry(replace(entry, checks=(*entry.checks, check)))
         store.write()
         yield RecheckOutcome(candidate, check)
 

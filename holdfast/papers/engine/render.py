@@ -30,8 +30,8 @@ def shown(number: Measured | Printed | None, digits: int = 1) -> str:
 
 def columns(experiment: Experiment, results: Results) -> dict[str, str]:
     """Heading by metric: the experiment's choice, or every metric there is under its own name."""
-    found = {metric: metric for cell in results.cells for metric in cell.metrics}
-    return dict(experiment.columns) or found
+    measured = {metric: metric for cell in results.cells for metric in cell.metrics}
+    return dict(experiment.columns) or measured
 
 
 def heading(experiment: Experiment, results: Results) -> list[str]:
@@ -98,7 +98,7 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
 
 def tally(results: Results) -> str:
     """How many claims hold, fail and are not judged."""
-    counts = [f"{results.count(word)} {said}" for word, said in _VERBS.items()]
+    counts = [f"{results.count(word)} {verb}" for word, verb in _VERBS.items()]
     return f"Of {_counted(len(results.claims), 'claim')} " + ", ".join(counts[:2]) + f" and {counts[2]}."
 
 
@@ -109,15 +109,15 @@ def reservations(results: Results) -> list[str]:
     failed = [
         f"- {cell.name}, seed {seed}: {_cut(error)}" for cell in results.cells for seed, error in cell.errors.items()
     ]
-    said = []
+    sentences = []
     if missing:
-        said.append(f"**Not measured yet:** {', '.join(missing)}.")
+        sentences.append(f"**Not measured yet:** {', '.join(missing)}.")
     if older:
         named = ", ".join(f"{cell.name} (version {cell.version}, today's is {cell.wanted})" for cell in older)
-        said.append(f"**Measured with an older version:** {named}. No claim is judged by them.")
+        sentences.append(f"**Measured with an older version:** {named}. No claim is judged by them.")
     if failed:
-        said.append("**Incomplete.** These did not finish:\n\n" + "\n".join(failed))
-    return said
+        sentences.append("**Incomplete.** These did not finish:\n\n" + "\n".join(failed))
+    return sentences
 
 
 def _judged(experiment: Experiment, claim: Judgement) -> list[str]:
@@ -128,7 +128,7 @@ def _judged(experiment: Experiment, claim: Judgement) -> list[str]:
     return [f"{claim.name}{mark}", f"**{claim.verdict}**", f"{claim.evidence}.{why}" if why else claim.evidence]
 
 
-def seeds_said(results: Results) -> str:
+def seeds_in_words(results: Results) -> str:
     """How many seeds there are."""
     return _counted(len(results.seeds), "seed")
 
@@ -144,10 +144,12 @@ def fewer_seeds(results: Results) -> str:
 
 
 def _more(experiment: Experiment, results: Results) -> str:
-    said = fewer_seeds(results)
+    remark = fewer_seeds(results)
     if experiment.grid is not None:
-        said += f" An entry is {experiment.grid.says}" + ("; printed ones in brackets." if experiment.printed else ".")
-    return said
+        remark += f" An entry is {experiment.grid.says}" + (
+            "; printed ones in brackets." if experiment.printed else "."
+        )
+    return remark
 
 
 def _grid_columns(grid: Grid, results: Results) -> list[str]:
@@ -218,8 +220,10 @@ def _origin(results: Results) -> str:
     machine = [f"torch {last.get('torch', '?')}", f"{last.get('cpus', '?')} cores"]
     if last.get("processor"):
         machine.append(str(last["processor"]))
-    said = f"Measured {'; '.join(dict.fromkeys(runs))} ({', '.join(machine)}). Seconds are of one seed on one thread."
-    return said if results.scale == "smoke" else f"{said} Versions of the cells: {_versions(results)}."
+    sentence = (
+        f"Measured {'; '.join(dict.fromkeys(runs))} ({', '.join(machine)}). Seconds are of one seed on one thread."
+    )
+    return sentence if results.scale == "smoke" else f"{sentence} Versions of the cells: {_versions(results)}."
 
 
 def _commit(origin: Mapping[str, Any]) -> str:
@@ -228,8 +232,8 @@ def _commit(origin: Mapping[str, Any]) -> str:
 
 
 def _versions(results: Results) -> str:
-    found = sorted({cell.version for cell in results.cells if cell.version is not None})
-    return ", ".join(map(str, found)) or "none"
+    versions = sorted({cell.version for cell in results.cells if cell.version is not None})
+    return ", ".join(map(str, versions)) or "none"
 
 
 def _table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:

@@ -172,6 +172,11 @@ class Results:
         values = self.values(cell, metric)
         return dict(zip(self.cell(cell).seeds, values, strict=True))
 
+    @property
+    def columns(self) -> list[str]:
+        """What stands before the slash in the cells' names, in their order."""
+        return list(dict.fromkeys(name.partition("/")[0] for name in self.names))
+
     def printed(self, cell: str, metric: str) -> Printed | None:
         """What the document prints."""
         return self._metric(cell, metric).printed
@@ -182,20 +187,20 @@ class Results:
         Raises:
             ConfigError: if there is none of this name.
         """
-        found = next((entry for entry in self.cells if entry.name == name), None)
-        if found is None:
+        result = next((entry for entry in self.cells if entry.name == name), None)
+        if result is None:
             raise ConfigError(
                 f"{self.experiment} has no cell {name!r} at scale {self.scale}{nearest(name, self.names)}"
             )
-        return found
+        return result
 
     def _metric(self, cell: str, metric: str) -> Metric:
-        found = self.cell(cell)
-        if found.reservation is not None:
-            raise NotMeasuredError(found.reservation)
-        if metric not in found.metrics:
-            raise ConfigError(f"cell {cell!r} has no metric {metric!r}{nearest(metric, found.metrics)}")
-        return found.metrics[metric]
+        result = self.cell(cell)
+        if result.reservation is not None:
+            raise NotMeasuredError(result.reservation)
+        if metric not in result.metrics:
+            raise ConfigError(f"cell {cell!r} has no metric {metric!r}{nearest(metric, result.metrics)}")
+        return result.metrics[metric]
 
 
 def deviation(values: Sequence[float], kind: SpreadKind = "sample") -> float | None:
@@ -241,13 +246,13 @@ def beside(
         The cells; those that failed, or whose other cell did, as they are.
     """
     others = {cell.name.partition("/")[0]: cell.metrics for cell in cells if cell.name.partition("/")[2] == row}
-    found = []
+    extended = []
     for cell in cells:
         other = others.get(cell.name.partition("/")[0])
         added = compare(cell.metrics, other) if other and cell.metrics else {}
         metrics = {name: Metric(Measured.of(values)) for name, values in added.items()}
-        found.append(replace(cell, metrics={**cell.metrics, **metrics}))
-    return tuple(found)
+        extended.append(replace(cell, metrics={**cell.metrics, **metrics}))
+    return tuple(extended)
 
 
 def judge(experiment: Experiment, results: Results) -> Results:

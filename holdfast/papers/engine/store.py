@@ -112,11 +112,11 @@ class Store:
     @cached_property
     def owners(self) -> dict[str, str]:
         """By key of a cell the experiment whose file keeps it: the first that declares it."""
-        found: dict[str, str] = {}
+        owner: dict[str, str] = {}
         for name, experiment in self.experiments.items():
             for cell in experiment.cells_at(self.scale):
-                found.setdefault(key_of(cell), name)
-        return found
+                owner.setdefault(key_of(cell), name)
+        return owner
 
     def entry(self, cell: Cell) -> StoredCell | None:
         """What is kept of a cell, in whichever file; None if nothing."""
@@ -215,23 +215,27 @@ def draw(experiment: Experiment, results: Results) -> str | None:
 
 def _merge(before: StoredCell | None, cell: Cell, outcomes: Sequence[CellOutcome]) -> StoredCell:
     """An entry with new outcomes in the place of the old ones of their seeds; an older version is forgotten."""
-    kept = before if before is not None and before.version == cell.version else None
+    current = before if before is not None and before.version == cell.version else None
     by_seed: dict[int, Mapping[str, float]] = {}
     errors: dict[int, str] = {}
-    if kept is not None:
-        by_seed = {seed: {name: values[i] for name, values in kept.values.items()} for i, seed in enumerate(kept.seeds)}
-        errors = dict(kept.errors)
-    seconds = [] if kept is None else [kept.seconds] * len(kept.seeds)
-    origin: Mapping[str, Any] = {} if kept is None else kept.origin
+    if current is not None:
+        by_seed = {
+            seed: {name: values[i] for name, values in current.values.items()} for i, seed in enumerate(current.seeds)
+        }
+        errors = dict(current.errors)
+    seconds = [] if current is None else [current.seconds] * len(current.seeds)
+    origin: Mapping[str, Any] = {} if current is None else current.origin
     for outcome in outcomes:
         if outcome.metrics is not None:
             by_seed[outcome.seed] = outcome.metrics
             errors.pop(outcome.seed, None)
             seconds.append(outcome.seconds)
+            # seeds of one cell may come from several runs; the entry names the latest of them
             origin = max(origin, outcome.origin, key=lambda each: each.get("date", ""))
         elif outcome.seed not in by_seed:
             errors[outcome.seed] = outcome.error or "it failed"
             origin = origin or outcome.origin
+    # Columns of the file have one value per seed: a seed with other metrics than the first can't be stored beside it.
     metrics = next(iter(by_seed.values()), {}).keys()
     for seed in [seed for seed, numbers in by_seed.items() if numbers.keys() != metrics]:
         odd = ", ".join(sorted(by_seed.pop(seed).keys() ^ metrics))
@@ -246,7 +250,7 @@ def _merge(before: StoredCell | None, cell: Cell, outcomes: Sequence[CellOutcome
         seeds=seeds,
         values={metric: tuple(by_seed[seed][metric] for seed in seeds) for metric in metrics},
         errors=errors,
-        checks=() if kept is None or kept.origin != origin else kept.checks,
+        checks=() if current is None or current.origin != origin else current.checks,
     )
 
 

@@ -66,6 +66,7 @@ def _of_tensors(tensors: Iterable[Any]) -> Iterator[tuple[str, float]]:
     for tensor in tensors:
         flat = tensor.detach().double().flatten().cpu()
         square += float(flat.square().sum())
+        # cos(sqrt(2) k) never repeats over whole numbers k, so that no two weights can change places unnoticed
         wave = (flat.new_ones(len(flat)).cumsum(0) + place).mul_(math.sqrt(2)).cos_()
         along += float((flat * wave).sum())
         place += len(flat)

@@ -103,11 +103,11 @@ def _target(ground: Bed, adversarial: int, stream: torch.Generator) -> Targets:
 
 def _own_head(ground: Bed, seed: int) -> nn.Module:
     """The attacker's clean head on the victim's features."""
-    found = train_victim(
+    trained = train_victim(
         ground.surrogate, ground.splits, _nobody(ground.splits.test), replace(ground.victim, seed=seed + 1000),
         scenario="transfer",
     )  # fmt: skip
-    return FrozenExtractor(found.model)
+    return FrozenExtractor(trained.model)
 
 
 def _nobody(test: Examples) -> Aim:
@@ -143,7 +143,7 @@ def defend(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     _compile()
     started = time.process_time()
     victim = _victim(ground, poisoned.poison(ground.splits), poisoned.aim, policy, seed)
-    found = {
+    metrics = {
         "success": 100 * victim.success,
         "confidence": victim.confidence,
         "accuracy": 100 * victim.test.accuracy,
@@ -153,17 +153,17 @@ def defend(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         "poisons right": _poisons_right(ground, poisoned),
     }
     if isinstance(policy, Epic):
-        found |= _dropped(policy, poisoned, ground.splits.train)
+        metrics |= _dropped(policy, poisoned, ground.splits.train)
     if settings.get("controls", False):
         clean = _victim(ground, ground.splits, poisoned.aim, None, seed)
         defended = clean if policy is None else _victim(ground, ground.splits, poisoned.aim, _defence(settings), seed)
-        found |= {
+        metrics |= {
             "clean right": clean.right,
             "defended right": defended.right,
             "clean confidence": clean.confidence,
             "clean accuracy": 100 * defended.test.accuracy,
         }
-    return found
+    return metrics
 
 
 def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -176,11 +176,11 @@ def several(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         What `defend` returns, behind the number of the trial.
     """
-    found: dict[str, float] = {}
+    metrics: dict[str, float] = {}
     for number, own in enumerate(settings["trials"]):
         trial = defend({"bed": settings["bed"], **own}, seed)
-        found |= {f"{number} {name}": value for name, value in trial.items()}
-    return found
+        metrics |= {f"{number} {name}": value for name, value in trial.items()}
+    return metrics
 
 
 def tell_of(ground: Bed, poisoned: PoisonedSet) -> None:
@@ -259,16 +259,16 @@ def exchange(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     z, r = poisoned.ids[dropped], poisoned.ids[~dropped]
     shuffled = poisoned.ids[torch.randperm(len(poisoned), generator=torch_stream(seed, "exchange"))]
     removed = {"all": z[:0], "all but Z": z, "all but random": shuffled[: len(z)]}
-    found = {name: _without(ground, poisoned, ids, seed) for name, ids in removed.items()}
-    found |= {name: _only(ground, poisoned, ids, seed) for name, ids in {"only Z": z, "only R": r}.items()}
-    return {**found, "Z": float(len(z))}
+    metrics = {name: _without(ground, poisoned, ids, seed) for name, ids in removed.items()}
+    metrics |= {name: _only(ground, poisoned, ids, seed) for name, ids in {"only Z": z, "only R": r}.items()}
+    return {**metrics, "Z": float(len(z))}
 
 
 def _without(ground: Bed, poisoned: PoisonedSet, ids: Tensor, seed: int) -> float:
     """Success when some poisons are taken out of the training set."""
     train = poisoned.apply(ground.splits.train)
-    kept = (~torch.isin(train.ids, ids)).nonzero().flatten()
-    splits = replace(ground.splits, train=train.subset(kept))
+    remaining = (~torch.isin(train.ids, ids)).nonzero().flatten()
+    splits = replace(ground.splits, train=train.subset(remaining))
     return 100 * _victim(ground, splits, poisoned.aim, None, seed).success
 
 

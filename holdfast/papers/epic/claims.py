@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import NormalDist, fmean
+from statistics import fmean
 
-from holdfast.papers.engine.evidence import LEVEL, above, fewer, half_width
+from holdfast.papers.engine.evidence import LEVEL, above, fewer, half_width, within_noise
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import Metric, Results
 
 
-def counted(metrics: Mapping[str, Metric]) -> list[bool]:
-    """Whether each trial counts: clean victims, plain and defended, see the target rightly, a backdoor's mostly."""
+def trials_that_count(metrics: Mapping[str, Metric]) -> list[bool]:
+    """Which trials count: clean victims, plain and defended, see the target rightly, a backdoor's targets mostly."""
     if "clean right" not in metrics:
         return [True] * len(metrics["success"].ours.values)
     controls = (metrics[name].ours.values for name in ("clean right", "defended right"))
@@ -26,9 +26,9 @@ def counted(metrics: Mapping[str, Metric]) -> list[bool]:
 
 def successes(results: Results, cell: str) -> dict[int, float]:
     """Of the trials of a cell that count the success from 0 to 1, by seed."""
-    found = results.by_seed(cell, "success")
-    counts = counted(results.cell(cell).metrics)
-    return {seed: value / 100 for (seed, value), one in zip(found.items(), counts, strict=True) if one}
+    shares = results.by_seed(cell, "success")
+    counts = trials_that_count(results.cell(cell).metrics)
+    return {seed: value / 100 for (seed, value), one in zip(shares.items(), counts, strict=True) if one}
 
 
 def stops_more(results: Results, ours: str, theirs: str) -> Verdict:
@@ -40,17 +40,17 @@ def stops_more(results: Results, ours: str, theirs: str) -> Verdict:
         return Verdict(None, f"{what}: no trial counts in both")
     pairs = [(own[seed], other[seed]) for seed in seeds]
     if all(value in (0, 1) for pair in pairs for value in pair):
-        found = fewer([pair[0] for pair in pairs], [pair[1] for pair in pairs])
-        return Verdict(found.holds, f"{what}: {found.evidence}")
+        verdict = fewer([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        return Verdict(verdict.holds, f"{what}: {verdict.evidence}")
     return above([b - a for a, b in pairs], what=f"success of {theirs} minus that of {ours}")
 
 
-def at_least(results: Results, cell: str, bound: float) -> Verdict:
+def rate_at_least(results: Results, cell: str, bound: float) -> Verdict:
     """Whether the success rate of a cell is at least a bound: fails or holds where chance is ruled out."""
     return _beyond(results, cell, bound, 1)
 
 
-def at_most(results: Results, cell: str, bound: float) -> Verdict:
+def rate_at_most(results: Results, cell: str, bound: float) -> Verdict:
     """Whether the success rate of a cell is at most a bound."""
     return _beyond(results, cell, bound, -1)
 
@@ -65,10 +65,10 @@ def _beyond(results: Results, cell: str, bound: float, side: int) -> Verdict:
     n, k = len(values), round(sum(values))
     more, less = binomial_tail(n, k, bound), 1 - binomial_tail(n, k + 1, bound)
     chances = {1: (more, less), -1: (less, more)}[side]
-    said = f"{cell}: {k} of {n} ({k / n:.0%}, bound {bound:.0%}, p = {min(more, less):.3f})"
+    evidence = f"{cell}: {k} of {n} ({k / n:.0%}, bound {bound:.0%}, p = {min(more, less):.3f})"
     if min(chances) > LEVEL:
-        return Verdict(None, f"within the noise: {said}")
-    return Verdict(chances[0] <= LEVEL, said)
+        return within_noise(evidence)
+    return Verdict(chances[0] <= LEVEL, evidence)
 
 
 def binomial_tail(n: int, k: int, rate: float) -> float:
@@ -95,10 +95,10 @@ def rarer(ours: Sequence[float], theirs: Sequence[float], what: str) -> Verdict:
         return math.fsum(math.comb(n, i) * math.comb(m, total - i) for i in of if i <= total) / math.comb(n + m, total)
 
     fewer_, more = chance(range(k + 1)), chance(range(k, n + 1))
-    said = f"{what}: {k} of {n} against {total - k} of {m} (p = {min(fewer_, more):.3f})"
+    evidence = f"{what}: {k} of {n} against {total - k} of {m} (p = {min(fewer_, more):.3f})"
     if min(fewer_, more) > LEVEL:
-        return Verdict(None, f"within the noise: {said}")
-    return Verdict(fewer_ <= LEVEL, said)
+        return within_noise(evidence)
+    return Verdict(fewer_ <= LEVEL, evidence)
 
 
 def by_pair(results: Results, cell: str, metric: str, other: str, what: str | None = None) -> dict[int, float]:
@@ -114,16 +114,7 @@ def slower(results: Results, cell: str, other: str, bound: float, side: int = 1)
     """
     own, theirs = results.by_seed(cell, "seconds"), results.by_seed(other, "seconds")
     logs = [math.log(own[seed] / theirs[seed]) for seed in own if seed in theirs]
-    found = above([side * (value - math.log(bound)) for value in logs])
+    verdict = above([side * (value - math.log(bound)) for value in logs])
     mean, half = math.exp(fmean(logs)), math.exp(half_width(logs))
-    said = f"{cell} takes {mean:.2f} times as long as {other} (within a factor of {half:.2f}, bound {bound:.2f})"
-    return Verdict(found.holds, said if found.holds is not None else f"within the noise: {said}")
-
-
-def wilson(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
-    """A success rate and the ends of Wilson's interval, as `holdfast.poisoning.success` has them, without torch."""
-    n, rate = len(values), fmean(values)
-    z = NormalDist().inv_cdf((1 + level) / 2)
-    centre, half = rate + z * z / (2 * n), z * math.sqrt(rate * (1 - rate) / n + (z / (2 * n)) ** 2)
-    low, high = ((centre + sign * half) / (1 + z * z / n) for sign in (-1, 1))
-    return rate, max(low, 0.0), min(high, 1.0)
+    evidence = f"{cell} takes {mean:.2f} times as long as {other} (within a factor of {half:.2f}, bound {bound:.2f})"
+    return within_noise(evidence) if verdict.holds is None else Verdict(verdict.holds, evidence)

@@ -10,22 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import fsum
+from statistics import fmean
 from typing import Any
 
 from holdfast.papers.engine.evidence import above, beats, every, fewer
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import CellResult, Metric, Results, beside
 from holdfast.papers.epic.claims import (
-    at_least,
-    at_most,
     by_pair,
-    counted,
     rarer,
+    rate_at_least,
+    rate_at_most,
     slower,
     stops_more,
     successes,
-    wilson,
+    trials_that_count,
 )
+from holdfast.primitives.proportions import Z95, wilson
+
+#: How often an attack succeeds and what accuracy is left, in every table of trials.
+_SUCCESS = {
+    "success": "success %",
+    "fooled": "where it counts %",
+    "trials": "trials that count",
+    "from": "from",
+    "to": "to",
+    "accuracy": "accuracy",
+}
 
 DEFEND = "epic-defend"
 _EXCHANGE = "epic-exchange"
@@ -99,12 +111,16 @@ def beside_undefended(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
 
     def compare(own: Mapping[str, Metric], plain: Mapping[str, Metric]) -> dict[str, list[float]]:
         seconds = plain["seconds"].ours.mean
-        found = {"time": [value / seconds for value in own["seconds"].ours.values]}
-        known = [value / 100 for value, counts in zip(own["success"].ours.values, counted(own), strict=True) if counts]
+        metrics = {"time": [value / seconds for value in own["seconds"].ours.values]}
+        known = [
+            value / 100
+            for value, counts in zip(own["success"].ours.values, trials_that_count(own), strict=True)
+            if counts
+        ]
         if known:
-            rate, low, high = wilson(known)
-            found |= {"fooled": [100 * rate], "from": [100 * low], "to": [100 * high]}
-        return {**found, "trials": [float(len(known))]}
+            low, high = wilson(fsum(known), len(known), Z95)
+            metrics |= {"fooled": [100 * fmean(known)], "from": [100 * low], "to": [100 * high]}
+        return {**metrics, "trials": [float(len(known))]}
 
     return beside(cells, "none", compare)
 
@@ -121,7 +137,7 @@ def _transfer_cells(scale: Scale) -> tuple[Cell, ...]:
 def _attacks_work(results: Results) -> Verdict:
     """The bed is worth defending: 80, 60 and 50 % undefended."""
     wanted = {"bullseye": 0.8, "gradient matching": 0.6, "sleeper agent": 0.5}
-    return every([at_least(results, f"{attack}/none", rate) for attack, rate in wanted.items()])
+    return every([rate_at_least(results, f"{attack}/none", rate) for attack, rate in wanted.items()])
 
 
 #: Which of EPIC's rows is looked at for each attack, and how many successes may be left.
@@ -135,7 +151,7 @@ def _attacks_are_stopped(results: Results) -> Verdict:
 
 def _little_is_left(results: Results) -> Verdict:
     """20 % of Bullseye Polytope at 0.3, 15 % of gradient matching at 0.2, 10 % of the backdoor at 0.2."""
-    return every([at_most(results, f"{attack}/{row}", rate) for (attack, row), rate in _STOPPED.items()])
+    return every([rate_at_most(results, f"{attack}/{row}", rate) for (attack, row), rate in _STOPPED.items()])
 
 
 def _accuracy_within(margin: float, results: Results) -> Verdict:
@@ -232,12 +248,7 @@ TRANSFER = Experiment(
         "images."
     },
     columns={
-        "success": "success %",
-        "fooled": "where it counts %",
-        "trials": "trials that count",
-        "from": "from",
-        "to": "to",
-        "accuracy": "accuracy",
+        **_SUCCESS,
         "clean accuracy": "on clean data",
         "dropped": "dropped",
         "poisons dropped": "poisons dropped",
@@ -264,8 +275,8 @@ def _exchanged(row: str, pairs: tuple[tuple[str, str], ...], results: Results) -
     cell, verdicts = f"gradient matching/{row}", []
     for less, more in pairs:
         ours, theirs = (list(results.by_seed(cell, name).values()) for name in (less, more))
-        found = fewer([value / 100 for value in ours], [value / 100 for value in theirs])
-        verdicts.append(Verdict(found.holds, f"{less}, {more}: {found.evidence}"))
+        verdict = fewer([value / 100 for value in ours], [value / 100 for value in theirs])
+        verdicts.append(Verdict(verdict.holds, f"{less}, {more}: {verdict.evidence}"))
     return every(verdicts)
 
 
@@ -352,43 +363,39 @@ def _compared_cells(scale: Scale) -> tuple[Cell, ...]:
     return (*cells, Cell("bullseye/ap-0.5", DEFEND, {**settings, **_AP}, most_seeds=2))
 
 
-def _columns(results: Results) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.partition("/")[0] for name in results.names))
-
-
 def _half_are_fooled(results: Results) -> Verdict:
     """Without a defence at least half of the targets are taken for the adversarial class."""
-    return at_least(results, "bullseye/none", 0.5)
+    return rate_at_least(results, "bullseye/none", 0.5)
 
 
 def _one_of_ten(results: Results) -> Verdict:
     """The goal: at most a tenth, for at most 6 points and 1.3 times the time, in any setting."""
-    found = {}
+    verdicts = {}
     for row in _CURVE:
         cell = f"bullseye/{row}"
         lost = [-value for value in by_pair(results, cell, "accuracy", "bullseye/none").values()]
-        left = at_most(results, cell, 0.1)
+        left = rate_at_most(results, cell, 0.1)
         within = [
             above([6 - value for value in lost], digits=1, what="6 minus points lost"),
             slower(results, cell, "bullseye/none", 1.3, -1),
         ]
-        found[row] = every([left, *within])
+        verdicts[row] = every([left, *within])
     for holds in (True, None):
-        said = [verdict.evidence for verdict in found.values() if verdict.holds is holds]
-        if said:
-            return Verdict(holds, "; ".join(said))
-    return Verdict(False, "; ".join(verdict.evidence for verdict in found.values()))
+        deciding = [verdict.evidence for verdict in verdicts.values() if verdict.holds is holds]
+        if deciding:
+            return Verdict(holds, "; ".join(deciding))
+    return Verdict(False, "; ".join(verdict.evidence for verdict in verdicts.values()))
 
 
 def _stops_it(results: Results) -> Verdict:
     """Table 4.2: from 25 to 1 % at 40 epochs, from 45 to 0.7 % at 200."""
-    return every([stops_more(results, f"{column}/epic-0.3", f"{column}/none") for column in _columns(results)])
+    return every([stops_more(results, f"{column}/epic-0.3", f"{column}/none") for column in results.columns])
 
 
 def _falls_with_medoids(results: Results) -> Verdict:
     """Table 4.2: success falls and accuracy falls from EPIC-0.1 to EPIC-0.3."""
     verdicts = []
-    for column in _columns(results):
+    for column in results.columns:
         less, middle, more = (f"{column}/epic-{fraction}" for fraction in (0.1, 0.2, 0.3))
         verdicts.append(stops_more(results, more, less))
         verdicts += [
@@ -403,7 +410,7 @@ _FILTERS = ("deep-knn", "spectral", "activation")
 
 def _ahead_of_filters(results: Results) -> Verdict:
     """Table 4.2: filters leave 9 to 21 % at 40 epochs, EPIC-0.3 leaves 1 %."""
-    return every([stops_more(results, f"{c}/epic-0.3", f"{c}/{row}") for c in _columns(results) for row in _FILTERS])
+    return every([stops_more(results, f"{c}/epic-0.3", f"{c}/{row}") for c in results.columns for row in _FILTERS])
 
 
 def _keeps_more_than_dp(results: Results) -> Verdict:
@@ -411,14 +418,14 @@ def _keeps_more_than_dp(results: Results) -> Verdict:
     return every(
         [
             beats(results, (f"{column}/epic-0.3", "accuracy"), (f"{column}/dp-sgd", "accuracy"), digits=2)
-            for column in _columns(results)
+            for column in results.columns
         ]
     )
 
 
 def _faster_than_ap(results: Results) -> Verdict:
     """Section 4.3.2: adversarial poisoning needs 6 times the training time."""
-    return every([slower(results, f"{column}/ap-0.5", f"{column}/epic-0.3", 6) for column in _columns(results)])
+    return every([slower(results, f"{column}/ap-0.5", f"{column}/epic-0.3", 6) for column in results.columns])
 
 
 #: Times of Table 4.2 at 40 epochs over that without a defence.
@@ -430,7 +437,7 @@ def _hardly_slower(results: Results) -> Verdict:
     return every(
         [
             slower(results, f"{column}/{row}", f"{column}/none", times, -1)
-            for column in _columns(results)
+            for column in results.columns
             for row, times in _PRINTED_TIMES.items()
         ]
     )
@@ -439,7 +446,7 @@ def _hardly_slower(results: Results) -> Verdict:
 def _best_trade_off(results: Results) -> Verdict:
     """Section 4.3.2: no other defence both leaves fewer successes and keeps more accuracy than EPIC-0.3."""
     verdicts = []
-    for column in _columns(results):
+    for column in results.columns:
         ours = f"{column}/epic-0.3"
         for row in (*_FILTERS, "dp-sgd", "ap-0.5"):
             both = every(
@@ -465,8 +472,8 @@ WANTED = (9, 9, 7, 8, 3, 9, 9, 8, 1, 7, 2, 2, 4, 6, 2, 3, 8, 6, 2, 1)
 
 def _odd_ones_are_found(results: Results) -> Verdict:
     """Not the document's: found when our rates were higher than its, and why EPIC-0.3 falls short here."""
-    found = successes(results, "bullseye/epic-0.3")
-    apart, alike = ([won for seed, won in found.items() if (WANTED[seed] in _ALIKE) is near] for near in (False, True))
+    fooled = successes(results, "bullseye/epic-0.3")
+    apart, alike = ([won for seed, won in fooled.items() if (WANTED[seed] in _ALIKE) is near] for near in (False, True))
     return rarer(apart, alike, "fooled in classes that stand apart against those that look alike")
 
 
@@ -548,12 +555,7 @@ TABLE_4_2 = Experiment(
         "leaves features where they are. Adversarial poisoning ran under two seeds, since it takes 38 times as long."
     },
     columns={
-        "success": "success %",
-        "fooled": "where it counts %",
-        "trials": "trials that count",
-        "from": "from",
-        "to": "to",
-        "accuracy": "accuracy",
+        **_SUCCESS,
         "time": "time",
         "poisons dropped": "poisons dropped",
     },

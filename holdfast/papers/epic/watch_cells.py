@@ -38,7 +38,7 @@ class Watched(Epic):
     def __init__(self, poisoned: PoisonedSet, **options: Any) -> None:
         super().__init__(**options)
         self.poisoned = poisoned
-        self.kept_errors: list[float] = []
+        self.remaining_errors: list[float] = []
         self.random_errors: list[float] = []
         self.alone: list[Isolation] = []
 
@@ -47,11 +47,11 @@ class Watched(Epic):
         self._see_poisons(context)
         plan = super().update(context)
         assert self._remaining is not None and context.model is not None
-        kept = self._remaining.nonzero().flatten()
+        remaining = self._remaining.nonzero().flatten()
         stream = torch_stream(context.clock.epoch, "as many")
-        as_many = torch.randperm(len(self._remaining), generator=stream)[: len(kept)]
+        as_many = torch.randperm(len(self._remaining), generator=stream)[: len(remaining)]
         seen = {"model": context.model, "examples": context.examples}
-        self.kept_errors.append(pinned(gradient_error, **seen, kept=kept))
+        self.remaining_errors.append(pinned(gradient_error, **seen, kept=remaining))
         self.random_errors.append(pinned(gradient_error, **seen, kept=as_many))
         return plan
 
@@ -92,16 +92,16 @@ def watch(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     victim = train_victim(ground.start(seed), splits, poisoned.aim, training, scenario=scenario, defence=policy)
     tell_of(ground, poisoned)
     tell("victim", victim.model)
-    tell("errors", {"kept": policy.kept_errors, "random": policy.random_errors})
+    tell("errors", {"kept": policy.remaining_errors, "random": policy.random_errors})
     tell("cosines", [value for seen in policy.alone for value in (seen.mutual, seen.to_target)])
     every = ground.splits.train.ids
     kinds = {"poisons": poisoned.ids, "clean": every[~torch.isin(every, poisoned.ids)]}
     dropped = dropped_over_time(policy.drops, kinds)
-    errors = list(zip(policy.kept_errors, policy.random_errors, strict=True))
+    errors = list(zip(policy.remaining_errors, policy.random_errors, strict=True))
     return {
-        "kept error": fmean(policy.kept_errors),
+        "kept error": fmean(policy.remaining_errors),
         "random error": fmean(policy.random_errors),
-        "nearer": fmean(float(kept < random) for kept, random in errors),
+        "nearer": fmean(float(ours < random) for ours, random in errors),
         "poisons dropped": dropped["poisons"][-1],
         "clean dropped": dropped["clean"][-1],
         "mutual, first": policy.alone[0].mutual,

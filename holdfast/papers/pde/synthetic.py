@@ -20,7 +20,7 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
-from holdfast.papers.common.bounds import at_least, by_seed
+from holdfast.papers.common.bounds import at_least, every_seed_reaches
 from holdfast.papers.engine.evidence import above, beats, differences, every, half_width
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
@@ -90,7 +90,7 @@ def _golden(name: str, model: str, data: Mapping[str, float], **schedule: Any) -
     return _cell(f"golden/{name}", {**short, **schedule}, {**data, "n": 1_000}, model)
 
 
-def _named(scale: Scale, row: str) -> str:
+def _cell_name(scale: Scale, row: str) -> str:
     """The cell of a row of Table 1."""
     return f"small/{row}" if scale == "smoke" else f"case1/{row}"
 
@@ -99,7 +99,7 @@ def _table_1(scale: Scale) -> tuple[Cell, ...]:
     rows, n = tuple(_TABLE_1), 10_000
     if scale == "smoke":
         rows, n = ("erm", "erm-momentum", "warmup-all", "pde-uniform"), 2_000
-    return tuple(_cell(_named(scale, row), _TABLE_1[row], {**_CASE_1, "n": n}) for row in rows)
+    return tuple(_cell(_cell_name(scale, row), _TABLE_1[row], {**_CASE_1, "n": n}) for row in rows)
 
 
 def _pure(scale: Scale) -> tuple[Cell, ...]:
@@ -149,15 +149,11 @@ def _highest_ratio(results: Results, cell: str, numerator: str, denominator: str
 
 def _means(results: Results, rows: Iterable[str], metric: str = "worst_pooled") -> dict[str, float]:
     """Means of rows of Table 1, by row."""
-    return {row: results.mean(_named(results.scale, row), metric) for row in rows}
-
-
-def _listed(numbers: Mapping[str, float], digits: int = 1) -> str:
-    return ", ".join(f"{number:.{digits}f} with {row}" for row, number in numbers.items())
+    return {row: results.mean(_cell_name(results.scale, row), metric) for row in rows}
 
 
 def _plain_training_predicts_the_attribute(results: Results) -> Verdict:
-    cells = [_named(results.scale, row) for row in ("erm", "erm-momentum")]
+    cells = [_cell_name(results.scale, row) for row in ("erm", "erm-momentum")]
     worst, average = _highest(results, cells, "worst_pooled"), _lowest(results, cells, "average")
     return Verdict(
         worst <= 1 and average >= 97,
@@ -166,7 +162,7 @@ def _plain_training_predicts_the_attribute(results: Results) -> Verdict:
 
 
 def _pde_learns_the_core_feature(results: Results) -> Verdict:
-    cells = [_named(results.scale, row) for row in _PDES]
+    cells = [_cell_name(results.scale, row) for row in _PDES]
     worst, average = _lowest(results, cells, "worst_pooled"), _lowest(results, cells, "average")
     return Verdict(
         worst >= 82 and average >= 92,
@@ -181,10 +177,10 @@ def _as_printed(results: Results) -> Verdict:
 
 
 def _all_at_once_loses_it(results: Results) -> Verdict:
-    at_once = [_named(results.scale, row) for row in ("warmup-all", "warmup-all-reset")]
+    at_once = [_cell_name(results.scale, row) for row in ("warmup-all", "warmup-all-reset")]
     average, worst = _lowest(results, at_once, "average"), _highest(results, at_once, "worst_pooled")
     behind = min(
-        _lowest_difference(results, (_named(results.scale, pde), "worst_pooled"), (cell, "worst_pooled"))
+        _lowest_difference(results, (_cell_name(results.scale, pde), "worst_pooled"), (cell, "worst_pooled"))
         for pde in _PDES
         for cell in at_once
     )
@@ -196,13 +192,13 @@ def _all_at_once_loses_it(results: Results) -> Verdict:
 
 
 def _warmup_learns_the_core_feature(results: Results) -> Verdict:
-    cell = _named(results.scale, "pde-uniform")
+    cell = _cell_name(results.scale, "pde-uniform")
     share = _highest_ratio(results, cell, "warmup_spurious_probe", "warmup_core_probe")
     return Verdict(share < 0.5, f"the spurious probe is at most {share:.2f} of the core probe (below 0.5)")
 
 
-def _beats(results: Results, better: str, other: str, metric: str = "worst_pooled") -> Verdict:
-    cells = _named(results.scale, better), _named(results.scale, other)
+def _row_beats(results: Results, better: str, other: str, metric: str = "worst_pooled") -> Verdict:
+    cells = _cell_name(results.scale, better), _cell_name(results.scale, other)
     return beats(results, (cells[0], metric), (cells[1], metric), digits=1)
 
 
@@ -213,31 +209,31 @@ def _expanding(results: Results) -> tuple[str, ...]:
 
 def _ordered_by_worst_group(results: Results) -> Verdict:
     """Printed: 0.0, 74.2 and 93.0."""
-    verdicts = [_beats(results, "warmup-all", "erm")]
-    return every([*verdicts, *(_beats(results, pde, "warmup-all") for pde in _expanding(results))])
+    verdicts = [_row_beats(results, "warmup-all", "erm")]
+    return every([*verdicts, *(_row_beats(results, pde, "warmup-all") for pde in _expanding(results))])
 
 
 def _ordered_by_average(results: Results) -> Verdict:
     """Printed: 93.0, 97.7 and 99.0."""
-    verdicts = [_beats(results, "warmup-all", "erm", "average")]
-    return every([*verdicts, *(_beats(results, "erm", pde, "average") for pde in _expanding(results))])
+    verdicts = [_row_beats(results, "warmup-all", "erm", "average")]
+    return every([*verdicts, *(_row_beats(results, "erm", pde, "average") for pde in _expanding(results))])
 
 
 def _average_of_plain_training(results: Results) -> Verdict:
     """Printed: 4.7 points below it, so five are still called comparable."""
-    cells = _named(results.scale, "pde"), _named(results.scale, "erm")
+    cells = _cell_name(results.scale, "pde"), _cell_name(results.scale, "erm")
     gaps = differences(results, (cells[0], "average"), (cells[1], "average"))
     return at_least(gaps, -5, "PDE's average less plain training's")
 
 
 def _momentum_helps(results: Results) -> Verdict:
     """Printed: 93.0 against 92.5 with PDE, 74.2 against 67.7 where all data are added at once."""
-    return every([_beats(results, row, f"{row}-reset") for row in ("pde", "warmup-all")])
+    return every([_row_beats(results, row, f"{row}-reset") for row in ("pde", "warmup-all")])
 
 
 def _no_gap(results: Results) -> Verdict:
     """Printed: 0.03, the average less the worst group."""
-    gaps = results.values(_named(results.scale, "pde"), "gap")
+    gaps = results.values(_cell_name(results.scale, "pde"), "gap")
     mean, half = fmean(gaps), half_width(gaps)
     within = round(mean - half, 2) <= 0.03
     return Verdict(within, f"the gap is {mean:.2f} (± {half:.2f} by {len(gaps)} seeds, printed 0.03)")
@@ -246,7 +242,7 @@ def _no_gap(results: Results) -> Verdict:
 def _expansion_raises_the_average(results: Results) -> Verdict:
     verdicts = []
     for row in _PDES:
-        cell = _named(results.scale, row)
+        cell = _cell_name(results.scale, row)
         gains = differences(results, (cell, "average"), (cell, "warmup_average"))
         verdicts.append(above(gains, digits=1, what=f"gain of the average with {row}"))
     return every(verdicts)
@@ -254,12 +250,12 @@ def _expansion_raises_the_average(results: Results) -> Verdict:
 
 def _small_expansions_are_better(results: Results) -> Verdict:
     rows = ("pde-uniform-10", "pde-uniform-50", "pde-uniform-200", "warmup-all")
-    return every([_beats(results, *pair) for pair in pairwise(rows)])
+    return every([_row_beats(results, *pair) for pair in pairwise(rows)])
 
 
 def _core_probe_rises_with_small_expansions_only(results: Results) -> Verdict:
     rows = (*_PDES, "warmup-all")
-    cells = {row: _named(results.scale, row) for row in rows}
+    cells = {row: _cell_name(results.scale, row) for row in rows}
     change = {row: differences(results, (cells[row], "core_probe"), (cells[row], "warmup_core_probe")) for row in rows}
     verdicts = [above(change[row], digits=2, what=f"the core probe changes with {row} by") for row in _PDES]
     stalled = above([-each for each in change["warmup-all"]], digits=2, what="and falls with warmup-all by")
@@ -277,7 +273,7 @@ def _buffer_points_along_the_core_feature(results: Results, cell: str) -> Verdic
 
 
 def _buffer_of_table_1(results: Results) -> Verdict:
-    return _buffer_points_along_the_core_feature(results, _named(results.scale, "pde-uniform"))
+    return _buffer_points_along_the_core_feature(results, _cell_name(results.scale, "pde-uniform"))
 
 
 _FULL: tuple[Scale, ...] = ("cpu", "paper")
@@ -355,10 +351,10 @@ def _pure_warmup_learns_the_core_feature(results: Results) -> Verdict:
     spurious = [-value for value in results.values(cell, "spurious_probe")]
     return every(
         [
-            by_seed(results.values(cell, "core_probe"), 8, "core probe"),
-            by_seed(spurious, -1, "minus the spurious probe"),
-            by_seed(results.values(cell, "average"), 92, "average", 1),
-            by_seed(results.values(cell, "worst_pooled"), 88, "worst group", 1),
+            every_seed_reaches(results.values(cell, "core_probe"), 8, "core probe"),
+            every_seed_reaches(spurious, -1, "minus the spurious probe"),
+            every_seed_reaches(results.values(cell, "average"), 92, "average", 1),
+            every_seed_reaches(results.values(cell, "worst_pooled"), 88, "worst group", 1),
         ]
     )
 

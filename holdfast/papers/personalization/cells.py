@@ -71,12 +71,12 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
     keep_freed_memory()
     clients, outcome = train_shared(settings, seed)
     budget = find_budget(settings, outcome)
-    found = {"epsilon": budget.epsilon, "success": budget.path[-1][1], "weak": float(budget.weak)}
+    metrics = {"epsilon": budget.epsilon, "success": budget.path[-1][1], "weak": float(budget.weak)}
     everybody = environment_report(outcome.runtime, outcome.weights, None)
     tell("shared", outcome.weights)
     tell("everybody", [everybody.loss, everybody.loss_elsewhere])
     tell("budget", [budget.epsilon, len(budget.path)])
-    found |= {"everybody/accuracy": everybody.accuracy, "everybody/elsewhere": everybody.elsewhere}
+    metrics |= {"everybody/accuracy": everybody.accuracy, "everybody/elsewhere": everybody.elsewhere}
     ids = evenly(clients, settings.get("clients") or len(clients))
     rounds = pinned(Rounds, **{**settings["rounds"], **settings.get("personal", {})}, seed=seed)
     methods: Mapping[str, Mapping[str, Any]] = settings["methods"]
@@ -87,10 +87,10 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
         result = personalize(data, outcome.model(), rounds, post_hoc)
         if not share:
             own = environment_report(result.runtime, result.weights, None)
-            found |= {f"global/{name}": value for name, value in _environments(own).items()}
+            metrics |= {f"global/{name}": value for name, value in _environments(own).items()}
         for row in rows:
-            found |= {f"{row}/{name}": value for name, value in method_numbers(result, row).items()}
-    return found
+            metrics |= {f"{row}/{name}": value for name, value in method_numbers(result, row).items()}
+    return metrics
 
 
 def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, FederationResult]:
@@ -113,7 +113,7 @@ def find_budget(settings: Mapping[str, Any], outcome: FederationResult) -> Budge
     """The budget that is given, or the result of the search."""
     if "epsilon" in settings:
         return Budget(settings["epsilon"], ((settings["epsilon"], 0.0),), weak=False)
-    return search_budget(outcome.runtime, outcome.weights, pinned(Pgd))
+    return search_budget(outcome.runtime.training, outcome.weights, pinned(Pgd))
 
 
 def evenly(clients: Clients, count: int) -> list[int]:
@@ -146,22 +146,22 @@ def method_numbers(result: Personalized, row: str) -> dict[str, float]:
         report = environment_report(runtime, result.weights, row)
         tell(row, [report.loss, report.loss_elsewhere])
         return _environments(report)
-    record = method.record(runtime).double()
+    record = method.record(runtime.stores[row], runtime.training).double()
     chosen = record[torch.arange(len(record)), chosen_checkpoints(record, runtime.clients.validation.counts, method)]
-    found = _of_record(record[:, -1], "")
-    found |= _of_record(chosen, "chosen_")
+    metrics = _of_record(record[:, -1], "")
+    metrics |= _of_record(chosen, "chosen_")
     for number in range(method.checkpoints):
-        found |= _of_record(record[:, number], f"at{number + 1}_")
+        metrics |= _of_record(record[:, number], f"at{number + 1}_")
     ratios = gradient_ratios(runtime, result.weights, row)
-    found["instability"] = instability(ratios)
-    found["direct"] = direct_success(runtime, result.weights, row, method.attack)
+    metrics["instability"] = instability(ratios)
+    metrics["direct"] = direct_success(runtime, result.weights, row, method.attack)
     if isinstance(method, Transferability):
-        found |= {"adversarial": float(method.adversarial), "weights": float(method.weights)}
-        tell(f"{row}/coefficients", [found["adversarial"], found["weights"]])
+        metrics |= {"adversarial": float(method.adversarial), "weights": float(method.weights)}
+        tell(f"{row}/coefficients", [metrics["adversarial"], metrics["weights"]])
     tell(row, {name: record[:, :, RECORDED.index(name)].mean(0).tolist() for name in _TOLD})
-    tell(f"{row}/ratios", [found["instability"], float(ratios.log().mean())])
-    tell(f"{row}/direct", found["direct"])
-    return found
+    tell(f"{row}/ratios", [metrics["instability"], float(ratios.log().mean())])
+    tell(f"{row}/direct", metrics["direct"])
+    return metrics
 
 
 def chosen_checkpoints(record: Tensor, validation: Tensor, method: EarlyStoppedFineTuning) -> Tensor:
@@ -230,12 +230,12 @@ def simulate_gaussian(settings: Mapping[str, Any], seed: int) -> dict[str, float
         shared = federate_gaussian(settings["case"], settings["rounds"], seed, world)
         end, early = shared.weights[-50:].mean(0), shared.gradients[:_EARLY]
         tell("shared", [*shared.weights[-1], *end, *np.abs(shared.gradients).sum(0)])
-        found = {}
+        metrics = {}
         for place, name in enumerate(("real", "spurious")):
-            found[name] = float(end[place])
-            found[f"{name}_pull"] = float(abs(early[:, place].mean()))
-            found[f"{name}_noise"] = float(early[:, place].std())
-        return found
+            metrics[name] = float(end[place])
+            metrics[f"{name}_pull"] = float(abs(early[:, place].mean()))
+            metrics[f"{name}_noise"] = float(early[:, place].std())
+        return metrics
     ends, wobbles, gaps = [], [], []
     for sign in (1.0, -1.0):
         for client in range(settings["clients"]):

@@ -14,7 +14,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from holdfast.papers.engine.evidence import above, every
+from holdfast.papers.common.phrases import slashed
+from holdfast.papers.engine.evidence import above, every, paired
 from holdfast.papers.engine.experiment import Verdict
 from holdfast.papers.engine.results import CellResult, Results
 
@@ -68,14 +69,14 @@ ATTACKS_GAIN = {"transfer": 0.15, "direct": 0.05}
 _WORST, _DISPARITY, _AVERAGE = range(3)
 
 
-def as_printed(column: str) -> Mapping[str, tuple[float, ...]]:
+def printed_rows(column: str) -> Mapping[str, tuple[float, ...]]:
     """The document's rows for a column; the small federation is compared with the order on MNIST."""
     return PRINTED["mnist" if column == "mnist-small" else column]
 
 
-def with_chosen(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
+def with_checkpoints_chosen(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
     """The cells, with ``chosen_`` numbers for rows that have no checkpoints: what they have is what is chosen."""
-    found = []
+    extended = []
     for cell in cells:
         added = {}
         for name, metric in cell.metrics.items():
@@ -83,22 +84,16 @@ def with_chosen(cells: tuple[CellResult, ...]) -> tuple[CellResult, ...]:
             chosen = f"{row}/chosen_{quantity}"
             if f"{row}/average" in cell.metrics and f"{row}/chosen_average" not in cell.metrics:
                 added[chosen] = metric
-        found.append(replace(cell, metrics={**cell.metrics, **added}))
-    return tuple(found)
+        extended.append(replace(cell, metrics={**cell.metrics, **added}))
+    return tuple(extended)
 
 
 # ------------------------------------------------------------------------------------------------------ reading results
 
 
-def columns(results: Results, *, but: Sequence[str] = ()) -> list[str]:
-    """The data sets of a table, in its order."""
-    found = dict.fromkeys(name.partition("/")[0] for name in results.names)
-    return [column for column in found if column not in but]
-
-
 def mnist(results: Results) -> str:
     """The column of MNIST, the document's or the small one."""
-    return next(column for column in columns(results) if column.startswith("mnist"))
+    return next(column for column in results.columns if column.startswith("mnist"))
 
 
 def seen(results: Results, column: str, metric: str, cell: str = "all") -> dict[int, float]:
@@ -107,18 +102,8 @@ def seen(results: Results, column: str, metric: str, cell: str = "all") -> dict[
     return {seed: abs(value) for seed, value in values.items()} if metric.endswith("disparity") else values
 
 
-def minus(one: Mapping[int, float], other: Mapping[int, float], *, times: float = 1.0) -> list[float]:
-    """Differences of the same seeds, the other multiplied."""
-    return [one[seed] - times * other[seed] for seed in one if seed in other]
-
-
 def _mean(by_seed: Mapping[int, float], digits: int = 3) -> str:
     return f"{statistics.fmean(by_seed.values()):.{digits}f}"
-
-
-def listed(numbers: Iterable[float], digits: int = 3) -> str:
-    """Numbers of several seeds or rows in a phrase."""
-    return " / ".join(f"{number:.{digits}f}" for number in numbers)
 
 
 def checkpoints(results: Results, column: str) -> list[int]:
@@ -130,24 +115,24 @@ def checkpoints(results: Results, column: str) -> list[int]:
 
 def _mean_over_columns(results: Results, pairs: Callable[[str], Sequence[float]]) -> list[float]:
     """Seed by seed the mean of a difference over the data sets."""
-    by_column = [pairs(column) for column in columns(results)]
+    by_column = [pairs(column) for column in results.columns]
     return [statistics.fmean(each) for each in zip(*by_column, strict=True)]
 
 
 def _of_all(results: Results, verdicts: Callable[[str], Iterable[Verdict]], *, but: Sequence[str] = ()) -> Verdict:
     """All verdicts of all data sets; where there are several, each says of which it is."""
-    names = columns(results, but=but)
-    found = []
+    names = [column for column in results.columns if column not in but]
+    named = []
     for column in names:
         for verdict in verdicts(column):
-            said = verdict.evidence if len(names) == 1 else f"{column}: {verdict.evidence}"
-            found.append(replace(verdict, evidence=said))
-    return every(found)
+            evidence = verdict.evidence if len(names) == 1 else f"{column}: {verdict.evidence}"
+            named.append(replace(verdict, evidence=evidence))
+    return every(named)
 
 
 def _compared(results: Results, column: str, metric: str, place: int, *, lower: bool) -> Iterable[Verdict]:
     """Ours against every row that the document prints on the other side of it."""
-    printed = as_printed(column)
+    printed = printed_rows(column)
     ours = seen(results, column, f"{METHOD}/chosen_{metric}")
     for row, values in printed.items():
         if row == METHOD or len(values) <= place or (lower and row == "global"):
@@ -155,7 +140,7 @@ def _compared(results: Results, column: str, metric: str, place: int, *, lower: 
         if (values[place] > printed[METHOD][place]) is lower:
             other = seen(results, column, f"{row}/chosen_{metric}")
             means = f"{_mean(ours)} against {_mean(other)} of {row}"
-            pairs = minus(other, ours) if lower else minus(ours, other)
+            pairs = paired(other, ours) if lower else paired(ours, other)
             yield above(pairs, what=f"{means}, difference")
 
 
@@ -182,11 +167,11 @@ def cuts_disparity(results: Results) -> Verdict:
 
     def pairs(column: str) -> list[float]:
         plain, ours = (seen(results, column, f"{row}/chosen_disparity") for row in ("ft", METHOD))
-        return minus(plain, ours, times=DIVIDED)
+        return paired(plain, ours, times=DIVIDED)
 
     plain, ours = (
         statistics.fmean(statistics.fmean(seen(results, each, f"{row}/chosen_disparity").values()) for each in names)
-        for names in [columns(results)]
+        for names in [results.columns]
         for row in ("ft", METHOD)
     )
     what = f"from {plain:.3f} to {ours:.3f}; {plain:.3f} minus {DIVIDED:g} times {ours:.3f}"
@@ -197,11 +182,11 @@ def between(results: Results) -> Verdict:
     """Table 2: the compared methods have less disparity than fine-tuning, where the document prints it."""
 
     def verdicts(column: str) -> Iterable[Verdict]:
-        printed, plain = as_printed(column), seen(results, column, "ft/chosen_disparity")
+        printed, plain = printed_rows(column), seen(results, column, "ft/chosen_disparity")
         for row in ("ditto", "uw", "jtt"):
             if row in printed and printed[row][_DISPARITY] < printed["ft"][_DISPARITY]:
                 other = seen(results, column, f"{row}/chosen_disparity")
-                yield above(minus(plain, other), what=f"FT minus {row}")
+                yield above(paired(plain, other), what=f"FT minus {row}")
 
     return _of_all(results, verdicts)
 
@@ -211,8 +196,8 @@ def hardly_biased(results: Results) -> Verdict:
 
     def verdicts(column: str) -> Iterable[Verdict]:
         own, other = (results.by_seed(f"{column}/all", f"everybody/{name}") for name in ("accuracy", "elsewhere"))
-        gap, lowest = max(abs(each) for each in minus(own, other)), min(own.values())
-        least = 0.8 if column == "mnist-small" else as_printed(column)["global"][_WORST] - 0.05
+        gap, lowest = max(abs(each) for each in paired(own, other)), min(own.values())
+        least = 0.8 if column == "mnist-small" else printed_rows(column)["global"][_WORST] - 0.05
         yield Verdict(gap <= 0.03 and lowest >= least, f"largest disparity {gap:.3f}, lowest accuracy {lowest:.3f}")
 
     return _of_all(results, verdicts)
@@ -224,7 +209,7 @@ def budget_suffices(results: Results) -> Verdict:
     def verdicts(column: str) -> Iterable[Verdict]:
         rates, budgets = (results.values(f"{column}/all", name) for name in ("success", "epsilon"))
         yield Verdict(
-            all(0.3 <= rate <= 0.5 for rate in rates), f"budgets {listed(budgets, 4)}, success {listed(rates)}"
+            all(0.3 <= rate <= 0.5 for rate in rates), f"budgets {slashed(budgets, 4)}, success {slashed(rates)}"
         )
 
     return _of_all(results, verdicts)
@@ -235,9 +220,9 @@ def printed_budget(results: Results) -> Verdict:
 
     def verdicts(column: str) -> Iterable[Verdict]:
         wanted = BUDGETS["mnist" if column == "mnist-small" else column]
-        found = results.values(f"{column}/all", "epsilon")
-        holds = all(0.8 * wanted <= each <= wanted / 0.8 for each in found)
-        yield Verdict(holds, f"budgets {listed(found, 4)}, printed {wanted:g}")
+        budgets = results.values(f"{column}/all", "epsilon")
+        holds = all(0.8 * wanted <= each <= wanted / 0.8 for each in budgets)
+        yield Verdict(holds, f"budgets {slashed(budgets, 4)}, printed {wanted:g}")
 
     return _of_all(results, verdicts, but=("bar",))
 
@@ -251,13 +236,13 @@ def keeps_the_benefit(results: Results) -> Verdict:
     )
     transferred = seen(results, column, f"{METHOD}/chosen_transfer").values()
     worst, over_plain, over_shared = (
-        minus(ours["worst"], plain["worst"]),
-        minus(ours["average"], plain["average"]),
-        minus(ours["average"], shared["average"]),
+        paired(ours["worst"], plain["worst"]),
+        paired(ours["average"], plain["average"]),
+        paired(ours["average"], shared["average"]),
     )
     holds = (
         max(ours["disparity"].values()) <= 0.1
-        and max(minus(ours["disparity"], plain["disparity"], times=0.45)) <= 0
+        and max(paired(ours["disparity"], plain["disparity"], times=0.45)) <= 0
         and min(transferred) >= 0.8
         and min(worst) >= 0.08
         and min(over_plain) >= 0.02
@@ -266,9 +251,10 @@ def keeps_the_benefit(results: Results) -> Verdict:
     )
     return Verdict(
         holds,
-        f"average {listed(over_plain)} above FT (0.02 wanted) and {listed(over_shared)} above the shared model, worst "
-        f"environment {listed(worst)} above FT (0.08 wanted), disparity {listed(ours['disparity'].values())} against "
-        f"{listed(plain['disparity'].values())}, transferability {listed(transferred)}",
+        f"average {slashed(over_plain)} above FT (0.02 wanted) and {slashed(over_shared)} above the shared model, "
+        f"worst environment {slashed(worst)} above FT (0.08 wanted), disparity "
+        f"{slashed(ours['disparity'].values())} against {slashed(plain['disparity'].values())}, transferability "
+        f"{slashed(transferred)}",
     )
 
 
@@ -276,7 +262,7 @@ def adds_to_the_average(results: Results) -> Verdict:
     """Section 6.2.1: 4.48 points above the shared model, on the mean over data sets."""
 
     def pairs(column: str) -> list[float]:
-        return minus(*(seen(results, column, f"{row}/chosen_average") for row in (METHOD, "global")))
+        return paired(*(seen(results, column, f"{row}/chosen_average") for row in (METHOD, "global")))
 
     return above(_mean_over_columns(results, pairs), GAIN, what="average accuracy above the shared model's")
 
@@ -289,7 +275,7 @@ def departs_at_once(results: Results) -> Verdict:
 
     def verdicts(column: str) -> Iterable[Verdict]:
         before, after = (seen(results, column, name) for name in ("global/disparity", "ft/at1_disparity"))
-        yield above(minus(after, before), what="disparity after the first epoch above the shared model's")
+        yield above(paired(after, before), what="disparity after the first epoch above the shared model's")
 
     return _of_all(results, verdicts)
 
@@ -298,12 +284,12 @@ def learns_the_shortcut(results: Results) -> Verdict:
     """Figure 1a, with the margins of our calibration, under every seed."""
     column = mnist(results)
     own, other = (
-        minus(*(seen(results, column, f"{row}/{name}") for row in ("ft", "global")))
+        paired(*(seen(results, column, f"{row}/{name}") for row in ("ft", "global")))
         for name in ("accuracy", "elsewhere")
     )
     gaps = seen(results, column, "ft/disparity").values()
     holds = min(own) >= 0.04 and max(other) <= -0.05 and min(gaps) >= 0.15
-    return Verdict(holds, f"gains {listed(own)} at home, {listed(other)} elsewhere; disparity {listed(gaps)}")
+    return Verdict(holds, f"gains {slashed(own)} at home, {slashed(other)} elsewhere; disparity {slashed(gaps)}")
 
 
 def follows_transferability(results: Results) -> Verdict:
@@ -317,14 +303,14 @@ def follows_transferability(results: Results) -> Verdict:
                 [seen(results, column, f"ft/at{number}_{metric}")[seed] for number in numbers]
                 for metric in ("disparity", "transfer")
             )
-            correlations.append(rank_correlation(gaps, transfers))
-        yield Verdict(max(correlations) < 0, f"rank correlation along fine-tuning {listed(correlations)}")
+            correlations.append(spearman(gaps, transfers))
+        yield Verdict(max(correlations) < 0, f"rank correlation along fine-tuning {slashed(correlations)}")
 
     return _of_all(results, verdicts, but=("bar",))
 
 
-def rank_correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Spearman's; 0 where there is nothing to rank."""
+def spearman(one: Sequence[float], other: Sequence[float]) -> float:
+    """Spearman's rank correlation with ties; 0 where there is nothing to rank."""
     if min(len(set(one)), len(set(other))) < 2:
         return 0.0
     return statistics.correlation(*(_ranks(each) for each in (one, other)))
@@ -338,19 +324,21 @@ def _ranks(values: Sequence[float]) -> list[float]:
 def loses_transferability(results: Results) -> Verdict:
     """Figure 1b: at the end of fine-tuning, under every seed."""
     rates = seen(results, mnist(results), "ft/transfer").values()
-    return Verdict(max(rates) <= 0.4, f"{listed(rates)} of what fools the shared model")
+    return Verdict(max(rates) <= 0.4, f"{slashed(rates)} of what fools the shared model")
 
 
 def flipped_labels_transfer(results: Results) -> Verdict:
     """Figure 1c: at the end of training, under every seed."""
     rates = seen(results, mnist(results), "flipped/transfer").values()
-    return Verdict(min(rates) >= 0.95, f"{listed(rates)} of what fools the shared model")
+    return Verdict(min(rates) >= 0.95, f"{slashed(rates)} of what fools the shared model")
 
 
 def flipped_labels_double(results: Results) -> Verdict:
     """Figure 1c: from 0.06 at the start of fine-tuning to 0.12."""
     first, last = _drift(results, mnist(results), "flipped")
-    return above(minus(last, first, times=2.0), what=f"from {_mean(first)} to {_mean(last)}; end minus twice the start")
+    return above(
+        paired(last, first, times=2.0), what=f"from {_mean(first)} to {_mean(last)}; end minus twice the start"
+    )
 
 
 def ours_drifts_less(results: Results) -> Verdict:
@@ -360,7 +348,7 @@ def ours_drifts_less(results: Results) -> Verdict:
         first, last = _drift(results, mnist(results), row)
         grown.append({seed: last[seed] - first[seed] for seed in first})
     flipped, ours = grown
-    return above(minus(flipped, ours), what=f"grows by {_mean(flipped)}, ours by {_mean(ours)}; difference")
+    return above(paired(flipped, ours), what=f"grows by {_mean(flipped)}, ours by {_mean(ours)}; difference")
 
 
 def _drift(results: Results, column: str, row: str) -> tuple[dict[int, float], dict[int, float]]:
@@ -384,7 +372,7 @@ def _ablation(results: Results, metric: str, pairs: Sequence[tuple[str, str]]) -
     for more, less in pairs:
         one, other = of(more), of(less)
         means = f"{more} {_mean(one)}, {less} {_mean(other)}"
-        verdicts.append(above(minus(one, other), what=f"{means}, difference"))
+        verdicts.append(above(paired(one, other), what=f"{means}, difference"))
     return every(verdicts)
 
 
@@ -422,11 +410,11 @@ def both_terms_at_1(results: Results) -> Verdict:
 
 def benign_at_1(results: Results) -> Verdict:
     """The same of benign examples, with a margin for what transfers."""
-    kept, lost = (seen(results, mnist(results), f"{row}/transfer") for row in ("adversarial-only", "benign"))
+    adversarial, benign = (seen(results, mnist(results), f"{row}/transfer") for row in ("adversarial-only", "benign"))
     return every(
         [
             _ablation(results, "disparity", [("benign", "adversarial-only")]),
-            above(minus(kept, lost), 0.1, what="transferability on adversarial minus on benign ones"),
+            above(paired(adversarial, benign), 0.1, what="transferability on adversarial minus on benign ones"),
         ]
     )
 
@@ -435,7 +423,7 @@ def loss_disparity(results: Results) -> Verdict:
     """Figure 3e and h, with the factor of our calibration, under every seed."""
     plain, ours = (seen(results, mnist(results), f"{row}/loss_disparity") for row in ("ft", METHOD))
     return Verdict(
-        max(minus(ours, plain, times=0.25)) <= 0, f"FT {listed(plain.values())}, ours {listed(ours.values())}"
+        max(paired(ours, plain, times=0.25)) <= 0, f"FT {slashed(plain.values())}, ours {slashed(ours.values())}"
     )
 
 
@@ -451,8 +439,8 @@ def weights_stabilise(results: Results) -> Verdict:
 
 def gradients_change(results: Results) -> Verdict:
     """Fine-tuning changes the length of gradients by more than e to the 3 in the median, under every seed."""
-    found = seen(results, mnist(results), "ft/instability").values()
-    return Verdict(min(found) > 3, f"median |ln r| {listed(found, 2)}")
+    medians = seen(results, mnist(results), "ft/instability").values()
+    return Verdict(min(medians) > 3, f"median |ln r| {slashed(medians, 2)}")
 
 
 # ------------------------------------------------------------------------------------------------------ Section 6.5
@@ -465,16 +453,16 @@ def _attacked(results: Results, row: str, kind: str) -> dict[int, float]:
 def _gain(results: Results, kind: str) -> Verdict:
     most = ATTACKS_GAIN[kind]
     plain, ours = (_attacked(results, row, kind) for row in ("ft", METHOD))
-    said = f"from {_mean(plain)} to {_mean(ours)}"
-    verdict = above([most - each for each in minus(ours, plain)], what=f"{most:.3f} minus the gain")
-    return replace(verdict, evidence=f"{said}; {verdict.evidence}")
+    means = f"from {_mean(plain)} to {_mean(ours)}"
+    verdict = above([most - each for each in paired(ours, plain)], what=f"{most:.3f} minus the gain")
+    return replace(verdict, evidence=f"{means}; {verdict.evidence}")
 
 
 def transfers_more(results: Results) -> Verdict:
     """Attacks from the shared model succeed more often against ours than against fine-tuning."""
     plain, ours = (_attacked(results, row, "transfer") for row in ("ft", METHOD))
-    said = f"{_mean(ours)} against {_mean(plain)}, difference"
-    return above(minus(ours, plain), what=said)
+    what = f"{_mean(ours)} against {_mean(plain)}, difference"
+    return above(paired(ours, plain), what=what)
 
 
 def transfers_little_more(results: Results) -> Verdict:
@@ -492,7 +480,7 @@ def transferred_beat_direct(results: Results) -> Verdict:
     verdicts = []
     for row in ("ft", METHOD):
         transferred, direct = (_attacked(results, row, kind) for kind in ("transfer", "direct"))
-        verdicts.append(above(minus(transferred, direct), what=f"{row}: transferred minus direct"))
+        verdicts.append(above(paired(transferred, direct), what=f"{row}: transferred minus direct"))
     return every(verdicts)
 
 
@@ -504,16 +492,16 @@ def degrades_gently(results: Results, row: str = METHOD) -> Verdict:
     """With the biased shared model, less than 0.6 of fine-tuning's disparity."""
     shared = [
         statistics.fmean(
-            minus(*(results.by_seed(f"{name}/all", f"everybody/{at}") for at in ("accuracy", "elsewhere")))
+            paired(*(results.by_seed(f"{name}/all", f"everybody/{at}") for at in ("accuracy", "elsewhere")))
         )
         for name in ("even", "uneven")
     ]
     ours, plain = (_imperfect(results, "uneven", each) for each in (row, "ft"))
-    said = (
-        f"shared models with disparity {listed(shared)}; on the second ours {_mean(ours)}, "
+    what = (
+        f"shared models with disparity {slashed(shared)}; on the second ours {_mean(ours)}, "
         f"fine-tuning {_mean(plain)}; 0.6 times this minus ours"
     )
-    return above([0.6 * plain[seed] - ours[seed] for seed in plain if seed in ours], what=said)
+    return above([-excess for excess in paired(ours, plain, times=0.6)], what=what)
 
 
 def degrades_gently_at_1(results: Results) -> Verdict:
@@ -524,17 +512,20 @@ def degrades_gently_at_1(results: Results) -> Verdict:
 def bias_costs(results: Results) -> Verdict:
     """Ours has more disparity on the biased shared model than on the other."""
     uneven, even = (_imperfect(results, name, METHOD) for name in ("uneven", "even"))
-    said = f"{_mean(uneven)} against {_mean(even)}, difference"
-    return above(minus(uneven, even), what=said)
+    what = f"{_mean(uneven)} against {_mean(even)}, difference"
+    return above(paired(uneven, even), what=what)
 
 
 def fine_tuning_forgets(results: Results) -> Verdict:
     """Fine-tuning has the same disparity on both, within five points."""
     uneven, even = (_imperfect(results, name, "ft") for name in ("uneven", "even"))
-    apart = minus(uneven, even)
-    said = f"{_mean(uneven)} and {_mean(even)}"
+    apart = paired(uneven, even)
+    means = f"{_mean(uneven)} and {_mean(even)}"
     return every(
-        [above(apart, -0.05, what=f"{said}, difference"), above([-each for each in apart], -0.05, what="the other way")]
+        [
+            above(apart, -0.05, what=f"{means}, difference"),
+            above([-each for each in apart], -0.05, what="the other way"),
+        ]
     )
 
 
@@ -553,7 +544,7 @@ def robust_and_unbiased(results: Results, row: str = METHOD) -> Verdict:
     return every(
         [
             above(
-                minus(ours, other),
+                paired(ours, other),
                 what=f"{mean:.3f} against {_mean(other)}, {name}, difference",
             )
             for name, other in others.items()
@@ -571,7 +562,7 @@ def spare_is_between(results: Results) -> Verdict:
     spare, plain = (seen(results, "clean", f"{row}/chosen_worst") for row in ("spare", "ft"))
     ours = seen(results, "clean", f"{METHOD}/chosen_worst", "tuned")
     return every(
-        [above(minus(spare, plain), what="SPARE minus FT"), above(minus(ours, spare), what="ours minus SPARE")]
+        [above(paired(spare, plain), what="SPARE minus FT"), above(paired(ours, spare), what="ours minus SPARE")]
     )
 
 
@@ -588,16 +579,17 @@ def _personal(results: Results, adversarial: float, weights: float, metric: str)
 
 def shared_ignores(results: Results) -> Verdict:
     """Figure 7, with the ranges of our calibration, under every seed."""
-    found = {case: results.values(f"shared/{case}", "spurious") for case in "ab"}
+    spurious = {case: results.values(f"shared/{case}", "spurious") for case in "ab"}
     real = results.values("shared/a", "real")
     holds = (
-        all(abs(each) < 0.15 for each in found["a"])
+        all(abs(each) < 0.15 for each in spurious["a"])
         and all(1.85 <= each <= 2.1 for each in real)
-        and all(0.7 <= each <= 0.95 for each in found["b"])
+        and all(0.7 <= each <= 0.95 for each in spurious["b"])
     )
     return Verdict(
         holds,
-        f"w_s {listed(found['a'])} beside w_r {listed(real)} where it vanishes, {listed(found['b'])} where it weakens",
+        f"w_s {slashed(spurious['a'])} beside w_r {slashed(real)} where it vanishes, "
+        f"{slashed(spurious['b'])} where it weakens",
     )
 
 
@@ -610,21 +602,23 @@ def spurious_gradients_are_noisy(results: Results) -> Verdict:
             [results.by_seed(cell, f"{weight}_{name}") for weight in ("spurious", "real")] for name in ("noise", "pull")
         )
         verdicts += [
-            above(minus(*noise), what=f"case {case}: deviation of the first gradients of w_s minus of w_r"),
-            above(minus(pull[1], pull[0]), what=f"case {case}: mean gradient of w_r minus of w_s"),
+            above(paired(*noise), what=f"case {case}: deviation of the first gradients of w_s minus of w_r"),
+            above(paired(pull[1], pull[0]), what=f"case {case}: mean gradient of w_r minus of w_s"),
         ]
     return every(verdicts)
 
 
-def ordered(results: Results) -> Verdict:
+def less_with_either_term(results: Results) -> Verdict:
     """Figure 8b and c: step by step through the coefficients of either term."""
     paths = [
         [_personal(results, each, 0, "spurious") for each in (0, 0.1, 1, 10)],
         [_personal(results, 0, each, "spurious") for each in (0, 0.01, 0.1, 1)],
     ]
-    means = [listed(statistics.fmean(each.values()) for each in path) for path in paths]
-    found = every([above(minus(x, y)) for path in paths for x, y in itertools.pairwise(path)])
-    return replace(found, evidence=f"|w_s| {means[0]} by predictions, {means[1]} by weights; steps: {found.evidence}")
+    means = [slashed(statistics.fmean(each.values()) for each in path) for path in paths]
+    verdict = every([above(paired(x, y)) for path in paths for x, y in itertools.pairwise(path)])
+    return replace(
+        verdict, evidence=f"|w_s| {means[0]} by predictions, {means[1]} by weights; steps: {verdict.evidence}"
+    )
 
 
 def least_spurious(results: Results) -> Verdict:
@@ -635,8 +629,8 @@ def least_spurious(results: Results) -> Verdict:
 def calmer_than_weights(results: Results) -> Verdict:
     """Figure 8: aligning weights alone fluctuates more than ours."""
     ours, alone = _personal(results, *GAUSSIAN, "wobble"), _personal(results, 0, 1, "wobble")
-    said = f"{_mean(alone, 4)} with weights alone, {_mean(ours, 4)} with ours"
-    return above(minus(alone, ours), digits=4, what=f"{said}, difference")
+    means = f"{_mean(alone, 4)} with weights alone, {_mean(ours, 4)} with ours"
+    return above(paired(alone, ours), digits=4, what=f"{means}, difference")
 
 
 def around_zero(results: Results) -> Verdict:
@@ -663,7 +657,7 @@ def _against_either(results: Results, pair: tuple[float, float], metric: str) ->
     others = ((pair[0], 0.0), (0.0, pair[1]))
     return [
         above(
-            minus(_personal(results, *other, metric), both),
+            paired(_personal(results, *other, metric), both),
             digits=4,
             what=f"({other[0]:g}, {other[1]:g}) minus ({pair[0]:g}, {pair[1]:g})",
         )

@@ -10,7 +10,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from holdfast.papers.engine.evidence import above, every
+from holdfast.papers.common.phrases import slashed
+from holdfast.papers.engine.evidence import above, every, paired
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Printed, Scale, Verdict
 from holdfast.papers.engine.results import Results
 from holdfast.papers.personalization import claims
@@ -61,14 +62,14 @@ def _diversity_cells(scale: Scale) -> tuple[Cell, ...]:
 def _fewer_than(results: Results, few: float, many: float) -> Verdict:
     """Whether the share `few` of counterexamples has more disparity than `many`, at the selected checkpoint."""
     one, other = (claims.seen(results, "mnist-small", f"{share:g}/chosen_disparity") for share in (few, many))
-    return above(claims.minus(one, other), what=f"{few:.1%} minus {many:.1%}")
+    return above(paired(one, other), what=f"{few:.1%} minus {many:.1%}")
 
 
 def _diversity_helps(results: Results) -> Verdict:
     shares = [share for share, _ in DIVERSITY]
     gaps = [results.mean("mnist-small/all", f"{share:g}/chosen_disparity") for share in shares]
-    found = every([_fewer_than(results, few, more) for few, more in itertools.pairwise(shares)])
-    return Verdict(found.holds, f"disparity {claims.listed(gaps)} for shares {claims.listed(shares)}; {found.evidence}")
+    verdict = every([_fewer_than(results, few, more) for few, more in itertools.pairwise(shares)])
+    return Verdict(verdict.holds, f"disparity {slashed(gaps)} for shares {slashed(shares)}; {verdict.evidence}")
 
 
 def _diversity_ends(results: Results) -> Verdict:
@@ -76,7 +77,7 @@ def _diversity_ends(results: Results) -> Verdict:
 
 
 FIGURE2 = Experiment(
-    name="spurious-personalization/figure2",
+    name="personalization/figure2",
     title="The more diverse the counterexamples at the same mass, the smaller the disparity",
     source="Personalized FL with spurious features, Figure 2; on the small federation",
     cells=_diversity_cells,
@@ -110,7 +111,7 @@ FIGURE2 = Experiment(
 
 
 FIGURE1 = Experiment(
-    name="spurious-personalization/figure1",
+    name="personalization/figure1",
     title="Accuracy at home and elsewhere along fine-tuning, and what transfers",
     source="Personalized FL with spurious features, Figures 1 and 6; MNIST, small, is not in the document",
     cells=TABLE2.cells,
@@ -163,7 +164,7 @@ def _ablation_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 FIGURE3 = Experiment(
-    name="spurious-personalization/figure3",
+    name="personalization/figure3",
     title="Ablation: one term alone, benign examples, flipped labels; and how gradients change",
     source="Personalized FL with spurious features, Figures 3 and 4, Sections 6.3 and 6.4; on MNIST",
     cells=_ablation_cells,
@@ -235,7 +236,7 @@ FIGURE3 = Experiment(
 
 
 ROBUSTNESS = Experiment(
-    name="spurious-personalization/robustness",
+    name="personalization/robustness",
     title="Attacks that transfer from the shared model, and attacks on the personal model itself",
     source="Personalized FL with spurious features, Section 6.5; MNIST, small, is not in the document",
     cells=_mnist_cells,
@@ -302,7 +303,7 @@ def _imperfect_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 IMPERFECT = Experiment(
-    name="spurious-personalization/imperfect",
+    name="personalization/imperfect",
     title="A shared model that is biased itself, at the selected checkpoint",
     source="Personalized FL with spurious features, Section 6.5; on the small federation",
     cells=_imperfect_cells,
@@ -342,7 +343,7 @@ IMPERFECT = Experiment(
     },
     scales=_SMALL,
     digits=3,
-    derive=claims.with_chosen,
+    derive=claims.with_checkpoints_chosen,
 )
 
 
@@ -366,7 +367,7 @@ def _composed_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 COMPOSITION = Experiment(
-    name="spurious-personalization/composition",
+    name="personalization/composition",
     title="On a robustly aggregated model under attack, and SPARE inside clients, at the selected checkpoint",
     source="No document has it; on the small federation, A1 by 20 % of the clients",
     cells=_composed_cells,
@@ -405,7 +406,7 @@ COMPOSITION = Experiment(
     ),
     scales=_SMALL,
     digits=3,
-    derive=claims.with_chosen,
+    derive=claims.with_checkpoints_chosen,
 )
 
 
@@ -426,7 +427,7 @@ def _gaussian_cells(scale: Scale) -> tuple[Cell, ...]:
 
 
 FIGURE8 = Experiment(
-    name="spurious-personalization/figure8",
+    name="personalization/figure8",
     title="Gaussian environments: what a linear model with two weights learns, shared and personal",
     source="Personalized FL with spurious features, Figures 7 and 8",
     cells=_gaussian_cells,
@@ -446,7 +447,7 @@ FIGURE8 = Experiment(
         Claim(
             "gradients of the spurious weight are noisier and closer to 0", claims.spurious_gradients_are_noisy, FULL
         ),
-        Claim("the stronger a term, the less is picked up", claims.ordered, FULL, ours=True),
+        Claim("the stronger a term, the less is picked up", claims.less_with_either_term, FULL, ours=True),
         Claim(
             "both together leave less than either alone with the same coefficient",
             claims.least_spurious,

@@ -24,7 +24,7 @@ from holdfast.finetuning.selection.baselines import proportional
 from holdfast.finetuning.selection.s2l import TrajectoryClusters
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
-from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_weights, told_loss
+from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_loss, tell_weights
 from holdfast.papers.s2l.world import HEAD, LONGEST, TAIL, TOPICS, VOCABULARY, FactExamples, make_world
 from holdfast.streams import numpy_stream
 from holdfast.training.model_outputs import evaluating
@@ -72,9 +72,9 @@ def course(kind: str, examples: int, steps: int, seed: int) -> _Followed:
     def look() -> None:
         gradients.append(_gradients(model, train, some))
 
-    found = follow(model, train.tokens, _settings(kind, steps, seed), early=look)
+    course = follow(model, train.tokens, _settings(kind, steps, seed), early=look)
     look()
-    return _Followed(found, some, *gradients)
+    return _Followed(course, some, *gradients)
 
 
 def _gradients(model: nn.Module, train: FactExamples, positions: Ints) -> Floats:
@@ -86,8 +86,8 @@ def _gradients(model: nn.Module, train: FactExamples, positions: Ints) -> Floats
     for position in positions.tolist():
         loss = example_losses(model, train.tokens.batch([position]), reduction="mean")[0]
         rows.append(torch.cat([part.flatten() for part in torch.autograd.grad(loss, parts)]))
-    found: Floats = torch.stack(rows).numpy()
-    return found
+    gradients: Floats = torch.stack(rows).numpy()
+    return gradients
 
 
 def answer_accuracy(model: nn.Module, facts: FactExamples) -> NDArray[np.bool_]:
@@ -119,7 +119,7 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     model = _model("target", seed)
     if settings["method"] == "curriculum":
         feed = ConfidenceCurriculum(data.train.tokens, settings["budget"], steps, _BATCH, rounds=3)
-        fine_tune(model, data.train.tokens, _settings("target", steps, seed), feed=feed, progress=told_loss)
+        fine_tune(model, data.train.tokens, _settings("target", steps, seed), feed=feed, progress=tell_loss)
         chosen = np.array(feed.chosen)
     else:
         n = settings["examples"]
@@ -133,7 +133,7 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             k=settings.get("k", TOPICS),
             seed=seed,
         )
-        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=told_loss)
+        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=tell_loss)
     tell_weights(model)
     right = answer_accuracy(model, data.test)
     topics = np.array([right[data.test.topics == topic].mean() for topic in range(TOPICS)])
@@ -170,26 +170,26 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
         "thin": curves.thinned(4).losses,
         "hidden states": target.course.states["end", "last"],
     }
-    found = dict[str, float]()
+    metrics = dict[str, float]()
     for k in settings["k"]:
         for kind, values in kinds.items():
             labels = _clustered(values, k, seed).labels
-            found[f"{kind} {k}/purity"] = homogeneity(labels, train.topics).mean
+            metrics[f"{kind} {k}/purity"] = homogeneity(labels, train.topics).mean
     labels = _clustered(curves.losses, settings["k"][0], seed).labels
     shuffled = numpy_stream(seed, "shuffled").permutation(train.topics)
-    found["shuffled"] = homogeneity(labels, shuffled).mean
-    found["within"] = within_share(target.course.trajectories.losses, labels)
-    found["proxy within"] = within_share(curves.losses, labels)
+    metrics["shuffled"] = homogeneity(labels, shuffled).mean
+    metrics["within"] = within_share(target.course.trajectories.losses, labels)
+    metrics["proxy within"] = within_share(curves.losses, labels)
     pairs = zip(curves.losses.T, target.course.trajectories.losses.T, strict=True)
-    found["spearman"] = min(rank_correlation(*pair) for pair in pairs)
+    metrics["spearman"] = min(rank_correlation(*pair) for pair in pairs)
     own, topics = labels[target.positions], train.topics[target.positions]
-    found |= _cosines(target.early, own, topics, "early") | _cosines(target.end, own, topics, "end")
-    found |= _errors(target.end, own, settings["draws"], seed)
+    metrics |= _cosines(target.early, own, topics, "early") | _cosines(target.end, own, topics, "end")
+    metrics |= _errors(target.end, own, settings["draws"], seed)
     for kind, values in kinds.items():
         tell(kind, float(np.linalg.norm(values)))
     tell("gradients", [torch.from_numpy(part) for part in (target.early, target.end)])
-    tell("found", {name: value for name, value in found.items() if "purity" not in name and name != "shuffled"})
-    return found
+    tell("found", {name: value for name, value in metrics.items() if "purity" not in name and name != "shuffled"})
+    return metrics
 
 
 def _clustered(values: Floats, k: int, seed: int) -> TrajectoryClusters:
@@ -236,8 +236,8 @@ def _estimate(gradients: Floats, labels: Ints, picks: Ints) -> Floats:
     sizes, counts = np.bincount(labels), np.bincount(labels[picks], minlength=labels.max() + 1)
     covered = sizes[counts > 0].sum()
     weights = (sizes / np.maximum(1, counts))[labels[picks]] * (len(labels) / covered)
-    found: Floats = weights.astype(np.float32) @ gradients[picks]
-    return found
+    estimate: Floats = weights.astype(np.float32) @ gradients[picks]
+    return estimate
 
 
 def _error(estimate: Floats, total: Floats) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.papers.engine.evidence import LEVEL, sign_test
+from holdfast.papers.engine.evidence import LEVEL, sign_test, within_noise
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
 from holdfast.papers.engine.results import Results
 from holdfast.papers.s2l import golden
@@ -19,10 +19,10 @@ def _more(results: Results, metric: str, other: str) -> Verdict:
     wins, losses = (sum(sign * (a - b) > 0 for a, b in zip(ours, theirs, strict=True)) for sign in (1, -1))
     chance, of = sign_test(wins, losses), len(ours)
     means = f"on average {sum(ours) / of:.3g} and {sum(theirs) / of:.3g}"
-    said = f"more in {wins}, less in {losses} of {of} seeds, p = {chance:.4f}; {means}"
+    evidence = f"more in {wins}, less in {losses} of {of} seeds, p = {chance:.4f}; {means}"
     if chance >= LEVEL:
-        return Verdict(None, f"within the noise: {said}")
-    return Verdict(wins > losses, said)
+        return within_noise(evidence)
+    return Verdict(wins > losses, evidence)
 
 
 COVERAGE = Experiment(

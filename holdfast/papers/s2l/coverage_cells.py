@@ -29,7 +29,7 @@ def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, flo
         least once, and ``ROW/evenness`` of its topics.
     """
     n, train = settings["examples"], world(seed, settings["examples"]).train
-    found = dict[str, float]()
+    metrics = dict[str, float]()
     for row in _ROWS:
         chosen = choose(
             row,
@@ -41,9 +41,9 @@ def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, flo
             k=TOPICS,
             seed=seed,
         )
-        found |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
-    tell("covered", found)
-    return found
+        metrics |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
+    tell("covered", metrics)
+    return metrics
 
 
 def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:

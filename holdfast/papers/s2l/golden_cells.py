@@ -90,7 +90,7 @@ def _fill(root: Path) -> None:
     data = Instructions.of(rows)
     (root / "train.jsonl").write_bytes(data.encoded(".jsonl"))
     for name, width in (("proxy", 16), ("target", 24)):
-        found = small_language_model(data.responses, layers=2, width=width, heads=2, vocabulary=300, seed=width)
-        model: Any = found.model
+        language = small_language_model(data.responses, layers=2, width=width, heads=2, vocabulary=300, seed=width)
+        model: Any = language.model
         model.save_pretrained(root / name)
-        found.tokenizer.save_pretrained(root / name)
+        language.tokenizer.save_pretrained(root / name)

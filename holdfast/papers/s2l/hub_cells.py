@@ -27,7 +27,7 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.proxy import record_trajectories
-from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_weights, told_loss
+from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_loss, tell_weights
 
 
 @lru_cache(maxsize=1)
@@ -59,10 +59,10 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
 @lru_cache(maxsize=1)
 def _course(data: str, target: str, max_length: int, training: FineTuningSettings) -> Course:
     """What the target makes of all examples before, early in and after a training on all of them."""
-    found = load_language_model(target)
-    found.model.to(Processes().device())
-    template = Template.named("auto", found.tokenizer)
-    return follow(found.model, tokenize(_data(data), found.tokenizer, template, max_length=max_length), training)
+    language = load_language_model(target)
+    language.model.to(Processes().device())
+    template = Template.named("auto", language.tokenizer)
+    return follow(language.model, tokenize(_data(data), language.tokenizer, template, max_length=max_length), training)
 
 
 def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -96,13 +96,13 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
             seed=seed,
         )
         steps = training.steps_for(int((~tokens.undefined).sum()))
-        fine_tune(language.model, tokens.part(chosen), _settings(settings, seed, steps), progress=told_loss)
+        fine_tune(language.model, tokens.part(chosen), _settings(settings, seed, steps), progress=tell_loss)
     tell_weights(language.model)
-    found = dict[str, float]()
+    metrics = dict[str, float]()
     for name in settings["tests"]:
         problems = load_math_problems(name, data_root(None))
         some = problems.part(np.arange(len(problems))[: settings["tested"]])
         golds = [final_answer(response) for response in some.responses]
         right = math_accuracy(language, some.prompts, golds, programs=settings["programs"])
-        found[name] = 100 * float(right.mean())
-    return {**found, "mean": float(np.mean(list(found.values())))}
+        metrics[name] = 100 * float(right.mean())
+    return {**metrics, "mean": float(np.mean(list(metrics.values())))}

@@ -38,7 +38,7 @@ from holdfast.models.packaged import packaged_folder
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.mixture import MIXTURE
 from holdfast.papers.s2l.problems import Problems, make_problems
-from holdfast.papers.s2l.rows import HOW, Beginning, Course, begin, choose, follow, tell_weights, told_loss
+from holdfast.papers.s2l.rows import HOW, Beginning, Course, begin, choose, follow, tell_loss, tell_weights
 from holdfast.streams import derive_seed
 
 Floats = NDArray[np.float32]
@@ -62,7 +62,7 @@ def _model(kind: Mapping[str, Any] | str, data: Instructions, seed: int) -> Lang
     """
     if isinstance(kind, str):
         return _with_lora(load_language_model(str(smollm2_file())), seed)
-    texts = [text for turns, said in zip(data.prompts, data.responses, strict=True) for text in (turns[0][1], said)]
+    texts = [text for turns, answer in zip(data.prompts, data.responses, strict=True) for text in (turns[0][1], answer)]
     tokenizer = learned_tokenizer(texts, 1024)
     model = gpt_neox(len(tokenizer), layers=kind["layers"], width=kind["width"], heads=4, longest=512, seed=seed, end=0)
     language = LanguageModel(model, tokenizer)
@@ -118,9 +118,9 @@ def _trained(kind: str, written: str, seed: int) -> Beginning:
 
 
 def _proxy_curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
-    found = _course("proxy", settings, seed)
-    assert isinstance(found, Course)
-    return found.trajectories
+    course = _course("proxy", settings, seed)
+    assert isinstance(course, Course)
+    return course.trajectories
 
 
 def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -146,21 +146,21 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     chosen = _chosen(settings, train, tokens, seed)
     everything = _fine_tuning("target", settings, seed).steps_for(int((~tokens.undefined).sum()))
     steps = everything if settings["same"] == "steps" else None
-    fine_tune(language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps), progress=told_loss)
+    fine_tune(language.model, tokens.part(chosen), _fine_tuning("target", settings, seed, steps), progress=tell_loss)
     losses = trajectory_point(language.model, _tokens(test, language, settings), reduction="mean")
     tell_weights(language.model)
     tell("test losses", torch.from_numpy(losses))
-    found = _by_source("loss", losses, test)
+    metrics = _by_source("loss", losses, test)
     rare = sorted(MIXTURE, key=MIXTURE.__getitem__)[:_RARE]
-    found |= {"rare": float(np.mean([found[f"loss {source}"] for source in rare]))}
+    metrics |= {"rare": float(np.mean([metrics[f"loss {source}"] for source in rare]))}
     counts = np.bincount(train.sources[chosen], minlength=len(train.source_names))
-    found["sources"] = float((counts >= 10).sum())
+    metrics["sources"] = float((counts >= 10).sum())
     if settings["answers"]:
         golds = [final_answer(response) for response in test.responses]
         length = settings["max_length"] // 2
         right = math_accuracy(language, test.prompts, golds, max_new_tokens=length, batch_size=64, programs=False)
-        found |= _by_source("accuracy", 100 * right.astype(np.float32), test)
-    return found
+        metrics |= _by_source("accuracy", 100 * right.astype(np.float32), test)
+    return metrics
 
 
 def pick_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:

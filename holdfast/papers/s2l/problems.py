@@ -65,11 +65,11 @@ def _drawn(source: str, root: Path, count: int, seed: int) -> list[Pair]:
 
 def _made(source: str, count: int, seed: int) -> list[Pair]:
     """Different problems of a kind; none is in both sets."""
-    draw, found = numpy_stream(seed, "problems", source), dict[str, str]()
-    while len(found) < count:
+    draw, responses = numpy_stream(seed, "problems", source), dict[str, str]()
+    while len(responses) < count:
         prompt, response = KINDS[source](draw)
-        found.setdefault(prompt, response)
-    return list(found.items())
+        responses.setdefault(prompt, response)
+    return list(responses.items())
 
 
 def _solved(steps: str, answer: int | str) -> str:
@@ -96,8 +96,8 @@ def _product(draw: Draw) -> Pair:
 def _sequence(draw: Draw) -> Pair:
     start, step = int(draw.integers(1, 60)), int(draw.integers(2, 13))
     shown = [start + step * place for place in range(4)]
-    said = ", ".join(map(str, shown))
-    return f"Continue the sequence {said}.", _solved(
+    numbers = ", ".join(map(str, shown))
+    return f"Continue the sequence {numbers}.", _solved(
         f"{shown[1]} - {shown[0]} = {step}\n{shown[3]} + {step} = {shown[3] + step}", shown[3] + step
     )
 

@@ -73,7 +73,7 @@ class Course(Beginning):
     trajectories: Trajectories
 
 
-def told_loss(progress: Progress) -> None:
+def tell_loss(progress: Progress) -> None:
     """Tells the witness the loss of every step; to be given to `fine_tune`."""
     if progress.doing == "training":
         tell("loss", progress.loss)
@@ -102,8 +102,8 @@ def begin(model: nn.Module, tokens: TokenPairs, settings: FineTuningSettings) ->
     """
     first, before = _first(_steps(settings, tokens)), response_scores(model, tokens)
 
-    def watch(told: Progress) -> None:
-        if told.doing == "training" and told.done == first:
+    def watch(progress: Progress) -> None:
+        if progress.doing == "training" and progress.done == first:
             raise _Enough
 
     with contextlib.suppress(_Enough):
@@ -132,8 +132,8 @@ def follow(
         for layer in get_args(Layer):
             states[time, layer] = hidden_states(model, tokens, layer)
 
-    def watch(told: Progress) -> None:
-        if told.doing == "training" and told.done == first:
+    def watch(progress: Progress) -> None:
+        if progress.doing == "training" and progress.done == first:
             look("early")
             early()
 
@@ -195,17 +195,18 @@ def choose(
         return s2l_select(curves.losses, budget, **options(s2l_select, given)).positions
 
     def reference() -> Beginning:
-        found = target()
+        course = target()
         tell(
-            "early", [torch.from_numpy(part) for part in (found.before.loss, found.early.loss, found.early.confidence)]
+            "early",
+            [torch.from_numpy(part) for part in (course.before.loss, course.early.loss, course.early.confidence)],
         )
-        return found
+        return course
 
     def whole() -> Course:
-        found = reference()
-        assert isinstance(found, Course)
-        tell("end", [torch.from_numpy(part) for part in (found.end.loss, found.end.confidence)])
-        return found
+        course = reference()
+        assert isinstance(course, Course)
+        tell("end", [torch.from_numpy(part) for part in (course.end.loss, course.end.confidence)])
+        return course
 
     ways: dict[str, Callable[[], Ints]] = {
         "full": lambda: np.flatnonzero(usable),
@@ -225,9 +226,9 @@ def choose(
         "facility locations, early": lambda: _locations(reference(), "early", sources, usable, budget),
         "facility locations": lambda: _locations(whole(), "end", sources, usable, budget),
     }
-    found = ways[method]()
-    tell("chosen", torch.from_numpy(found))
-    return found
+    chosen = ways[method]()
+    tell("chosen", torch.from_numpy(chosen))
+    return chosen
 
 
 def _locations(target: Beginning, time: str, sources: Ints, usable: Mask, budget: int) -> Ints:

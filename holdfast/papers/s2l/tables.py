@@ -223,10 +223,10 @@ def _dense_is_purer(results: Results) -> Verdict:
 def _carries_over(results: Results) -> Verdict:
     """Figure 3.3: clusters of the small model's curves have coherent curves on the large one."""
     within, spearman = (results.values(_WORLD_CLUSTERS, metric) for metric in ("within", "spearman"))
-    said = f"0.25 minus the {sum(within) / len(within):.3f} of the target's variance that is within clusters:"
+    what = f"0.25 minus the {sum(within) / len(within):.3f} of the target's variance that is within clusters:"
     return every(
         [
-            above([0.25 - share for share in within], what=said),
+            above([0.25 - share for share in within], what=what),
             above(spearman, 0.8, digits=2, what="rank correlation of the two models' losses"),
         ]
     )
@@ -378,7 +378,7 @@ def _picked_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _budgets(results: Results) -> list[str]:
     """Names before the slash, without that of the training on everything."""
-    return [name for name in dict.fromkeys(name.partition("/")[0] for name in results.names) if name != "all"]
+    return [name for name in results.columns if name != "all"]
 
 
 def _less_loss(results: Results, budget: str, other: str, metric: str = "loss") -> Verdict:
@@ -473,8 +473,8 @@ PRETRAINED = Experiment(
 
 
 def _all_sources(results: Results) -> Verdict:
-    """Figure 9.8: S2L takes as much as there is of rare sources, and random next to nothing."""
-    found = []
+    """Figure 9.9: S2L takes as much as there is of rare sources, and random next to nothing."""
+    verdicts = []
     for budget in _PRETRAINED_BUDGETS:
         ours, theirs = (
             [
@@ -485,15 +485,15 @@ def _all_sources(results: Results) -> Verdict:
             ]
             for row in ("s2l by source", "random")
         )
-        said = f"examples of the source with the fewest at {budget}, S2L {ours} minus random {theirs}:"
-        found.append(above([a - b for a, b in zip(ours, theirs, strict=True)], digits=1, what=said))
-    return every(found)
+        what = f"examples of the source with the fewest at {budget}, S2L {ours} minus random {theirs}:"
+        verdicts.append(above([a - b for a, b in zip(ours, theirs, strict=True)], digits=1, what=what))
+    return every(verdicts)
 
 
 PICKED = Experiment(
     name="s2l/picked",
     title="the subsets of s2l/smollm2: how many examples of each source",
-    source="S2L, Figure 9.8, on a small mixture",
+    source="S2L, Figure 9.9, on a small mixture",
     cells=_picked_cells,
     golden=(golden.PICKED,),
     claims=(Claim("S2L takes more of the rarest source than random", _all_sources),),

@@ -81,9 +81,9 @@ def silhouettes_by_class(settings: Mapping[str, Any], seed: int) -> dict[str, fl
         ``silhouette C``, ``lambda C`` and ``k C`` for each class C.
     """
     chosen = options(Spare, settings["options"].get("spare", {}))
-    found = _early_clusters(settings, {**settings["model"], "epochs": chosen["infer_epoch"]}, seed)
+    partition = _early_clusters(settings, {**settings["model"], "epochs": chosen["infer_epoch"]}, seed)
     result = {}
-    for label, separation in found.classes.items():
+    for label, separation in partition.classes.items():
         score = separation.silhouette
         result[f"silhouette {label}"] = 0.0 if score is None else score.value
         result[f"lambda {label}"] = separation.lambda_

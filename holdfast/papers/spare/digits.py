@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from holdfast.papers.common.bounds import at_least, at_most, by_seed, near
+from holdfast.papers.common.bounds import at_least, at_most, every_seed_reaches, near
 from holdfast.papers.common.columns import golden_cell, method_cell
 from holdfast.papers.engine.evidence import beats, differences, every
 from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Scale, Verdict
@@ -71,7 +71,7 @@ def _s1(results: Results) -> Verdict:
 
 def _s1_inference(results: Results) -> Verdict:
     metrics = ("precision", "recall")
-    return every([by_seed(_at(results, "s1/spare", metric), 0.95, metric) for metric in metrics])
+    return every([every_seed_reaches(_at(results, "s1/spare", metric), 0.95, metric) for metric in metrics])
 
 
 def _s2(results: Results) -> Verdict:
@@ -80,7 +80,7 @@ def _s2(results: Results) -> Verdict:
             at_most(_at(results, "s2/erm"), 3, "ERM's worst group"),
             at_least(_at(results, "s2/spare"), 20, "SPARE's"),
             at_least(_gain(results, "s2/spare", "s2/erm", "average"), 25, "the average gains"),
-            by_seed(_at(results, "s2/spare", "k_median"), 4, "median number of clusters", 0),
+            every_seed_reaches(_at(results, "s2/spare", "k_median"), 4, "median number of clusters", 0),
         ]
     )
 
@@ -89,8 +89,8 @@ def _keeps_minorities_apart(results: Results) -> Verdict:
     fewer = _gain(results, "s3/spare", "s3/confidence-only", "k_median")
     return every(
         [
-            by_seed(_at(results, "s3/spare", "k_median"), 4, "median number of clusters", 0),
-            by_seed(fewer, 1, "more than by confidence alone by", 0),
+            every_seed_reaches(_at(results, "s3/spare", "k_median"), 4, "median number of clusters", 0),
+            every_seed_reaches(fewer, 1, "more than by confidence alone by", 0),
         ]
     )
 
@@ -115,7 +115,7 @@ def _class_balance(results: Results) -> Verdict:
 def _tuned(results: Results) -> Verdict:
     """A split majority shows as a precision of a few percent; by seed, since an epoch splits one or does not."""
     metrics = ("precision", "recall")
-    tuned = [by_seed(_at(results, "s4/spare, tuned", metric), 0.9, metric) for metric in metrics]
+    tuned = [every_seed_reaches(_at(results, "s4/spare, tuned", metric), 0.9, metric) for metric in metrics]
     plain = ", ".join(f"{value:.2f}" for value in _at(results, "s4/spare", "precision"))
     verdict = every(tuned)
     return replace(verdict, evidence=f"{verdict.evidence}; after epoch 2 precision {plain}")

@@ -98,15 +98,11 @@ def _columns(results: Results) -> tuple[str, ...]:
     ]
 
 
-def _listed(scores: Mapping[str, float]) -> str:
-    return ", ".join(f"{score:.1f} on {column}" for column, score in scores.items())
-
-
 def _gains(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> list[float]:
     return differences(results, (f"{column}/{better}", metric), (f"{column}/{other}", metric))
 
 
-def _beats(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> Verdict:
+def _beats_in(results: Results, column: str, better: str, other: str, metric: str = "worst_group") -> Verdict:
     return beats(results, (f"{column}/{better}", metric), (f"{column}/{other}", metric), digits=1)
 
 
@@ -168,9 +164,9 @@ def _spare_needs_no_labels(results: Results) -> Verdict:
 def _spare_beats_labels(results: Results) -> Verdict:
     """Printed: 83.0 against 82.2 of GB and 78.5 of GDRO on CMNIST, 90.3 against 85.0 and 88.9 on CelebA."""
     if results.scale != "paper":
-        return _beats(results, "cmnist", "spare", "group-balanced")
+        return _beats_in(results, "cmnist", "spare", "group-balanced")
     rivals = ("group-balanced", "group-dro")
-    return every([_beats(results, column, "spare", rival) for column in ("cmnist", "celeba") for rival in rivals])
+    return every([_beats_in(results, column, "spare", rival) for column in ("cmnist", "celeba") for rival in rivals])
 
 
 def _spare_costs_once(results: Results) -> Verdict:
@@ -182,7 +178,7 @@ def _spare_costs_once(results: Results) -> Verdict:
 
 def _spare_beats_rivals(column: str) -> Callable[[Results], Verdict]:
     """Printed: 5.6, 1.3 and 1.5 points above the best rival that sees no groups."""
-    return lambda results: every([_beats(results, column, "spare", rival) for rival in _SEE_NO_GROUPS])
+    return lambda results: every([_beats_in(results, column, "spare", rival) for rival in _SEE_NO_GROUPS])
 
 
 def _spare_beats_the_best_two(column: str) -> Callable[[Results], Verdict]:
@@ -191,20 +187,20 @@ def _spare_beats_the_best_two(column: str) -> Callable[[Results], Verdict]:
     def check(results: Results) -> Verdict:
         verdicts = []
         for rival in ("cnc", "jtt"):
-            averages = _beats(results, column, "spare", rival, "average")
-            verdicts += [_beats(results, column, "spare", rival), _named("average", averages)]
+            averages = _beats_in(results, column, "spare", rival, "average")
+            verdicts += [_beats_in(results, column, "spare", rival), _labelled("average", averages)]
         return every(verdicts)
 
     return check
 
 
-def _named(what: str, verdict: Verdict) -> Verdict:
+def _labelled(what: str, verdict: Verdict) -> Verdict:
     return replace(verdict, evidence=f"{what}: {verdict.evidence}")
 
 
 def _rivals_cost_more(column: str) -> Callable[[Results], Verdict]:
     """Printed: 5 to 6 times and 2 to 12 times the cost of plain training, against once."""
-    return lambda results: every([_beats(results, column, row, "spare", "passes") for row in ("jtt", "cnc")])
+    return lambda results: every([_beats_in(results, column, row, "spare", "passes") for row in ("jtt", "cnc")])
 
 
 def _others_find_nothing(column: str) -> Callable[[Results], Verdict]:
@@ -380,7 +376,7 @@ def _separated(results: Results) -> tuple[str, ...]:
 
 def _powers_as_printed(results: Results) -> Verdict:
     """A silhouette of 0.9 decides the power, so equal powers mean silhouettes on the same side of it."""
-    said, same = [], True
+    evidence, same = [], True
     for column in _separated(results):
         printed = _SEPARATIONS[column][1]
         powers = [results.values(f"{column}/spare", f"lambda {c}") for c in range(len(printed))]
@@ -388,8 +384,8 @@ def _powers_as_printed(results: Results) -> Verdict:
         means = [results.mean(f"{column}/spare", f"silhouette {c}") for c in range(len(powers))]
         ours = ", ".join("/".join(f"{power:g}" for power in sorted(set(each))) for each in powers)
         silhouettes = ", ".join(f"{mean:.3f}" for mean in means)
-        said.append(f"powers {ours} on {column}, from silhouettes {silhouettes}")
-    return Verdict(same, "; ".join(said))
+        evidence.append(f"powers {ours} on {column}, from silhouettes {silhouettes}")
+    return Verdict(same, "; ".join(evidence))
 
 
 def _silhouettes_as_printed(results: Results) -> Verdict:
@@ -451,7 +447,7 @@ def _restricted_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _eiil_loses(results: Results) -> Verdict:
     """Printed: 93.1 against 96.0 and 95.4."""
-    return every([_beats(results, "restricted-imagenet", row, "eiil", "average") for row in ("erm", "spare")])
+    return every([_beats_in(results, "restricted-imagenet", row, "eiil", "average") for row in ("erm", "spare")])
 
 
 def _spare_hardly_loses(results: Results) -> Verdict:

@@ -79,9 +79,9 @@ def accuracy_figure(record: RunRecord) -> Html:
     worst = record.report.worst.name
     paths = {
         score.name: tuple(
-            (event["epoch"] + 1.0, found)
+            (event["epoch"] + 1.0, accuracy)
             for event, report in zip(record.epochs, reports, strict=True)
-            if (found := report.by_group[place].accuracy) is not None
+            if (accuracy := report.by_group[place].accuracy) is not None
         )
         for place, score in enumerate(reports[0].by_group)
     }
@@ -102,7 +102,7 @@ def accuracy_figure(record: RunRecord) -> Html:
         [
             "Accuracy of each group on the validation set after each epoch. ",
             f"The other {number(rest)} groups are grey. " if rest > 0 else None,
-            _marks_said(record),
+            _marks_in_words(record),
         ]
     )
     label = f"Validation accuracy by group over {len(record.epochs)} epochs; " + "; ".join(
@@ -145,7 +145,7 @@ def active_figure(record: RunRecord) -> Html:
     ticks = round_numbers(0.0, float(of))
     y = Axis(0.0, ticks[-1], tuple((value, number(value)) for value in ticks))
     label = f"Active training examples, from {number(points[0][1])} to {number(points[-1][1])} of {number(of)}"
-    caption = join([f"Training examples that take part, of {number(of)}. ", _marks_said(record)])
+    caption = join([f"Training examples that take part, of {number(of)}. ", _marks_in_words(record)])
     return chart(
         "Examples trained on",
         label,
@@ -163,9 +163,9 @@ def strip(report: GroupReport) -> Html:
     worst = report.worst
     assert worst.low is not None and worst.high is not None and worst.accuracy is not None
     ticks = [
-        tag("line", x1=_at(found), x2=_at(found), y1=260, y2=740, class_="tick")
+        tag("line", x1=_at(accuracy), x2=_at(accuracy), y1=260, y2=740, class_="tick")
         for score in report.by_group
-        if score is not worst and (found := score.accuracy) is not None
+        if score is not worst and (accuracy := score.accuracy) is not None
     ]
     low, high, at = _at(worst.low), _at(worst.high), _at(worst.accuracy)
     drawing = _svg(
@@ -301,7 +301,7 @@ def chart(
 
 def _line(line: Line, x: Axis, y: Axis) -> Html:
     pairs = [f"{_at(x.share(a))} {_at(1 - y.share(b))}" for a, b in line.points]
-    path = "M" + "L".join(pairs) + ("h0" if len(pairs) == 1 else "")
+    path = "M" + "L".join(pairs) + ("h0" if len(pairs) == 1 else "")  # a move alone draws nothing, not even a dot
     return tag("path", tag("title", f"{line.name} {line.end}".strip()), d=path, class_=f"line {line.kind}")
 
 
@@ -313,6 +313,8 @@ def _swatch(kind: str) -> Html:
 def _end_labels(lines: Sequence[Line], y: Axis) -> list[Html]:
     """Names beside the ends of lines, pushed apart where they would overlap."""
     wanted = sorted(((100 - 100 * y.share(line.points[-1][1]), line) for line in lines), key=lambda pair: pair[0])
+    # From the top down each label is pushed below the one before it; if the last then hangs below the drawing, a second
+    # pass from the bottom up pushes them back.
     placed: list[float] = []
     for top, _ in wanted:
         placed.append(max(top, placed[-1] + _LABEL_GAP) if placed else top)
@@ -356,18 +358,18 @@ def _marks(record: RunRecord, *, labelled: bool = True) -> list[Mark]:
     changes = [Mark(record.when(plan["step"]), "plan") for plan in record.plans[1:]]
     restarts = [Mark(float(epoch), "restart") for epoch in record.restarts]
     best = record.best_epoch
-    said = "chosen" if record.finished else "best so far"
-    text = f"{said}: epoch {best + 1}" if labelled and best is not None else ""
+    prefix = "chosen" if record.finished else "best so far"
+    text = f"{prefix}: epoch {best + 1}" if labelled and best is not None else ""
     return changes + restarts + ([] if best is None else [Mark(best + 1.0, "chosen", text)])
 
 
-def _marks_said(record: RunRecord) -> str:
-    said = f"The dashed line is the {'chosen epoch' if record.finished else 'best epoch so far'}"
+def _marks_in_words(record: RunRecord) -> str:
+    sentence = f"The dashed line is the {'chosen epoch' if record.finished else 'best epoch so far'}"
     if len(record.plans) > 1:
-        said += f"; dotted: {counted(len(record.plans) - 1, 'change')} of plan"
+        sentence += f"; dotted: {counted(len(record.plans) - 1, 'change')} of plan"
     if record.restarts:
-        said += "; solid: training began again from the start"
-    return said + "."
+        sentence += "; solid: training began again from the start"
+    return sentence + "."
 
 
 def _epoch_axis(record: RunRecord) -> Axis:

@@ -62,7 +62,7 @@ def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Exampl
                 picture,
                 int(predictions["id"][row]),
                 true=test.class_names[predictions["label"][row]],
-                said=test.class_names[predictions["predicted"][row]],
+                predicted=test.class_names[predictions["predicted"][row]],
                 confidence=float(predictions["confidence"][row]),
             )
             for picture, row in zip(shown, rows, strict=True)
@@ -74,7 +74,7 @@ def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Exampl
 
 
 def card(
-    picture: Image.Image, name: int, *, true: str, said: str, confidence: float, heat: Image.Image | None = None
+    picture: Image.Image, name: int, *, true: str, predicted: str, confidence: float, heat: Image.Image | None = None
 ) -> Html:
     """An example on a sheet: its picture, and below it the true class, the prediction and its confidence.
 
@@ -82,7 +82,7 @@ def card(
         picture: of the example.
         name: its id.
         true: its class.
-        said: the predicted class.
+        predicted: the predicted class.
         confidence: probability of that class.
         heat: where the model looked, drawn over the picture.
 
@@ -90,12 +90,12 @@ def card(
         The item of a list.
     """
     sure = ">99.9%" if 0.9995 <= confidence < 1 else percent(confidence)
-    if true == said:
-        alt, verdict = f"example {name}, {true}, recognised with confidence {sure}", tag("b", said)
+    if true == predicted:
+        alt, verdict = f"example {name}, {true}, recognised with confidence {sure}", tag("b", predicted)
     else:
-        alt = f"example {name}, {true}, taken for {said} with confidence {sure}"
-        verdict = tag("b", true, " \N{RIGHTWARDS ARROW} ", tag("em", said))
-    looked = None if heat is None else image(heat, f"where example {name} speaks for {said}")
+        alt = f"example {name}, {true}, taken for {predicted} with confidence {sure}"
+        verdict = tag("b", true, " \N{RIGHTWARDS ARROW} ", tag("em", predicted))
+    looked = None if heat is None else image(heat, f"where example {name} speaks for {predicted}")
     return tag("li", image(picture, alt), looked, tag("p", verdict), tag("p", f"{sure}, id {name}", class_="note"))
 
 
@@ -115,15 +115,15 @@ def _places(predictions: dict[str, Any], test: Examples) -> npt.NDArray[np.int64
     """Where each prediction's example is in the test set."""
     ids, labels = test.ids.numpy(), test.labels.numpy()
     order = np.argsort(ids)
-    found = order[np.searchsorted(ids, predictions["id"], sorter=order).clip(max=len(ids) - 1)]
-    strange = (ids[found] != predictions["id"]) | (labels[found] != predictions["label"])
+    rows = order[np.searchsorted(ids, predictions["id"], sorter=order).clip(max=len(ids) - 1)]
+    strange = (ids[rows] != predictions["id"]) | (labels[rows] != predictions["label"])
     if strange.any():
         name = int(predictions["id"][strange.argmax()])
         raise DataError(
             f"the test set given has no example with id {name} and the label it had in the run, so it isn't the one "
             "that was predicted; load the data set with the options in the run's config.yaml"
         )
-    return np.asarray(found, dtype=np.int64)
+    return np.asarray(rows, dtype=np.int64)
 
 
 def _in_worst_group(report: GroupReport, test: Examples) -> npt.NDArray[np.bool_]:

@@ -36,10 +36,10 @@ def tag(name: str, /, *children: str | None, **attributes: object) -> Html:
         >>> tag("p", "a < b", class_="note")
         '<p class="note">a &lt; b</p>'
     """
-    said = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
+    written = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in _VOID:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}>{join(children)}</{name}>")
+        return Html(f"<{name}{written}>")
+    return Html(f"<{name}{written}>{join(children)}</{name}>")
 
 
 def join(children: Iterable[str | None]) -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from holdfast.report.html.charts import interval_bar
@@ -83,6 +83,28 @@ def sortable(
             data_sortable=True,
         ),
         **scrolling(label),
+    )
+
+
+def sortable_row(
+    name: str, cells: Iterable[tuple[str, object]], *, flag: str | None = None, class_: str | None = None
+) -> Html:
+    """A row of a `sortable` table.
+
+    Args:
+        name: of the row, by which its first column sorts.
+        cells: what each other cell shows, and the value it sorts by; None sorts as empty.
+        flag: a word behind the name where the row is special.
+        class_: how it looks.
+
+    Returns:
+        The row.
+    """
+    return tag(
+        "tr",
+        tag("th", row_name(name, flag), scope="row", data_value=name),
+        *(tag("td", text, data_value="" if value is None else value) for text, value in cells),
+        class_=class_,
     )
 
 
@@ -188,7 +210,7 @@ def plan_table(record: RunRecord) -> Html:
             tag("td", f"{record.when(plan['step']):.2f}".rstrip("0").rstrip(".")),
             tag("td", number(plan["step"])),
             tag("td", number(plan["active"])),
-            tag("td", ", ".join(said for slot, said in SLOTS.items() if slot in plan["slots"]) or "evenly"),
+            tag("td", ", ".join(how for slot, how in SLOTS.items() if slot in plan["slots"]) or "evenly"),
         )
         for plan in record.plans
     ]

@@ -18,17 +18,27 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, MissingDependencyError
-from holdfast.files import write_atomically
 from holdfast.models.saliency import heat_maps
 from holdfast.report.html.charts import Axis, Line, Mark, chart, histogram
 from holdfast.report.html.images import NO_IMAGES, card, image, overlay, pictures
 from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag, times
-from holdfast.report.html.page import code, folded, note, page, section
+from holdfast.report.html.page import (
+    commands_to_copy,
+    findings,
+    folded,
+    hero,
+    large_number,
+    note,
+    opening,
+    section,
+    write_page,
+)
 from holdfast.report.html.tables import facts_table, heat_cell, row_name, scrolling, sortable
 from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, rank
 from holdfast.spurious.group_inference.quality import InferenceQuality, judge_groups
 
-#: A silhouette under this often marks a majority that was split in two (spec 9.4).
+#: A silhouette under this often marks a majority that was split in two: measured on the bundled coloured digits, see
+#: claim S4 of `holdfast.papers.spare.digits`.
 DOUBTFUL = 0.7
 _WELL_SEPARATED = 0.9
 #: The smallest published minorities have half a percent of their class.
@@ -75,13 +85,12 @@ def write_audit(
     parts = [
         _headline(audit, names, name, about),
         glance,
-        _table(audit, names, None if glance else sheets.remark),
+        _cluster_table(audit, names, None if glance else sheets.remark),
         *_classes(audit, names, sheets),
         _check(audit, examples),
-        _facts(facts, commands or {}),
+        _audit_section(facts, commands or {}),
     ]
-    write_atomically(path, page(f"{name}: audit of groups", *(part for part in parts if part is not None)).encode())
-    return path
+    return write_page(path, f"{name}: audit of groups", *parts)
 
 
 # ----------------------------------------------------------------------------------------------------- in words
@@ -106,58 +115,59 @@ def class_sentence(clusters: Sequence[Cluster], names: Sequence[str]) -> str:
     about = f"({counted(size, 'example')}, {percent(share)})"
     least = min(one.mistaken for one, _ in suspects)
     if len(suspects) == 1:
-        said = f"Cluster {suspects[0][0].cluster} {about} is taken for {suspects[0][1]} in {_share(least)} of cases."
+        ((one, target),) = suspects
+        sentence = f"Cluster {one.cluster} {about} is taken for {target} in {_whole_percent(least)} of cases."
     else:
-        often = "in all cases" if least == 1 else f"in at least {_share(least)} of cases"
+        often = "in all cases" if least == 1 else f"in at least {_whole_percent(least)} of cases"
         numbers, targets = _and([str(one.cluster) for one, _ in suspects]), _and([target for _, target in suspects])
-        said = f"Clusters {numbers} {about} are taken for {targets}, {often}."
-    return f"{len(clusters)} clusters. {said}"
+        sentence = f"Clusters {numbers} {about} are taken for {targets}, {often}."
+    return f"{len(clusters)} clusters. {sentence}"
 
 
 def doubts(audit: GroupAudit, names: Sequence[str]) -> list[str]:
     """Why some clusters should not be trusted, a sentence for each reason."""
     classes = audit.partition.classes
     split = {
-        label: found.silhouette.value
-        for label, found in classes.items()
-        if found.silhouette is not None and found.silhouette.value < DOUBTFUL
+        label: separation.silhouette.value
+        for label, separation in classes.items()
+        if separation.silhouette is not None and separation.silhouette.value < DOUBTFUL
     }
     largest = {label: audit.of_class(label)[0] for label in classes}
-    said = []
+    sentences = []
     if split:
-        listed = _listed([f"{names[label]} ({value:.2f})" for label, value in sorted(split.items())])
-        said.append(
-            f"The silhouette of {listed} is under {DOUBTFUL}: that is often a majority split in two, not a minority "
-            "that was found. Audit after another epoch, or look closely before you trust the clusters."
+        classes_in_doubt = _first_few([f"{names[label]} ({value:.2f})" for label, value in sorted(split.items())])
+        sentences.append(
+            f"The silhouette of {classes_in_doubt} is under {DOUBTFUL}: that is often a majority split in two, not a "
+            "minority that was found. Audit after another epoch, or look closely before you trust the clusters."
         )
     if nearly := [names[label] for label, one in largest.items() if _NEARLY_ALL < one.share < 1]:
-        said.append(
-            f"One cluster holds nearly all of {_listed(nearly)}, so the others may be a handful of odd examples "
+        sentences.append(
+            f"One cluster holds nearly all of {_first_few(nearly)}, so the others may be a handful of odd examples "
             "and no group."
         )
-    if constant := [names[label] for label, found in classes.items() if found.k == 1]:
-        said.append(
-            f"The model gives the same output for all of {_listed(constant)}, so there is one cluster. Audit "
+    if constant := [names[label] for label, separation in classes.items() if separation.k == 1]:
+        sentences.append(
+            f"The model gives the same output for all of {_first_few(constant)}, so there is one cluster. Audit "
             "after more epochs, or with a higher learning rate."
         )
     if unknown := [names[label] for label, one in largest.items() if one.accuracy < 0.5]:
-        said.append(
-            f"The model gets most of {_listed(unknown)} wrong, the largest cluster included: it hardly knows "
+        sentences.append(
+            f"The model gets most of {_first_few(unknown)} wrong, the largest cluster included: it hardly knows "
             "that class yet. Audit after more epochs."
         )
-    return said
+    return sentences
 
 
 def _and(words: Sequence[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def _listed(words: Sequence[str], most: int = 5) -> str:
+def _first_few(words: Sequence[str], most: int = 5) -> str:
     more = f" and {counted(len(words) - most, 'other')}" if len(words) > most else ""
     return ", ".join(words[:most]) + more
 
 
-def _share(share: float) -> str:
+def _whole_percent(share: float) -> str:
     """A share in whole percent that says all and none only where it is so."""
     return ">99%" if 0.995 <= share < 1 else "<1%" if 0 < share < 0.005 else percent(share, 0)
 
@@ -173,15 +183,15 @@ def _headline(audit: GroupAudit, names: Sequence[str], name: str, about: str) ->
     else:
         shown, rest = labels, 0
     sentences = [
-        tag("li", tag("b", f"Class {names[label]}: "), class_sentence(audit.of_class(label), names)) for label in shown
+        join([tag("b", f"Class {names[label]}: "), class_sentence(audit.of_class(label), names)]) for label in shown
     ]
-    more = tag("li", f"The other {rest} classes are below.") if rest else None
-    return tag(
-        "header",
-        tag("div", tag("span", "holdfast audit of groups", class_="run"), tag("span", "training set"), class_="over"),
-        tag("h1", name),
-        tag("p", about, class_="byline"),
-        tag("div", _verdict(audit, names), tag("ul", *sentences, more, class_="findings"), class_="hero"),
+    more = f"The other {rest} classes are below." if rest else None
+    return opening(
+        "holdfast audit of groups",
+        "training set",
+        name,
+        [about],
+        hero(_verdict(audit, names), findings(*sentences, more)),
         *(tag("p", text, class_="banner") for text in doubts(audit, names)),
     )
 
@@ -189,11 +199,11 @@ def _headline(audit: GroupAudit, names: Sequence[str], name: str, about: str) ->
 def _verdict(audit: GroupAudit, names: Sequence[str]) -> Html:
     suspects = audit.suspects
     if not suspects:
-        return tag(
-            "div",
-            tag("p", "Clusters that stand out", class_="what"),
-            tag("p", "0", class_="number"),
-            tag("p", "No cluster is taken for one other class in most cases.", class_="who"),
+        return large_number(
+            "Clusters that stand out",
+            "0",
+            None,
+            ["No cluster is taken for one other class in most cases."],
             note("A network that was trained to the end may know its exceptions by heart: audit an early one too.")
             if audit.epoch is None
             else None,
@@ -201,19 +211,17 @@ def _verdict(audit: GroupAudit, names: Sequence[str]) -> Html:
     first = suspects[0]
     assert first.mistaken_for is not None
     others = counted(len(suspects) - 1, "other cluster")
-    return tag(
-        "div",
-        tag("p", "The most suspicious cluster", class_="what"),
-        tag("p", _share(first.mistaken)[:-1], tag("small", "%"), class_="number"),
-        tag(
-            "p",
+    return large_number(
+        "The most suspicious cluster",
+        _whole_percent(first.mistaken)[:-1],
+        "%",
+        [
             "of ",
             tag("b", _title(first, names)),
             f" ({number(first.predicted[first.mistaken_for])} of {number(first.size)} examples) are taken for ",
             tag("b", names[first.mistaken_for]),
             ".",
-            class_="who",
-        ),
+        ],
         note(f"{others} {'stands' if len(suspects) == 2 else 'stand'} out in the same way.")
         if len(suspects) > 1
         else None,
@@ -239,12 +247,16 @@ def _glance(audit: GroupAudit, names: Sequence[str], sheets: _Sheets) -> Html | 
 
 def _comparison(suspect: Cluster, audit: GroupAudit, names: Sequence[str], sheets: _Sheets) -> Html:
     assert suspect.mistaken_for is not None
-    true, said = names[suspect.label], names[suspect.mistaken_for]
+    true, predicted = names[suspect.label], names[suspect.mistaken_for]
     rest = next((one for one in audit.of_class(suspect.label) if one is not suspect), None)
     target = next(iter(audit.of_class(suspect.mistaken_for)), None)
     columns = [
-        (f"{true}, cluster {suspect.cluster}", f"taken for {said} in {_share(suspect.mistaken)} of cases", suspect),
-        (f"Most of {said}", "what they are taken for", target),
+        (
+            f"{true}, cluster {suspect.cluster}",
+            f"taken for {predicted} in {_whole_percent(suspect.mistaken)} of cases",
+            suspect,
+        ),
+        (f"Most of {predicted}", "what they are taken for", target),
         (f"The rest of {true}" if suspect.cluster == 0 else f"Most of {true}", "the class they belong to", rest),
     ]
     shown = [
@@ -255,9 +267,9 @@ def _comparison(suspect: Cluster, audit: GroupAudit, names: Sequence[str], sheet
     return tag("div", *shown, class_="glance")
 
 
-def _table(audit: GroupAudit, names: Sequence[str], remark: Html | None) -> Html:
+def _cluster_table(audit: GroupAudit, names: Sequence[str], remark: Html | None) -> Html:
     columns = ("Cluster", "Examples", "Of class", "Silhouette", "Accuracy", "Mistaken for", "How often", "Weight")
-    rows = [_row(cluster, audit, names) for cluster in rank(audit.clusters)]
+    rows = [_cluster_row(cluster, audit, names) for cluster in rank(audit.clusters)]
     caption = "The clusters of every class, most suspicious first; the headers sort."
     return section(
         "Every cluster",
@@ -272,11 +284,12 @@ def _table(audit: GroupAudit, names: Sequence[str], remark: Html | None) -> Html
     )
 
 
-def _row(cluster: Cluster, audit: GroupAudit, names: Sequence[str]) -> Html:
+def _cluster_row(cluster: Cluster, audit: GroupAudit, names: Sequence[str]) -> Html:
     silhouette = audit.partition.classes[cluster.label].silhouette
     value = None if silhouette is None else silhouette.value
     target = cluster.mistaken_for
     flag = "stands out" if cluster.stands_out else None
+    # not `sortable_row`: the share of accuracy is set apart by its looks
     return tag(
         "tr",
         tag("th", row_name(_title(cluster, names), flag), scope="row", data_value=_title(cluster, names)),
@@ -295,7 +308,7 @@ def _classes(audit: GroupAudit, names: Sequence[str], sheets: _Sheets) -> list[H
     parts = []
     for label in sorted(audit.partition.classes):
         clusters = audit.of_class(label)
-        figures = tag("div", _curve(audit, label), _confidences(clusters, names), class_="columns small")
+        figures = tag("div", _silhouettes(audit, label), _confidences(clusters, names), class_="columns small")
         shown = [sheets.sheet(cluster) for cluster in clusters] if sheets.pictures else []
         if shown and len(audit.clusters) > _UNFOLDED:
             shown = [folded(f"Examples of its {counted(len(clusters), 'cluster')}", *shown)]
@@ -306,9 +319,9 @@ def _classes(audit: GroupAudit, names: Sequence[str], sheets: _Sheets) -> list[H
     return [section(title, *content, id_=f"class-{label}") for label, title, content in parts]
 
 
-def _curve(audit: GroupAudit, label: int) -> Html | None:
-    found = audit.partition.classes[label]
-    points = tuple((float(k), score.value) for k, score in sorted(found.curve.items()))
+def _silhouettes(audit: GroupAudit, label: int) -> Html | None:
+    separation = audit.partition.classes[label]
+    points = tuple((float(k), score.value) for k, score in sorted(separation.curve.items()))
     if not points:
         return None
     low = 0.5 if min(value for _, value in points) >= 0.5 else min(0.0, *(value for _, value in points))
@@ -320,7 +333,7 @@ def _curve(audit: GroupAudit, label: int) -> Html | None:
         [Line("silhouette", points, "named-0")],
         x=Axis(*ends, tuple((k, f"{k:.0f}") for k, _ in points)),
         y=Axis(low, 1.0, tuple((value, f"{value:.2g}") for value in ticks)),
-        marks=[Mark(float(found.k), "chosen", f"chosen: {found.k}")],
+        marks=[Mark(float(separation.k), "chosen", f"chosen: {separation.k}")],
         caption=join(
             [
                 "The number with the highest silhouette is chosen. ",
@@ -335,11 +348,11 @@ def _curve(audit: GroupAudit, label: int) -> Html | None:
 def _confidences(clusters: Sequence[Cluster], names: Sequence[str]) -> Html:
     rows = []
     for cluster in clusters:
-        said = f"{_share(cluster.confidence)} on average"
-        label = f"Probability of the true class in cluster {cluster.cluster}, {said}"
+        average = f"{_whole_percent(cluster.confidence)} on average"
+        label = f"Probability of the true class in cluster {cluster.cluster}, {average}"
         kind = "histogram worst" if cluster.stands_out else "histogram"
         drawing = histogram(cluster.histogram, label, worst=cluster.stands_out)
-        head = tag("p", tag("b", f"cluster {cluster.cluster}"), tag("span", said))
+        head = tag("p", tag("b", f"cluster {cluster.cluster}"), tag("span", average))
         rows.append(tag("div", head, drawing, class_=kind))
     ends = tag("div", tag("span", "0%"), tag("span", "50%"), tag("span", "100%"), class_="ends")
     caption = f"How probable the model finds {names[clusters[0].label]} for its examples; bars are scaled by cluster."
@@ -366,17 +379,17 @@ def _recall_table(judged: InferenceQuality, classes: Sequence[str], attributes: 
         tag(
             "tr",
             tag("th", classes[label], scope="row"),
-            tag("td", attributes[found.majority]),
-            *(tag("td", percent(share)) for share in (found.precision, found.recall, found.majority_recall)),
+            tag("td", attributes[quality.majority]),
+            *(tag("td", percent(share)) for share in (quality.precision, quality.recall, quality.majority_recall)),
         )
-        for label, found in sorted(judged.classes.items())
+        for label, quality in sorted(judged.classes.items())
     ]
-    said = (
+    sentence = (
         "The largest cluster of a class is taken for its majority, the others together for its minorities. Precision: "
         "how many of those inferred are true minorities. Recall: how many of the true minorities were inferred."
     )
     body = [tag("thead", tag("tr", *(tag("th", head, scope="col") for head in heads))), tag("tbody", *rows)]
-    return join([tag("div", tag("table", *body, class_="judged"), **scrolling("Precision and recall")), note(said)])
+    return join([tag("div", tag("table", *body, class_="judged"), **scrolling("Precision and recall")), note(sentence)])
 
 
 def _attribute_table(judged: InferenceQuality, label: int, classes: Sequence[str], attributes: Sequence[str]) -> Html:
@@ -402,9 +415,8 @@ def _attribute_table(judged: InferenceQuality, label: int, classes: Sequence[str
     return tag("div", table, **scrolling(f"Attributes of {classes[label]} by cluster"))
 
 
-def _facts(facts: Mapping[str, Any], commands: Mapping[str, str]) -> Html:
-    lines = [part for title, line in commands.items() for part in (tag("h3", title), code(line))]
-    return section("This audit", facts_table(facts), *lines, id_="facts")
+def _audit_section(facts: Mapping[str, Any], commands: Mapping[str, str]) -> Html:
+    return section("This audit", facts_table(facts), *commands_to_copy(commands), id_="facts")
 
 
 def _title(cluster: Cluster, names: Sequence[str]) -> str:
@@ -460,7 +472,7 @@ class _Sheets:
             self.pictures[place],
             int(self.examples.ids[place]),
             true=names[int(self.examples.labels[place])],
-            said=names[predicted],
+            predicted=names[predicted],
             confidence=float(confidence[predicted]),
             heat=self.heat.get(place),
         )
@@ -486,8 +498,8 @@ def _draw(audit: GroupAudit, examples: Examples, model: nn.Module | None) -> _Sh
         why = "There are no heat maps: GradCAM explains models with convolutions, and this one has none."
         return _Sheets(audit, examples, by_place, {}, note(why))
     heat = {place: overlay(by_place[place], one) for place, one in zip(places.tolist(), maps, strict=True)}
-    said = (
+    sentence = (
         "Orange marks places that speak for the predicted class (GradCAM), scaled image by image. "
         "A shortcut that is no place, such as a colour, doesn't show there."
     )
-    return _Sheets(audit, examples, by_place, heat, note(said))
+    return _Sheets(audit, examples, by_place, heat, note(sentence))

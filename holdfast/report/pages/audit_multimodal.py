@@ -17,14 +17,13 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.data.examples import Examples
-from holdfast.files import write_atomically
 from holdfast.multimodal.audit.detection import Finding
 from holdfast.multimodal.audit.evidence import Evidence, kindred_words
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.report.html.images import as_picture, card, overlay
 from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag
-from holdfast.report.html.page import code, note, page, section
-from holdfast.report.html.tables import facts_table, row_name, sortable
+from holdfast.report.html.page import code, findings, hero, large_number, note, opening, section, write_page
+from holdfast.report.html.tables import facts_table, sortable, sortable_row
 
 _SENTENCES = 5
 _COLUMNS = ("Class", "Attribute", "With it", "Without it", "Discrepancy", "95% interval", "Information", "Taken for")
@@ -63,7 +62,7 @@ def write_evidence(
     ]
     parts = [
         _headline(evidence, examples, name, about),
-        section("What the accuracy depends on", _table(evidence.findings, examples.class_names), id_="ranking")
+        section("What the accuracy depends on", _ranking(evidence.findings, examples.class_names), id_="ranking")
         if evidence.findings
         else None,
         *findings,
@@ -71,8 +70,7 @@ def write_evidence(
         section("This audit", _doubts(evidence, examples.class_names), facts_table(facts), id_="facts"),
     ]
     title = f"{name}: audit of a vision-language model"
-    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
-    return path
+    return write_page(path, title, *parts)
 
 
 def sentence(one: Finding, names: Sequence[str]) -> str:
@@ -85,53 +83,41 @@ def sentence(one: Finding, names: Sequence[str]) -> str:
 
 
 def _headline(evidence: Evidence, examples: Examples, name: str, about: str) -> Html:
-    found = evidence.findings
-    if found:
-        what = (
-            tag("p", "Largest discrepancy", class_="what"),
-            tag("p", f"{100 * found[0].delta:.1f}", tag("small", " points"), class_="number"),
-            tag("p", f"{examples.class_names[found[0].label]}, {found[0].word}", class_="who"),
+    names = examples.class_names
+    if evidence.findings:
+        first = evidence.findings[0]
+        large = large_number(
+            "Largest discrepancy", f"{100 * first.delta:.1f}", " points", [f"{names[first.label]}, {first.word}"]
         )
-        said = [sentence(one, examples.class_names) for one in found[:_SENTENCES]]
-        said.append("Is the attribute part of what the class is, or does it only come along with it? You decide.")
+        sentences = [sentence(one, names) for one in evidence.findings[:_SENTENCES]]
+        sentences.append("Is the attribute part of what the class is, or does it only come along with it? You decide.")
     else:
-        what = (tag("p", "Found", class_="what"), tag("p", "0", class_="number"), tag("p", "attributes", class_="who"))
-        said = ["No attribute with enough support makes a class easier to recognise."]
-    return tag(
-        "header",
-        tag(
-            "div",
-            tag("span", "holdfast audit of a vision-language model", class_="run"),
-            tag("span", f"{evidence.part} set"),
-            class_="over",
-        ),
-        tag("h1", name),
-        tag("p", about, class_="byline"),
-        tag("div", tag("div", *what), tag("ul", *(tag("li", one) for one in said), class_="findings"), class_="hero"),
-    )
+        large = large_number("Found", "0", None, ["attributes"])
+        sentences = ["No attribute with enough support makes a class easier to recognise."]
+    over = "holdfast audit of a vision-language model"
+    return opening(over, f"{evidence.part} set", name, [about], hero(large, findings(*sentences)))
 
 
-def _table(findings: Sequence[Finding], names: Sequence[str]) -> Html:
+def _ranking(findings: Sequence[Finding], names: Sequence[str]) -> Html:
     rows = []
     for one in findings:
         low, high = one.interval
         confused = DASH if one.confused is None else names[one.confused]
         cells: tuple[tuple[str | Html, object], ...] = (
             (one.word, one.word),
-            (_share(one.accuracy_with, one.support), one.accuracy_with),
-            (_share(one.accuracy_without, one.absent), one.accuracy_without),
+            (_accuracy_of(one.accuracy_with, one.support), one.accuracy_with),
+            (_accuracy_of(one.accuracy_without, one.absent), one.accuracy_without),
             (f"{100 * one.delta:+.1f}", one.delta),
             (f"{100 * low:+.1f} to {100 * high:+.1f}", low),
             (f"{one.mutual_information:.3f}", one.mutual_information),
             (confused, confused),
         )
-        head = tag("th", row_name(names[one.label], None), scope="row", data_value=names[one.label])
-        rows.append(tag("tr", head, *(tag("td", text, data_value=value) for text, value in cells)))
+        rows.append(sortable_row(names[one.label], cells))
     caption = "Accuracy on a class's images with and without an attribute; the headers sort."
     return sortable("Attributes", caption, _COLUMNS, rows, rising=None, class_="groups")
 
 
-def _share(accuracy: float, of: int) -> Html:
+def _accuracy_of(accuracy: float, of: int) -> Html:
     return join([percent(accuracy), " ", tag("small", f"of {number(of)}")])
 
 
@@ -151,7 +137,7 @@ def _finding(
         (f"Without {one.word}", sample.absent, one.absent),
     ):
         rows.append(tag("h3", title, " ", tag("small", f"{len(places)} of {counted(of, 'image')}, at random")))
-        rows.append(tag("ul", *(_card(place, evidence, examples, pictures) for place in places), class_="sheet"))
+        rows.append(tag("ul", *(_image_card(place, evidence, examples, pictures) for place in places), class_="sheet"))
     command = ["holdfast", "audit", "verdict", str(folder), "--label", label, "--word", one.word]
     words = shlex.join([*command, "--verdict", "spurious", "--reviewer", "YOU", "--reason", "WHY"])
     lead = tag("p", sentence(one, examples.class_names), class_="lead")
@@ -160,7 +146,7 @@ def _finding(
     )
 
 
-def _card(
+def _image_card(
     place: int, evidence: Evidence, examples: Examples, pictures: Mapping[int, tuple[Image.Image, Image.Image]]
 ) -> Html:
     names, picture = examples.class_names, pictures[place]
@@ -168,7 +154,7 @@ def _card(
         picture[0],
         int(examples.ids[place]),
         true=names[int(examples.labels[place])],
-        said=names[int(evidence.predictions.predicted[place])],
+        predicted=names[int(evidence.predictions.predicted[place])],
         confidence=float(evidence.predictions.confidence[place]),
         heat=picture[1],
     )
@@ -192,7 +178,7 @@ def _credits(evidence: Evidence, names: Sequence[str]) -> Html | None:
 
 def _doubts(evidence: Evidence, names: Sequence[str]) -> Html:
     kindred = kindred_words(evidence.attributes.words, names)
-    said = [
+    sentences = [
         "Orange marks places that speak for what the model says (GradCAM), scaled image by image. A shortcut that is "
         "no place, such as the light, doesn't show there.",
         f"{counted(len(evidence.attributes.words), 'word')} were tried; with many of them some stand out by chance.",
@@ -200,7 +186,7 @@ def _doubts(evidence: Evidence, names: Sequence[str]) -> Html:
         + (f": {', '.join(kindred[:12])} share a part with the name of a class." if kindred else "."),
         "Attributes that nobody names can't be found.",
     ]
-    return tag("ul", *(tag("li", one) for one in said), class_="note")
+    return tag("ul", *(tag("li", one) for one in sentences), class_="note")
 
 
 def _pictures(

@@ -15,14 +15,13 @@ import torch
 from PIL import Image
 
 from holdfast.data.examples import Examples
-from holdfast.files import write_atomically
 from holdfast.poisoning.epic import Drop
 from holdfast.poisoning.suspects import Suspect
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.images import NO_IMAGES, image, pictures
 from holdfast.report.html.markup import Html, counted, join, number, percent, tag, times
-from holdfast.report.html.page import folded, note, page, section
-from holdfast.report.html.tables import facts_table, row_name, sortable
+from holdfast.report.html.page import findings, folded, hero, large_number, note, opening, section, write_page
+from holdfast.report.html.tables import facts_table, sortable, sortable_row
 
 _TILES = 24  # of a class
 _UNFOLDED = 10
@@ -32,7 +31,7 @@ _NAMED = 4
 def write_suspects(
     path: Path,
     drops: Sequence[Drop],
-    found: Sequence[Suspect],
+    suspects: Sequence[Suspect],
     train: Examples,
     *,
     name: str,
@@ -44,7 +43,7 @@ def write_suspects(
     Args:
         path: the file; its folder must exist.
         drops: EPIC's rounds.
-        found: the suspects.
+        suspects: the examples that stood alone.
         train: the training set.
         name: of the data set.
         about: how it was audited, in a clause.
@@ -54,48 +53,31 @@ def write_suspects(
         Where the page is.
     """
     parts = [
-        _headline(found, train, name, about),
-        section("When they were dropped", _curve(drops, train), id_="when") if len(drops) > 1 else None,
-        section("By class", _classes(found, train), id_="classes"),
-        *_sheets(found, train),
+        _headline(suspects, train, name, about),
+        section("When they were dropped", _dropped_so_far(drops, train), id_="when") if len(drops) > 1 else None,
+        section("By class", _class_table(suspects, train), id_="classes"),
+        *_sheets(suspects, train),
         section("This audit", facts_table(facts), id_="facts"),
     ]
-    title = f"{name}: audit of poisons"
-    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
-    return path
+    return write_page(path, f"{name}: audit of poisons", *parts)
 
 
-def _headline(found: Sequence[Suspect], train: Examples, name: str, about: str) -> Html:
-    share = len(found) / len(train)
-    mistaken = [one for one in found if one.mistaken]
-    findings = [
-        f"{counted(len(found), 'example')} of {number(len(train))} stood alone in gradient space and were dropped "
+def _headline(suspects: Sequence[Suspect], train: Examples, name: str, about: str) -> Html:
+    share = len(suspects) / len(train)
+    mistaken = [one for one in suspects if one.mistaken]
+    sentences = [
+        f"{counted(len(suspects), 'example')} of {number(len(train))} stood alone in gradient space and were dropped "
         "while the network learned.",
         f"{number(len(mistaken))} of them {'was' if len(mistaken) == 1 else 'were'} taken for another class then."
-        if found
+        if suspects
         else None,
         "Poisons stand alone before they take effect. So do odd and mislabelled examples: this page accuses nobody.",
     ]
-    return tag(
-        "header",
-        tag("div", tag("span", "holdfast audit of poisons", class_="run"), tag("span", "training set"), class_="over"),
-        tag("h1", name),
-        tag("p", about, class_="byline"),
-        tag(
-            "div",
-            tag(
-                "div",
-                tag("p", "Isolated", class_="what"),
-                tag("p", f"{100 * share:.1f}", tag("small", "%"), class_="number"),
-                tag("p", counted(len(found), "example"), class_="who"),
-            ),
-            tag("ul", *(tag("li", finding) for finding in findings if finding), class_="findings"),
-            class_="hero",
-        ),
-    )
+    large = large_number("Isolated", f"{100 * share:.1f}", "%", [counted(len(suspects), "example")])
+    return opening("holdfast audit of poisons", "training set", name, [about], hero(large, findings(*sentences)))
 
 
-def _curve(drops: Sequence[Drop], train: Examples) -> Html:
+def _dropped_so_far(drops: Sequence[Drop], train: Examples) -> Html:
     """The share of each class that was dropped so far; the most affected have names."""
     sizes = train.labels.bincount(minlength=train.n_classes)
     gone = torch.stack([drop.classes.bincount(minlength=train.n_classes) for drop in drops]).cumsum(0) / sizes
@@ -125,32 +107,31 @@ def _curve(drops: Sequence[Drop], train: Examples) -> Html:
     )
 
 
-def _classes(found: Sequence[Suspect], train: Examples) -> Html:
+def _class_table(suspects: Sequence[Suspect], train: Examples) -> Html:
     sizes = train.labels.bincount(minlength=train.n_classes).tolist()
-    average = len(found) / len(train)
+    average = len(suspects) / len(train)
     rows = []
     for label, name in enumerate(train.class_names):
-        own = [one for one in found if one.label == label]
+        own = [one for one in suspects if one.label == label]
         share = len(own) / sizes[label] if sizes[label] else 0.0
-        cells = (
+        cells: tuple[tuple[str, object], ...] = (
             (number(sizes[label]), sizes[label]),
             (number(len(own)), len(own)),
             (percent(share), share),
             (times(share / average) if average else "", share),
             (number(sum(one.mistaken for one in own)), sum(one.mistaken for one in own)),
-            (str(min(one.epoch for one in own)) if own else "", min((one.epoch for one in own), default="")),
+            (str(min(one.epoch for one in own)) if own else "", min((one.epoch for one in own), default=None)),
         )
-        head = tag("th", row_name(name, None), scope="row", data_value=name)
-        rows.append((share, tag("tr", head, *(tag("td", text, data_value=value) for text, value in cells))))
+        rows.append((share, sortable_row(name, cells)))
     columns = ("class", "examples", "isolated", "of the class", "beside all", "taken for others", "first in epoch")
     ordered = [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
     return sortable("Classes", "What was isolated in each class", columns, ordered, rising=None, class_="groups")
 
 
-def _sheets(found: Sequence[Suspect], train: Examples) -> list[Html]:
+def _sheets(suspects: Sequence[Suspect], train: Examples) -> list[Html]:
     """Pictures of suspects, class by class, the most affected class first."""
     by_class: dict[int, list[Suspect]] = {}
-    for one in found:
+    for one in suspects:
         by_class.setdefault(one.label, []).append(one)
     if not by_class:
         return []
@@ -164,7 +145,7 @@ def _sheets(found: Sequence[Suspect], train: Examples) -> list[Html]:
     sheets = [
         (
             f"{train.class_names[label]}: {counted(len(by_class[label]), 'suspect')}",
-            tag("ul", *(_card(one, picture_of[one.id], train) for one in shown[label]), class_="sheet"),
+            tag("ul", *(_suspect_card(one, picture_of[one.id], train) for one in shown[label]), class_="sheet"),
             note(f"The first {len(shown[label])} are shown.") if len(by_class[label]) > _TILES else None,
         )
         for label in order
@@ -180,9 +161,9 @@ def _sheets(found: Sequence[Suspect], train: Examples) -> list[Html]:
     return [section("Suspects", lead, *content, id_="suspects")]
 
 
-def _card(one: Suspect, picture: Image.Image, train: Examples) -> Html:
-    label, said = train.class_names[one.label], train.class_names[one.predicted]
+def _suspect_card(one: Suspect, picture: Image.Image, train: Examples) -> Html:
+    label, predicted = train.class_names[one.label], train.class_names[one.predicted]
     alone = f"epoch {one.epoch}, loss {one.loss:.2f}, id {one.id}"
     alt = f"example {one.id}, {label}, isolated in epoch {one.epoch}"
-    verdict = tag("b", label, " \N{RIGHTWARDS ARROW} ", tag("em", said)) if one.mistaken else tag("b", label)
+    verdict = tag("b", label, " \N{RIGHTWARDS ARROW} ", tag("em", predicted)) if one.mistaken else tag("b", label)
     return tag("li", image(picture, alt), tag("p", verdict), tag("p", alone, class_="note"))

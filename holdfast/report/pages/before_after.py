@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from holdfast.data.examples import Examples
-from holdfast.files import write_atomically
 from holdfast.multimodal.audit.explanations import class_maps
 from holdfast.multimodal.audit.metrics import ExplanationScore
 from holdfast.multimodal.backends.base import TwoTowerModel
@@ -24,7 +23,7 @@ from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.task import ClipTask, some_of_each_group
 from holdfast.report.html.images import as_picture, image, overlay
 from holdfast.report.html.markup import DASH, Html, number, percent, tag
-from holdfast.report.html.page import note, page, section
+from holdfast.report.html.page import findings, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import facts_table, row_name, sortable
 from holdfast.training.evaluation.group_report import GroupReport
 
@@ -101,7 +100,7 @@ def write_before_after(
     for group in torch.unique(groups).tolist():
         rows = (groups == group).nonzero().flatten().tolist()
         sheets.append(tag("h3", names[group]))
-        cards = (_card(row, int(places[row]), pixels, before=before, after=after, test=test) for row in rows)
+        cards = (_two_maps(row, int(places[row]), pixels, before=before, after=after, test=test) for row in rows)
         sheets.append(tag("ul", *cards, class_="sheet"))
     lead = (
         "Each image as it is, before and after. Orange marks places that speak for its true class (GradCAM), scaled "
@@ -109,45 +108,29 @@ def write_before_after(
     )
     content = [
         _headline(before, after, name, about),
-        section("By group", _table(before, after), id_="groups"),
+        section("By group", _group_table(before, after), id_="groups"),
         section("Where it looks", tag("p", lead, class_="lead"), *sheets, id_="maps"),
         section("This run", facts_table(facts), id_="facts"),
     ]
-    write_atomically(path, page(f"{name}: before and after", *content).encode())
-    return path
+    return write_page(path, f"{name}: before and after", *content)
 
 
 def _headline(before: ModelSnapshot, after: ModelSnapshot, name: str, about: str) -> Html:
     worst, was = after.report.worst_accuracy, before.report.worst_accuracy
-    said = [
+    sentences = [
         f"The worst group was {before.report.worst.name} with {percent(was)}; now it is {after.report.worst.name} with "
         f"{percent(worst)}."
     ]
     if before.score is not None and after.score is not None:
-        said.append(
+        sentences.append(
             f"AIoU was {before.score.average:.3f} on average over groups and is {after.score.average:.3f}; above one "
             "half the map of the true class covers the object better than that of any other class."
         )
-    return tag(
-        "header",
-        tag("div", tag("span", "holdfast, explanations", class_="run"), tag("span", "test set"), class_="over"),
-        tag("h1", name),
-        tag("p", about, class_="byline"),
-        tag(
-            "div",
-            tag(
-                "div",
-                tag("p", "Worst group", class_="what"),
-                tag("p", f"{100 * worst:.1f}", tag("small", "%"), class_="number"),
-                tag("p", f"{100 * was:.1f}% before", class_="who"),
-            ),
-            tag("ul", *(tag("li", one) for one in said), class_="findings"),
-            class_="hero",
-        ),
-    )
+    large = large_number("Worst group", f"{100 * worst:.1f}", "%", [f"{100 * was:.1f}% before"])
+    return opening("holdfast, explanations", "test set", name, [about], hero(large, findings(*sentences)))
 
 
-def _table(before: ModelSnapshot, after: ModelSnapshot) -> Html:
+def _group_table(before: ModelSnapshot, after: ModelSnapshot) -> Html:
     rows = []
     for was, now in zip(before.report.by_group, after.report.by_group, strict=True):
         values = [was.accuracy, now.accuracy, _aiou(before, was.name), _aiou(after, now.name)]
@@ -165,15 +148,17 @@ def _aiou(looked: ModelSnapshot, group: str) -> float | None:
     return None if looked.score is None else looked.score.by_group.get(group)
 
 
-def _card(row: int, place: int, pixels: Tensor, *, before: ModelSnapshot, after: ModelSnapshot, test: Examples) -> Html:
+def _two_maps(
+    row: int, place: int, pixels: Tensor, *, before: ModelSnapshot, after: ModelSnapshot, test: Examples
+) -> Html:
     picture = as_picture(pixels[row])
     assert picture is not None
     name, label = int(test.ids[place]), int(test.labels[place])
     shown = [image(picture, f"example {name}")]
-    said = []
+    predictions = []
     for when, looked in (("before", before), ("after", after)):
         shown.append(image(overlay(picture, looked.maps[row]), f"where example {name} speaks for its class, {when}"))
         guess = int(looked.predicted[row])
-        said.append(tag("b" if guess == label else "em", test.class_names[guess]))
-    verdict = tag("p", said[0], " \N{RIGHTWARDS ARROW} ", said[1])
+        predictions.append(tag("b" if guess == label else "em", test.class_names[guess]))
+    verdict = tag("p", predictions[0], " \N{RIGHTWARDS ARROW} ", predictions[1])
     return tag("li", *shown, verdict, note(f"id {name}"))

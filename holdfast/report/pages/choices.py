@@ -9,7 +9,7 @@ from holdfast.report.html.page import section
 from holdfast.report.pages.run_record import RunRecord
 
 _MOST_MARKS = 60
-_SAID = {
+_ACTIVITIES = {
     "look": "looking at random subsets",
     "choose": "choosing",
     "model": "modelling the loss",
@@ -20,15 +20,14 @@ _SAID = {
 def choices_section(record: RunRecord) -> Html | None:
     """A section per method that left its accounts in the run's directory; None where none did."""
     names = dict.fromkeys(name for plan in record.plans for name in plan["policies"])
-    found = {name: accounts for name in names if (accounts := Accounts.load(record.path, name)) is not None}
-    if not found:
-        return None
-    return section("What was chosen", *(part for one in found.items() for part in _told(*one)), id_="chosen")
+    loaded = {name: Accounts.load(record.path, name) for name in names}
+    parts = [part for name, accounts in loaded.items() if accounts is not None for part in _account_of(name, accounts)]
+    return section("What was chosen", *parts, id_="chosen") if parts else None
 
 
-def _told(name: str, accounts: Accounts) -> list[Html]:
+def _account_of(name: str, accounts: Accounts) -> list[Html]:
     spent = ", ".join(
-        f"{duration(seconds)} {_SAID.get(activity, activity)}" for activity, seconds in accounts.seconds.items()
+        f"{duration(seconds)} {_ACTIVITIES.get(activity, activity)}" for activity, seconds in accounts.seconds.items()
     )
     chosen = f"{name} chose {counted(len(accounts.selections), 'time')}"
     checked = f" and checked its choice {counted(len(accounts.checks), 'time')}" if accounts.checks else ""

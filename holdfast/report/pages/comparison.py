@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from holdfast.errors import DataError
 from holdfast.report.html.markup import duration, number, percent
 from holdfast.report.pages.run_record import RunRecord
+from holdfast.report.pages.side_by_side import shared_facts, side_by_side
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.paired import Difference
 from holdfast.training.run import Run
@@ -36,7 +36,7 @@ class Row:
         worst_accuracy: that accuracy.
         averages: the averages on the test set under names that say their weighting.
         best_epoch: how many epochs were completed when the chosen model was saved, from 1.
-        epochs: how many epochs were asked for, warm-up included.
+        epochs: how many epochs it was to have, warm-up included.
         seconds: time in all.
         worst_difference: worst accuracy minus that of the first finished run on the same data set.
         accuracy_difference: the same of the plain accuracy, in the test mix.
@@ -98,7 +98,7 @@ def comparison(runs: Sequence[Run]) -> list[Row]:
             data=record.data,
             model=record.model,
             seed=record.seed,
-            epochs=record.epochs_asked,
+            epochs=record.epochs_planned,
             seconds=sum(record.seconds.values()) if record.seconds else None,
         )
         if record.finished and record.report is not None and record.best_epoch is not None:
@@ -129,23 +129,13 @@ def comparison_table(rows: Sequence[Row]) -> Table:
         A table to print with rich.
     """
     averages = list(dict.fromkeys(name for row in rows for name, value in row.averages.items() if value is not None))
-    told = [_told(row) for row in rows]
-    shared = {key for key in told[0] if len(rows) > 1 and len({facts[key] for facts in told}) == 1} if told else set()
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title=", ".join(text for key, text in told[0].items() if key in shared and text) if told else None,
-        title_justify="left",
-        caption=_caption(rows),
-        caption_justify="left",
-    )
+    facts_by_run = [_facts(row) for row in rows]
+    shared, table = shared_facts(facts_by_run), side_by_side(facts_by_run, _caption(rows))
     table.add_column("run", overflow="fold")
     table.add_column("worst\ngroup", justify="right", overflow="fold", min_width=len("interrupted"))
     for name in ("difference", *(name.replace(" ", "\n") for name in averages), "best epoch\ntime"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row, facts in zip(rows, told, strict=True):
+    for row, facts in zip(rows, facts_by_run, strict=True):
         own = [text for key, text in facts.items() if key not in shared and text]
         time = "" if row.seconds is None else duration(row.seconds)
         table.add_row(
@@ -159,7 +149,7 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _told(row: Row) -> dict[str, str]:
+def _facts(row: Row) -> dict[str, str]:
     """What a run was of, ready to show."""
     seed = "" if row.seed is None else f"seed {row.seed}"
     return {"data": escape(row.data), "method": escape(row.method), "model": escape(row.model), "seed": seed}

@@ -13,14 +13,14 @@ import numpy as np
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.federated.run_files import is_federation
-from holdfast.files import write_atomically
 from holdfast.report.html.charts import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.html.images import example_sheet
 from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag
-from holdfast.report.html.page import code, folded, headline, note, page, section
-from holdfast.report.html.tables import SLOTS, confusion_table, facts_table, group_table, plan_table, timing_table
+from holdfast.report.html.page import code, folded, headline, hero, large_number, note, section, write_page
+from holdfast.report.html.tables import SLOTS, confusion_table, group_table, plan_table, timing_table
 from holdfast.report.pages.choices import choices_section
 from holdfast.report.pages.federation.page import write_federation_report
+from holdfast.report.pages.run_parts import repeat_section, unfinished_banner
 from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.run import Run
@@ -51,25 +51,23 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
     record = RunRecord.of(run)
     data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
     parts = [
-        _headline(record, data),
+        _headline(run, record, data),
         _groups(record),
         _over_time(record),
         _confusion(run, record, splits),
         _examples(run, record, splits),
         _trained_on(record),
         choices_section(record),
-        _facts(run, record),
+        _run_section(run, record),
     ]
     title = f"{data}, {record.method or 'training'}: {record.path.resolve().name}"
-    path = run.path / "report.html"
-    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
-    return path
+    return write_page(run.path / "report.html", title, *parts)
 
 
 # ------------------------------------------------------------------------------------------------------- sections
 
 
-def _headline(record: RunRecord, data: str) -> Html:
+def _headline(run: Run, record: RunRecord, data: str) -> Html:
     by = [
         piece
         for label, value in (("", record.method), ("with ", record.model), ("seed ", record.seed))
@@ -82,45 +80,32 @@ def _headline(record: RunRecord, data: str) -> Html:
         record.status,
         data,
         by,
-        None if record.finished else _unfinished(record),
-        None if report is None else tag("div", _worst(record, report), _numbers(record, report), class_="hero"),
+        None if record.finished else _unfinished(run, record),
+        None if report is None else hero(_worst_group(record, report), _numbers(record, report)),
     )
 
 
-def _unfinished(record: RunRecord) -> Html:
-    of = f" of {number(record.epochs_asked)}" if record.epochs_asked else ""
+def _unfinished(run: Run, record: RunRecord) -> Html:
+    of = f" of {number(record.epochs_planned)}" if record.epochs_planned else ""
     done = f"{len(record.epochs)}{of} epochs done"
     shown = (
         "and the numbers are those of the best epoch so far, on the validation set"
         if record.report
         else "and there are no numbers yet"
     )
-    if record.status == "running":
-        return tag("p", f"This run is still going on: {done}, {shown}.", class_="banner")
-    resume = f"holdfast fit --resume {shlex.quote(str(record.path.resolve()))}"
-    return tag(
-        "p",
-        f"This run was interrupted: {done}, {shown}. Continue it with ",
-        tag("code", resume),
-        ".",
-        class_="banner",
-    )
+    return unfinished_banner(run, f"{done}, {shown}", what="run", command="fit")
 
 
-def _worst(record: RunRecord, report: GroupReport) -> Html:
+def _worst_group(record: RunRecord, report: GroupReport) -> Html:
     worst = report.worst
     what = "class" if report.grouping == "classes" else "group"
-    return tag(
-        "div",
-        tag("p", f"Worst-{what} {record.part} accuracy", class_="what"),
-        tag("p", percent(worst.accuracy)[:-1], tag("small", "%"), class_="number"),
-        tag(
-            "p",
-            tag("b", worst.name),
-            f", {number(worst.correct)} of {number(worst.count)} right, "
-            f"95% interval {percent(worst.low)} to {percent(worst.high)}",
-            class_="who",
-        ),
+    right = f"{number(worst.correct)} of {number(worst.count)} right"
+    interval = f"95% interval {percent(worst.low)} to {percent(worst.high)}"
+    return large_number(
+        f"Worst-{what} {record.part} accuracy",
+        percent(worst.accuracy)[:-1],
+        "%",
+        [tag("b", worst.name), f", {right}, {interval}"],
         strip(report),
     )
 
@@ -132,13 +117,13 @@ def _numbers(record: RunRecord, report: GroupReport) -> Html:
             title, meaning = (text.format(part=record.part) for text in _AVERAGES[name])
             cards.append(_number(title, percent(value), None, meaning))
     if record.best_epoch is not None:
-        asked = record.epochs_asked or len(record.epochs)
+        planned = record.epochs_planned or len(record.epochs)
         by = record.select_by.replace("_", " ")
         cards.append(
             _number(
                 "Chosen epoch" if record.finished else "Best epoch so far",
                 str(record.best_epoch + 1),
-                f" of {number(asked)}",
+                f" of {number(planned)}",
                 f"by {by} on the validation set" if by else "by its score on the validation set",
             )
         )
@@ -155,8 +140,8 @@ def _numbers(record: RunRecord, report: GroupReport) -> Html:
 
 
 def _number(title: str, value: str, of: str | None, meaning: str) -> Html:
-    said = tag("small", of) if of else None
-    return tag("div", tag("dt", title), tag("dd", value, said), tag("dd", meaning, class_="note"))
+    small = tag("small", of) if of else None
+    return tag("div", tag("dt", title), tag("dd", value, small), tag("dd", meaning, class_="note"))
 
 
 def _groups(record: RunRecord) -> Html | None:
@@ -211,7 +196,7 @@ def _true_classes(run: Run, record: RunRecord, report: GroupReport, splits: Spli
     else:
         return unknown
     classes = [np.unique(labels[groups == group]) for group in range(len(unknown))]
-    return [int(found[0]) if len(found) == 1 else None for found in classes]
+    return [int(present[0]) if len(present) == 1 else None for present in classes]
 
 
 def _examples(run: Run, record: RunRecord, splits: Splits | None) -> Html:
@@ -246,36 +231,25 @@ def _trained_on(record: RunRecord) -> Html | None:
     policies = " + ".join(plans[-1]["policies"])
     lead = f"As {policies} decided. "
     if len(plans) == 1:
-        how = "".join(f", {said}" for slot, said in SLOTS.items() if slot in plans[0]["slots"])
-        said = f"{number(plans[0]['active'])} of {number(plans[0]['of'])} examples took part from the start on{how}."
-        return section("What was trained on", tag("p", lead, said, class_="lead"), id_="trained")
+        ways = "".join(f", {way}" for slot, way in SLOTS.items() if slot in plans[0]["slots"])
+        active = f"{number(plans[0]['active'])} of {number(plans[0]['of'])} examples took part from the start on{ways}."
+        return section("What was trained on", tag("p", lead, active, class_="lead"), id_="trained")
     changes = counted(len(plans) - 1, "change")
-    said = f"{changes} of plan after the start; plans/ in the run's directory has each by example id."
+    where = f"{changes} of plan after the start; plans/ in the run's directory has each by example id."
     return section(
         "What was trained on",
-        tag("p", lead, said, class_="lead"),
+        tag("p", lead, where, class_="lead"),
         active_figure(record),
         folded("Every change of plan", plan_table(record)),
         id_="trained",
     )
 
 
-def _facts(run: Run, record: RunRecord) -> Html:
-    again = record.path.resolve().with_name(record.path.resolve().name + "-again")
-    config = shlex.quote(str(record.path.resolve() / "config.yaml"))
-    repeat = f"holdfast fit --config {config} --out {shlex.quote(str(again))}"
+def _run_section(run: Run, record: RunRecord) -> Html:
     total = sum(record.seconds.values())
     timing = tag(
         "div",
         tag("h3", "Time ", tag("small", duration(total) if total else "none yet")),
         tag("div", timing_table(record), class_="timing") if record.seconds else None,
     )
-    environment = tag("div", tag("h3", "Environment"), facts_table(run.environment))
-    return section(
-        "The run",
-        tag("div", timing, environment, class_="columns"),
-        tag("h3", "Repeat it"),
-        code(repeat),
-        folded("Configuration", code((run.path / "config.yaml").read_text())),
-        id_="facts",
-    )
+    return repeat_section(run, timing, command="fit")

@@ -28,7 +28,7 @@ class RunRecord:
         method: name of the method.
         model: name of the model, empty where the configuration doesn't say.
         seed: what names its random streams, where the configuration says.
-        epochs_asked: how many epochs it was to have, warm-up included.
+        epochs_planned: how many epochs it was to have, warm-up included.
         epochs: its epoch events, oldest first.
         plans: its plan events, oldest first.
         report: how the chosen model fares; None before the first epoch's end.
@@ -47,7 +47,7 @@ class RunRecord:
     method: str
     model: str
     seed: int | None
-    epochs_asked: int | None
+    epochs_planned: int | None
     epochs: tuple[dict[str, Any], ...]
     plans: tuple[dict[str, Any], ...]
     report: GroupReport | None
@@ -72,17 +72,17 @@ class RunRecord:
         return cls(
             path=run.path,
             status=run.status,
-            data=_named(config.get("data")),
-            method=_named(config.get("method")) or " + ".join(plans[0]["policies"] if plans else ()),
-            model=_named(config.get("model")),
-            seed=_found(config, "seed"),
-            epochs_asked=started.get("epochs"),
+            data=_name_of(config.get("data")),
+            method=_name_of(config.get("method")) or " + ".join(plans[0]["policies"] if plans else ()),
+            model=_name_of(config.get("model")),
+            seed=_setting(config, "seed"),
+            epochs_planned=started.get("epochs"),
             epochs=epochs,
             plans=plans,
             report=GroupReport.from_json(scored) if scored else None,
             part="test" if results else "validation",
             last=GroupReport.from_json(results["test_last"]) if results else None,
-            select_by=str(chosen.get("select_by") or _found(config, "select_by") or ""),
+            select_by=str(chosen.get("select_by") or _setting(config, "select_by") or ""),
             best_epoch=chosen.get("best_epoch", best["epoch"] if best else None),
             best_full_epochs=chosen.get("best_full_epochs", best["full_epochs"] if best else None),
             full_epochs=chosen.get("full_epochs", epochs[-1]["full_epochs"] if epochs else None),
@@ -112,12 +112,12 @@ def _since_start(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return events[starts[-1] :] if starts else events
 
 
-def _named(entry: object) -> str:
+def _name_of(entry: object) -> str:
     if isinstance(entry, Mapping):
         entry = entry.get("name")
     return "" if entry is None else str(entry)
 
 
-def _found(config: Mapping[str, Any], key: str) -> Any:
+def _setting(config: Mapping[str, Any], key: str) -> Any:
     """The entry called `key`, at the top of the configuration or among the training settings."""
     return config.get(key, (config.get("training") or {}).get(key))

@@ -15,13 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Instructions
-from holdfast.files import write_atomically
 from holdfast.finetuning.selection.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag, times
-from holdfast.report.html.page import code, folded, note, page, section
-from holdfast.report.html.tables import facts_table, row_name, sortable
+from holdfast.report.html.page import (
+    commands_to_copy,
+    findings,
+    folded,
+    hero,
+    large_number,
+    note,
+    opening,
+    section,
+    write_page,
+)
+from holdfast.report.html.tables import facts_table, sortable, sortable_row
 
 _UNFOLDED = 12
 _MOST_CLUSTERS = 300  # with texts; a page of thousands would open slowly
@@ -57,17 +66,15 @@ def write_selection(
     Returns:
         Where the page is.
     """
-    lines = [part for title, line in (commands or {}).items() for part in (tag("h3", title), code(line))]
     parts = [
         _headline(chosen, data, trajectories, about),
         section("How the losses run", _curves(chosen, trajectories), id_="curves"),
         section("Sources", _sources(chosen, data), id_="sources") if _several(data) else None,
         section("Clusters", *_clusters(chosen, data, trajectories), id_="clusters"),
-        section("This selection", facts_table(facts), *lines, id_="facts"),
+        section("This selection", facts_table(facts), *commands_to_copy(commands or {}), id_="facts"),
     ]
     title = f"{Path(data.name).name}: {counted(len(chosen.positions), 'example')} chosen"
-    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
-    return path
+    return write_page(path, title, *parts)
 
 
 def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectories, about: str) -> Html:
@@ -76,7 +83,7 @@ def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     whole = int((taken == sizes).sum())
     left_out = int(trajectories.undefined.sum())
     side = "within" if _within_sources(chosen, data) else "across"
-    findings = [
+    sentences = [
         f"{counted(len(sizes), 'cluster')} of examples whose losses run alike"
         + (f", {side} {counted(len(data.source_names), 'source')}." if _several(data) else "."),
         f"{counted(whole, 'cluster')} {'is' if whole == 1 else 'are'} taken whole; of the largest, with "
@@ -86,23 +93,9 @@ def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
         if (took := trajectories.seconds)
         else None,
     ]
-    return tag(
-        "header",
-        tag("div", tag("span", "holdfast selection", class_="run"), tag("span", "S2L"), class_="over"),
-        tag("h1", Path(data.name).name),
-        tag("p", about, class_="byline"),
-        tag(
-            "div",
-            tag(
-                "div",
-                tag("p", "Chosen", class_="what"),
-                tag("p", f"{100 * share:.0f}", tag("small", "%"), class_="number"),
-                tag("p", f"{number(len(chosen.positions))} of {number(len(data))} examples", class_="who"),
-            ),
-            tag("ul", *(tag("li", finding) for finding in findings if finding), class_="findings"),
-            class_="hero",
-        ),
-    )
+    who = f"{number(len(chosen.positions))} of {number(len(data))} examples"
+    large = large_number("Chosen", f"{100 * share:.0f}", "%", [who])
+    return opening("holdfast selection", "S2L", Path(data.name).name, [about], hero(large, findings(*sentences)))
 
 
 def _curves(chosen: S2lSelection, trajectories: Trajectories) -> Html:
@@ -155,15 +148,16 @@ def _sources(chosen: S2lSelection, data: Instructions) -> Html:
     lifts = [float(part) for part in (taken / len(chosen.positions)) / (counts / len(data))]
     clusters = np.bincount(chosen.clusters.sources, minlength=len(counts)) if _within_sources(chosen, data) else None
     rows = [
-        tag(
-            "tr",
-            tag("th", row_name(name, None), scope="row", data_value=name),
-            _cell(number(int(counts[place])), counts[place]),
-            None if clusters is None else _cell(number(int(clusters[place])), clusters[place]),
-            _cell(number(int(taken[place])), taken[place]),
-            _cell(percent(counts[place] / len(data)), counts[place]),
-            _cell(percent(taken[place] / len(chosen.positions)), taken[place]),
-            _cell(times(lifts[place]), lifts[place]),
+        sortable_row(
+            name,
+            [
+                (number(int(counts[place])), counts[place]),
+                *([] if clusters is None else [(number(int(clusters[place])), clusters[place])]),
+                (number(int(taken[place])), taken[place]),
+                (percent(counts[place] / len(data)), counts[place]),
+                (percent(taken[place] / len(chosen.positions)), taken[place]),
+                (times(lifts[place]), lifts[place]),
+            ],
         )
         for place, name in enumerate(data.source_names)
     ]
@@ -182,7 +176,7 @@ def _clusters(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     members = _members(clusters.labels, len(sizes))
     within = _within_sources(chosen, data)
     cards = [
-        _card(
+        _cluster_card(
             int(place),
             chosen,
             data,
@@ -209,7 +203,7 @@ def _clusters(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     ]
 
 
-def _card(
+def _cluster_card(
     place: int,
     chosen: S2lSelection,
     data: Instructions,
@@ -223,7 +217,9 @@ def _card(
     name = data.source_names[clusters.sources[place]]
     title = f"Cluster {place + 1}" + (f" of {name}" if several and within else "")
     mixed = note(_mix(data.sources[typical], data.source_names)) if several and not within else None
-    said = f"{number(int(chosen.taken[place]))} of {number(len(typical))} chosen, {times(weight)} as frequent as before"
+    taken = (
+        f"{number(int(chosen.taken[place]))} of {number(len(typical))} chosen, {times(weight)} as frequent as before"
+    )
     texts = [
         tag(
             "li",
@@ -236,7 +232,7 @@ def _card(
     curve = _spark(clusters.centres[place], clusters.centres)
     return tag(
         "article",
-        tag("div", tag("h3", title, " ", tag("small", said)), curve, class_="cluster-head"),
+        tag("div", tag("h3", title, " ", tag("small", taken)), curve, class_="cluster-head"),
         mixed,
         tag("ul", *texts, class_="texts"),
         class_="cluster",
@@ -257,15 +253,15 @@ def _mix(sources: Ints, names: Sequence[str]) -> str:
     """How many examples of a cluster are of which source, the most frequent first."""
     counts = np.bincount(sources, minlength=len(names))
     order = np.argsort(-counts, kind="stable")[: int((counts > 0).sum())]
-    said = [f"{number(int(counts[place]))} of {names[place]}" for place in order[:_SOURCES]]
+    most = [f"{number(int(counts[place]))} of {names[place]}" for place in order[:_SOURCES]]
     rest = order[_SOURCES:]
     more = [f"{number(int(counts[rest].sum()))} of {counted(len(rest), 'other source')}"] if len(rest) else []
-    return "Sources: " + ", ".join([*said, *more])
+    return "Sources: " + ", ".join([*most, *more])
 
 
 def _distances(trajectories: Trajectories, members: Ints, centre: NDArray[np.float32]) -> NDArray[np.float32]:
-    found: NDArray[np.float32] = np.square(trajectories.losses[members] - centre).sum(1)
-    return found
+    squared: NDArray[np.float32] = np.square(trajectories.losses[members] - centre).sum(1)
+    return squared
 
 
 def _spark(values: NDArray[np.float32], centres: NDArray[np.float32]) -> Html:
@@ -298,10 +294,6 @@ def _members(labels: Ints, count: int) -> list[Ints]:
 
 def _points(steps: Sequence[int], losses: NDArray[np.float32]) -> tuple[tuple[float, float], ...]:
     return tuple((float(step), float(loss)) for step, loss in zip(steps, losses, strict=True))
-
-
-def _cell(text: str, value: Any) -> Html:
-    return tag("td", text, data_value=value)
 
 
 def _short(text: str) -> str:

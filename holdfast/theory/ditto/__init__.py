@@ -1,4 +1,7 @@
-"""What theory says about Ditto, as functions to hold a federation against (Ditto, Section 4 and Appendices B to E).
+"""What theory says about Ditto, as functions to hold a federation against (Ditto, Section 3.2, Appendices B, D and E).
+
+Li, Hu, Beirami and Smith, "Ditto: Fair and Robust Federated Learning Through Personalization" (ICML 2021),
+https://arxiv.org/abs/2012.04221.
 
 `setting` is the random world, `closed_form` its errors and best λ, `monte_carlo` the same by simulation, `estimators`
 linear regression with any design, `proximal` the personal problem for any loss, `trajectory` exact rounds on

@@ -59,10 +59,10 @@ def next_distance(assumed: Assumptions, g: float, distance: float, global_distan
 
 def distances(assumed: Assumptions, start: float, global_distances: Sequence[float]) -> list[float]:
     """Bounds on D_0, D_1, ... with Lemma 13's step sizes, one more than there are global distances."""
-    found = [start]
+    distances = [start]
     for t, global_distance in enumerate(global_distances):
-        found.append(next_distance(assumed, 1 / (t + 1), found[-1], global_distance))
-    return found
+        distances.append(next_distance(assumed, 1 / (t + 1), distances[-1], global_distance))
+    return distances
 
 
 def rate_constant(assumed: Assumptions, start: float, g0: float) -> float:

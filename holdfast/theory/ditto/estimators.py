@@ -1,6 +1,6 @@
 """Estimators of linear regression on many clients: local, global, Ditto's, and the best there is for any design.
 
-Ditto, Appendix C. The loss is F_k(w) = ‖X_k w − y_k‖²/(2n). The document writes 1/n, but its minimiser (equation 23)
+Ditto, Appendix B.2. The loss is F_k(w) = ‖X_k w − y_k‖²/(2n). The document writes 1/n, but its minimiser (equation 23)
 and its λ* belong to 1/(2n); with 1/n the best λ is twice as large. All arrays are float64: designs (clients, samples,
 parameters), targets (clients, samples), models (clients, parameters).
 """
@@ -73,8 +73,8 @@ def bayes(designs: Vector, targets: Vector, sigma: float, tau: float) -> Bayes:
     theta = np.einsum("kde,ke->kd", of_theta, weighed.sum(axis=0) - weighed)
     others = np.linalg.inv(of_theta + tau**2 * identity)
     covariance = np.asarray(np.linalg.inv(others + own), np.float64)
-    told = np.einsum("kde,ke->kd", own, local) + np.einsum("kde,ke->kd", others, theta)
-    return Bayes(np.einsum("kde,ke->kd", covariance, told), covariance)
+    informed = np.einsum("kde,ke->kd", own, local) + np.einsum("kde,ke->kd", others, theta)
+    return Bayes(np.einsum("kde,ke->kd", covariance, informed), covariance)
 
 
 def _grams(designs: Vector) -> Vector:

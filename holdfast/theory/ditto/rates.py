@@ -59,7 +59,7 @@ def stochastic_ditto(
     best = (own + lambda_ * target) / (1 + lambda_)
     stream = numpy_stream(seed, "ditto-rates")
     common, personal = np.zeros((1, runs, 1)), np.zeros((1, runs, len(own)))
-    found: list[Vector] = []
+    errors: list[Vector] = []
     gradients, offsets = [], []
     for start in range(0, steps + 1, _BLOCK):
         length = min(_BLOCK, steps + 1 - start)
@@ -75,10 +75,10 @@ def stochastic_ditto(
             personal[i + 1] = v - step * ((1 + lambda_) * v - own + noise_v[i] - lambda_ * w)
             common[i + 1] = w - 2 / (start + i + 4) * (w - pull_w[i])
         seen = personal[:-1]
-        found.append(np.stack([((seen - best) ** 2).mean((1, 2)), ((common[:-1] - target) ** 2).mean((1, 2))]))
+        errors.append(np.stack([((seen - best) ** 2).mean((1, 2)), ((common[:-1] - target) ** 2).mean((1, 2))]))
         gradients.append(((seen - own + noise_v) ** 2).mean(axis=1).max())
         offsets.append(((seen - target) ** 2).mean(axis=1).max())
-    both = np.concatenate(found, axis=1)
+    both = np.concatenate(errors, axis=1)
     return Distances(both[0], both[1], float(np.sqrt(max(gradients))), float(np.sqrt(max(offsets))))
 
 

@@ -1,6 +1,6 @@
 """The random world of Ditto's analysis: clients whose true parameters are relatives, observed through Gaussian noise.
 
-Ditto (Li, Hu, Beirami and Smith, ICML 2021), Section 4 and its proofs. A benign client has w_k = θ + N(0, τ²I), a
+Ditto, Section 3.2 and Appendix B (https://arxiv.org/abs/2012.04221). A benign client has w_k = θ + N(0, τ²I), a
 malicious one θ + N(0, τ_a²I), with a flat prior on θ; it sees y_k = X_k w_k + N(0, σ²I) with X_kᵀX_k = βI. Point
 estimation is the case of one dimension and a column of ones, β = n, so both parts of the analysis share one class.
 """

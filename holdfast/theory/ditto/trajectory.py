@@ -43,10 +43,10 @@ def ditto_trajectory(
     own = np.asarray(optima, np.float64)
     passed = np.arange(rounds + 1)
     common = own.mean() + (1 - global_step) ** (global_steps * passed) * (start - own.mean())
-    kept = (1 - personal_step * (1 + lambda_)) ** personal_steps
+    contraction = (1 - personal_step * (1 + lambda_)) ** personal_steps
     personal = np.full((rounds + 1, len(own)), float(start))
     for t in range(rounds):
-        personal[t + 1] = kept * personal[t] + (1 - kept) * (own + lambda_ * common[t]) / (1 + lambda_)
+        personal[t + 1] = contraction * personal[t] + (1 - contraction) * (own + lambda_ * common[t]) / (1 + lambda_)
     return common, personal
 
 

@@ -1,4 +1,8 @@
-"""The linear theory behind transferability: entanglement with spurious features, and what it costs elsewhere."""
+"""The linear theory behind transferability: entanglement with spurious features, and what it costs elsewhere.
+
+"Personalized Federated Learning with Spurious Features: An Adversarial Approach", Section 4, see
+`holdfast.papers.personalization`.
+"""
 
 from holdfast.theory.personalization.linear import (
     TransferTerms,

@@ -1,4 +1,4 @@
-"""Gaussian environments, where accuracy and loss of a linear model have closed forms (Section 6.1, Appendix C).
+"""Gaussian environments, where accuracy and loss of a linear model have closed forms (Appendix E.2).
 
 ``y`` is 0 or 1, ``x_r ~ N(2y - 1, 1)`` and ``x_s ~ N(c (2y - 1), 1)``: c is the environment. A model is ``(w_r, w_s)``;
 its margin ``(2y - 1) w.x`` is normal with mean ``w_r + c w_s`` and variance ``|w|^2``.

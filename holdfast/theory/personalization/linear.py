@@ -5,8 +5,8 @@ share ``P(y)`` and ``P(x_r | y)`` and differ in ``P(x_s | y)``. The loss is logi
 or 1; as a function of the logit it is 1-Lipschitz, with a second derivative of at most 1/4. Models are ``w = (w_r,
 w_s)``, shape (d,), of which the last `spurious` entries belong to x_s.
 
-Statements are those of Personalized FL with spurious features, Section 5, where needed with the corrections that make
-them true: each function says which.
+Statements are those of Personalized FL with spurious features, Section 4, and Proposition 1 of its Section 5.2, where
+needed with the corrections that make them true: each function says which.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""FedAvg and personalization on Gaussian environments, with a linear model of two weights (Figures 7 and 8).
+"""FedAvg and personalization on Gaussian environments, with a linear model of two weights (Appendix E.2).
+
+Figures 7 and 8 of Personalized FL with spurious features.
 
 Client k is in environment ``c = +1`` or ``-1`` by its parity (case a, the correlation vanishes over clients), or ``+1``
 or ``0`` (case b, it weakens). Every client has 128 examples; steps are SGD on the logistic loss.

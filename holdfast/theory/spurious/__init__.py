@@ -2,6 +2,9 @@
 
 PDE: `cubic` (the patch model in closed form), `recursions`, `tensor_power`, `regimes`, `momentum`, and `patch_study`
 (its synthetic study). SPARE: `mixture` (its data), `two_layer` (its network), `early_phase` and `linear_optimum`.
+
+PDE is https://arxiv.org/abs/2306.04949. SPARE is https://arxiv.org/abs/2305.18761, with the numbering of Chapter 5 of
+https://escholarship.org/uc/item/0399v1qw.
 """
 
 from holdfast.theory.spurious.cubic import (

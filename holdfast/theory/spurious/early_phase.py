@@ -5,7 +5,7 @@ proportion to the feature's squared norm and to how unevenly it is spread over t
 class with different attributes drift apart, and why clustering early outputs finds the groups. It holds for the first
 few steps; groups of equal size do not separate at all.
 
-Units: the printed theorem gives the *alignment* <v, beta> with the linear model's weights. The network's output is
+Units: SPARE's Theorem 5.3.1 gives the *alignment* <v, beta> with the linear model's weights. The network's output is
 sqrt(2 / d) zeta times that, and outputs are what is predicted here.
 """
 

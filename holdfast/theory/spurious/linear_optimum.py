@@ -1,8 +1,9 @@
 """Where SPARE's second phase ends: at the linear optimum, which may lean on the spurious feature alone.
 
-On data whose attribute always agrees with the class, least squares shares the output between core and spurious feature
-by their noise: with R the ratio of noise to signal, p / q = R_s^2 / R_c^2. So a spurious feature that is less noisy
-than the core one carries the output for good, however well the core feature predicts the class on all data.
+SPARE, Theorem 5.3.3. On data whose attribute always agrees with the class, least squares shares the output between core
+and spurious feature by their noise: with R the ratio of noise to signal, p / q = R_s^2 / R_c^2. So a spurious feature
+that is less noisy than the core one carries the output for good, however well the core feature predicts the class on
+all data.
 """
 
 from __future__ import annotations

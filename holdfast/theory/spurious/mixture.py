@@ -1,8 +1,8 @@
 """SPARE's theoretical data: every class has a core feature, every attribute value a spurious one, all orthogonal.
 
 ``x = v_y + v_s + noise`` with labels y of -1 and +1. How many examples each class has of each attribute value is given
-exactly, because group sizes are what the theory speaks about. Noise has one strength along core features, one along
-spurious features and one everywhere else.
+exactly, because group sizes are what the theory (SPARE, Section 5.2) speaks about. Noise has one strength along core
+features, one along spurious features and one everywhere else.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Momentum as PDE writes it and as frameworks run it, full-batch descent on the patch model, and what a buffer holds.
 
-The paper's update keeps an exponential average of gradients, ``g <- gamma g + (1 - gamma) grad``; frameworks keep a
-heavy ball, ``b <- gamma b + grad``. From zero buffers both give the same trajectory if and only if the heavy ball's
-learning rate is (1 - gamma) times the paper's, so the "0.03 with momentum 0.9" of the runs is 0.3 in the theory. At the
-end of a balanced warm-up the buffer points along the core feature, which is why PDE keeps it when the set grows.
+The paper's update keeps an exponential average of gradients, ``g <- gamma g + (1 - gamma) grad`` (PDE, Eq. 3.1);
+frameworks keep a heavy ball, ``b <- gamma b + grad``. From zero buffers both give the same trajectory if and only if
+the heavy ball's learning rate is (1 - gamma) times the paper's, so the "0.03 with momentum 0.9" of the runs is 0.3 in
+the theory. At the end of a balanced warm-up the buffer points along the core feature, which is why PDE keeps it when
+the set grows.
 """
 
 from __future__ import annotations

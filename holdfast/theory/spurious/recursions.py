@@ -3,7 +3,7 @@
 Where the noise has no part in the features' span, the projections of each filter obey two scalar recursions, exactly
 and at every step. Early on every example pulls alike (l_i near 1/2), which bounds the increments by constants of the
 data: S1 pulls on the spurious feature and S2 against it, while all examples pull on the core feature. Use them to check
-a trajectory against the theory.
+a trajectory against the theory (PDE, Lemmas E.1 to E.4).
 """
 
 from __future__ import annotations

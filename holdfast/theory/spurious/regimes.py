@@ -1,4 +1,4 @@
-"""Which feature plain training learns first (PDE, Theorems on ERM), told from the data before training.
+"""Which feature plain training learns first (PDE, Theorem 2.2), known from the data before training.
 
 Both features follow the tensor power recursion; what decides is growth times the largest start. If the weaker of the
 bounds on one feature's growth beats the stronger bound on the other's, the outcome holds for any comparable start; in

@@ -1,4 +1,4 @@
-"""The tensor power recursion ``z <- z + growth z^2``, by which PDE's features win or lose early (PDE, appendix).
+"""The tensor power recursion ``z <- z + growth z^2``, by which PDE's features win or lose early (PDE, Appendix G).
 
 Growth is explosive: a start twice as large arrives in half the time, and of two features the one with the larger growth
 times start has arrived before the other has moved. The hitting time is about 1 / (growth x start), and a bound holds

@@ -1,4 +1,4 @@
-"""The two-layer ReLU network of SPARE's theorems, whose output at the start is exactly zero.
+"""The two-layer ReLU network of SPARE's theorems, whose output at the start is exactly zero (SPARE, Section 5.2).
 
 ``f(x) = (1 / sqrt(m)) sum_r z_r relu(w_r . x / sqrt(d))``, with the second half of the units a copy of the first and
 opposite output weights. Full-batch gradient descent on both layers, on ``(1 / 2n) sum (f - y)^2``. Use it to see what

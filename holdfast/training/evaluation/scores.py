@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
 from typing import Any
 
-_Z95 = 1.959963984540054
-
-
-def wilson(correct: int, count: int, z: float = _Z95) -> tuple[float, float]:
-    """Wilson's interval of a proportion, which stays inside [0, 1] and is honest for small groups.
-
-    Args:
-        correct: how many succeeded.
-        count: of how many, at least 1.
-        z: normal quantile; 1.96 for 95%.
-
-    Returns:
-        Its lower and upper end.
-    """
-    share = correct / count
-    centre = share + z * z / (2 * count)
-    spread = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+from holdfast.primitives.proportions import wilson
 
 
 @dataclass(frozen=True)

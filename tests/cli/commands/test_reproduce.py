@@ -110,7 +110,7 @@ def test_the_list_says_what_was_measured_when_and_what_holds(use, tmp_path, caps
     assert "spare/table5.1" in said
     monkeypatch.setenv("COLUMNS", "80")
     run(tmp_path, "--list")
-    assert "spurious-personalization/composition" in capsys.readouterr().out
+    assert "personalization/composition" in capsys.readouterr().out
 
 
 def raise_version(experiment):

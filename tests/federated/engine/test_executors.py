@@ -137,7 +137,7 @@ def test_local_training_is_plain_sgd_on_the_clients_batches():
         with torch.no_grad():
             before = nn.functional.cross_entropy(model(inputs), labels)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for rows in here.stream.rows(client, len(labels), 0, 3):
+        for rows in here.training.stream.rows(client, len(labels), 0, 3):
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(inputs[rows]), labels[rows]).backward()
             optimizer.step()
@@ -148,7 +148,7 @@ def test_local_training_is_plain_sgd_on_the_clients_batches():
 
 def test_epochs_walk_through_each_clients_own_number_of_batches():
     here = runtime(local_epochs=2)
-    assert here.steps(EVERYBODY).tolist() == [2 * max(n // 8, 1) for n in here.clients.train.counts.tolist()]
+    assert here.training.steps(EVERYBODY).tolist() == [2 * max(n // 8, 1) for n in here.clients.train.counts.tolist()]
 
 
 def test_a_failing_client_is_named_with_its_round():
@@ -181,10 +181,13 @@ def test_closing_ends_the_workers():
 
 
 def test_auto_chooses_one_of_the_executors_and_others_are_taken_at_their_word():
-    assert choose("serial", runtime()) == ExecutorChoice("serial", 1)
-    assert choose("batched", runtime(chunk=5)) == ExecutorChoice("batched", 5)
-    assert choose("pool", runtime()).name == "pool"
-    found = choose("auto", runtime())
+    def none(settings: Rounds) -> ClientRuntime:
+        raise AssertionError("a trial is for auto only")
+
+    assert choose("serial", runtime().training, none) == ExecutorChoice("serial", 1)
+    assert choose("batched", runtime(chunk=5).training, none) == ExecutorChoice("batched", 5)
+    assert choose("pool", runtime().training, none).name == "pool"
+    found = choose("auto", runtime().training, lambda settings: runtime(local_steps=settings.local_steps))
     assert found.name in ("serial", "batched", "pool")
     make_executor(runtime(), found).close()
 
@@ -194,7 +197,7 @@ def test_double_precision_stays_double_everywhere(executor):
     network = Network(linear().double())
     clients = toy_clients(dtype=torch.float64)
     here = ClientRuntime(clients, network, Rounds(cohort=8, batch_size=8, learning_rate=0.1, chunk=3), METHODS)
-    wide = make_executor(here, choose(executor, here))
+    wide = make_executor(here, choose(executor, here.training, lambda _: here))
     found = two_rounds(wide)
     assert all(value.dtype == torch.float64 for name, value in found.items() if name.startswith(("sent", "model")))
     reference = two_rounds(InProcess(ClientRuntime(clients, network, here.settings, METHODS), 1))
@@ -203,7 +206,7 @@ def test_double_precision_stays_double_everywhere(executor):
 
 
 def test_chunks_of_a_round_are_an_even_number_of_about_the_same_size():
-    chunk = default_chunk(runtime())
+    chunk = default_chunk(runtime().training)
     sizes = [len(part) for part in InProcess(runtime(), chunk).chunks(EVERYBODY)]
     assert sum(sizes) == 8
     assert len(sizes) % 2 == 0

@@ -24,7 +24,7 @@ def test_the_spread_is_unweighted_over_benign_clients_without_bessels_correction
     assert found.worst == pytest.approx(0.5)
 
 
-def test_pooled_and_device_means_differ_on_unbalanced_clients_and_both_are_stored():
+def test_pooled_and_client_means_differ_on_unbalanced_clients_and_both_are_stored():
     found = report([90, 1], [100, 10]).summary()
     assert found["mean"] == pytest.approx(0.5)
     assert found["pooled"] == pytest.approx(91 / 110)

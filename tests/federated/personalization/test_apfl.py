@@ -23,7 +23,7 @@ FIXED = Rounds(
 
 @pytest.fixture(autouse=True)
 def squares(monkeypatch):
-    monkeypatch.setattr("holdfast.federated.federation.Network", Squares)
+    monkeypatch.setattr("holdfast.federated.preparation.Network", Squares)
 
 
 def test_with_the_shared_model_at_rest_mixtures_end_at_the_local_optimum_whatever_alpha():

@@ -94,4 +94,6 @@ def test_models_with_batch_statistics_are_compared_on_each_client_s_own_batch():
             for each in models
         ]
     )
-    torch.testing.assert_close(validation_losses(runtime, data.validation, ids, models), expected, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(
+        validation_losses(runtime.network, data.validation, ids, models), expected, rtol=1e-5, atol=1e-6
+    )

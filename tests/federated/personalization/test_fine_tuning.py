@@ -36,7 +36,7 @@ def test_fine_tuning_takes_the_published_number_of_steps():
     runtime = ClientRuntime(clients(), Network(model()), SETTINGS, [FineTuning(epochs=5)])
     sizes = clients().train.counts
     expected = [max(5 * n // 8, 5) for n in sizes.tolist()]
-    assert runtime.post_hoc_steps(runtime.post_hoc["finetuning"], EVERYBODY).tolist() == expected
+    assert runtime.training.post_hoc_steps(runtime.post_hoc["finetuning"].epochs, EVERYBODY).tolist() == expected
 
 
 def test_fine_tuning_is_a_plain_loop_from_the_shared_model():

@@ -28,7 +28,7 @@ def test_the_reference_variant_is_no_exact_mean():
 @pytest.mark.parametrize("reference", [False, True])
 def test_rounds_are_those_of_the_algorithm_on_paper(monkeypatch, reference):
     """Two of four clients take part in each round; mean and personal models by a scalar loop."""
-    monkeypatch.setattr("holdfast.federated.federation.Network", Squares)
+    monkeypatch.setattr("holdfast.federated.preparation.Network", Squares)
     values, eta, lambda_ = [1.0, 3.0, -2.0, 6.0], 0.2, 0.7
     settings = Rounds(
         rounds=5, cohort=2, batch_size=1, learning_rate=eta, sampling="uniform", evaluate_every=0, executor="serial"

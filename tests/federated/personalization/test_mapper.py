@@ -34,7 +34,7 @@ def by_hand(values, rounds, steps, eta):
 
 
 def test_rounds_are_those_of_the_algorithm_on_paper(monkeypatch):
-    monkeypatch.setattr("holdfast.federated.federation.Network", Squares)
+    monkeypatch.setattr("holdfast.federated.preparation.Network", Squares)
     values = [1.0, 3.0, -2.0]
     settings = Rounds(rounds=4, cohort=3, batch_size=1, learning_rate=0.2, evaluate_every=0, executor="batched")
     outcome = federate(points(values), Point(), settings, personalize=[Mapper(ALPHAS, epochs=1)])

@@ -12,7 +12,7 @@ from tests.federated.personalization.toy import SETTINGS, Point, Squares, points
 
 @pytest.fixture(autouse=True)
 def squares(monkeypatch):
-    monkeypatch.setattr("holdfast.federated.federation.Network", Squares)
+    monkeypatch.setattr("holdfast.federated.preparation.Network", Squares)
 
 
 VALUES, ETA, LAMBDA = [1.0, 3.0, -2.0], 0.2, 2.0

@@ -22,10 +22,11 @@ from holdfast.federated import (
     personalize,
 )
 from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.adversarial import craft, search_budget, transfer
-from holdfast.federated.personalization.early_stopping import RECORDED, Client, EarlyStoppedFineTuning
+from holdfast.federated.personalization.early_stopping import RECORDED, AttackedClients, EarlyStoppedFineTuning
 from holdfast.federated.personalization.transferability import consistency, distance
 from holdfast.federated.post_hoc import Personalized
 from holdfast.models import build
@@ -126,8 +127,8 @@ def test_cached_targets_are_those_of_the_shared_model_and_stay_with_their_exampl
     runtime = ClientRuntime(data, network, SETTINGS)
     ids = torch.tensor([3, 1])
     steps = torch.tensor([6, 4])
-    stack = StackedClients(runtime, ids, network.initial, drawn=torch.zeros_like(ids), steps=steps)
-    crafted = Client(stack, ATTACK).train
+    stack = StackedClients(runtime.training, ids, network.initial, drawn=torch.zeros_like(ids), steps=steps)
+    crafted = AttackedClients(stack, ATTACK).train
     for batch in stack.batches():
         places = crafted.places(batch)
         assert torch.equal(crafted.clean[places], batch.inputs)
@@ -175,7 +176,7 @@ def test_the_method_keeps_what_transfers_stays_near_and_needs_its_minus(digits):
     ]
     result = personalize(*digits, settings, methods)
     records = {
-        label: method.record(result.runtime)[:, -1].nanmean(0)
+        label: method.record(result.runtime.stores[label], result.runtime.training)[:, -1].nanmean(0)
         for label, method in result.runtime.post_hoc.items()
         if isinstance(method, EarlyStoppedFineTuning)
     }
@@ -207,7 +208,7 @@ def test_what_is_recorded_is_what_the_model_does():
     result = run(replace(fixed(1.0, 0.1), keep="last"))
     method = result.runtime.post_hoc["transferability"]
     assert isinstance(method, EarlyStoppedFineTuning)
-    last = method.record(result.runtime)[:, -1]
+    last = method.record(result.runtime.stores[method.label], result.runtime.training)[:, -1]
     scores = result.runtime.score(torch.arange(4), "test", result.weights, "transferability")
     torch.testing.assert_close(last[:, RECORDED.index("accuracy")].double(), scores.accuracy, rtol=0, atol=1e-6)
     other = result.runtime.score(torch.arange(4), "elsewhere", result.weights, "transferability")
@@ -222,10 +223,10 @@ def test_clients_with_little_validation_data_take_one_checkpoint_that_suits_them
     method = result.runtime.post_hoc["ft"]
     assert isinstance(method, FineTuned)
     assert method.common is not None
-    record = method.record(result.runtime)
+    record = method.record(result.runtime.stores[method.label], result.runtime.training)
     means = record[:, :, RECORDED.index("validation")].mean(0)
     assert means[method.common] == means.max()
-    assert set(method.chosen(result.runtime).tolist()) == {method.common}
+    assert set(method.chosen(result.runtime.stores[method.label], result.runtime.training).tolist()) == {method.common}
 
 
 def test_coefficients_are_the_largest_that_validation_allows(monkeypatch):
@@ -259,11 +260,11 @@ def test_where_no_coefficient_is_admissible_the_smallest_is_taken_and_said(monke
 def test_the_budget_ends_where_some_but_not_most_are_fooled(caplog):
     network = Network(shared())
     runtime = ClientRuntime(clients(), network, SETTINGS)
-    found = search_budget(runtime, network.initial, Pgd(3.0, bounds=None))
+    found = search_budget(runtime.training, network.initial, Pgd(3.0, bounds=None))
     assert 0.3 <= found.path[-1][1] <= 0.5
     assert found.path[0][0] == 3.0 and not found.weak
     assert all(later[0] < 3.0 for later in found.path[1:])
-    weak = search_budget(runtime, network.initial, Pgd(1e-6, bounds=None))
+    weak = search_budget(runtime.training, network.initial, Pgd(1e-6, bounds=None))
     assert weak.weak and weak.epsilon == 1e-6
     run(replace(fixed(1.0, 0.0), search=True, epsilon=1e-6, epochs=1, checkpoints=1))
     assert "the attack is weak" in caplog.text
@@ -277,14 +278,14 @@ def test_counterexamples_are_drawn_half_of_the_time():
         replace(data, train=replace(data.train, groups=groups)), Network(linear()), Rounds(batch_size=50)
     )
     ids = torch.tensor([0])
-    stack = StackedClients(runtime, ids, runtime.network.initial, drawn=ids * 0, steps=torch.tensor([400]))
-    drawn = torch.cat([batch.rows.flatten() for batch in UpWeighted().batches(Client(stack, ATTACK))])
+    stack = StackedClients(runtime.training, ids, runtime.network.initial, drawn=ids * 0, steps=torch.tensor([400]))
+    drawn = torch.cat([batch.rows.flatten() for batch in UpWeighted().batches(AttackedClients(stack, ATTACK))])
     assert float((drawn < 20).double().mean()) == pytest.approx(0.505, abs=0.02)
     with pytest.raises(DataError, match="counterexamples"):
         UpWeighted().marked(
-            Client(
+            AttackedClients(
                 StackedClients(
-                    ClientRuntime(data, runtime.network, Rounds()),
+                    LocalTraining(data, runtime.network, Rounds()),
                     ids,
                     runtime.network.initial,
                     drawn=ids,
@@ -301,8 +302,8 @@ def test_jtt_draws_the_mistakes_of_its_first_model_more_often(digits):
     settings = Rounds(batch_size=16, learning_rate=1e-4, optimizer="adam", executor="serial")
     runtime = ClientRuntime(clients, Network(model), settings)
     ids = torch.tensor([2])
-    stack = StackedClients(runtime, ids, runtime.network.initial, drawn=ids * 0, steps=torch.tensor([300]))
-    client, method = Client(stack, ATTACK), JustTrainTwice(first_epochs=1)
+    stack = StackedClients(runtime.training, ids, runtime.network.initial, drawn=ids * 0, steps=torch.tensor([300]))
+    client, method = AttackedClients(stack, ATTACK), JustTrainTwice(first_epochs=1)
     mistakes = method.marked(client, 0)
     assert 0 < mistakes.sum() < len(mistakes)
     drawn = torch.cat([batch.rows.flatten() for batch in method.batches(client)]) - clients.train.offsets[2]
@@ -316,8 +317,8 @@ def test_flipped_labels_are_added_to_the_training_data():
     data, network = clients(), Network(shared())
     runtime = ClientRuntime(data, network, SETTINGS)
     ids = torch.tensor([2])
-    stack = StackedClients(runtime, ids, network.initial, drawn=ids * 0, steps=torch.tensor([30]))
-    client = Client(stack, ATTACK)
+    stack = StackedClients(runtime.training, ids, network.initial, drawn=ids * 0, steps=torch.tensor([30]))
+    client = AttackedClients(stack, ATTACK)
     batches = list(FlippedLabel(**BUDGET).batches(client))
     fooled = ~network.correct(client.train.logits, client.train.labels)
     added = client.train.inputs[fooled]

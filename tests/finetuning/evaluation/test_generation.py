@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from holdfast.data.readers.instructions import Instructions
-from holdfast.errors import DataError
+from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning import FineTuningSettings, fine_tune
-from holdfast.finetuning.evaluation import generation
+from holdfast.finetuning.evaluation import ProgramOutcome, generation
 from holdfast.finetuning.evaluation.generation import generate, math_accuracy
 from tests.finetuning.small import language, tokens_of
 
@@ -49,8 +49,29 @@ def test_programs_first_and_words_where_they_fail(monkeypatch: pytest.MonkeyPatc
             return [programs[turns[-1][1][0]] for turns in prompts]
         return ["The answer is 5." for _ in prompts]
 
+    outcomes = {
+        "print(1 + 1)": ProgramOutcome("2", True, ""),
+        "print(1 / 0)": ProgramOutcome(None, False, "ZeroDivisionError"),
+    }
     monkeypatch.setattr(generation, "generate", said)
+    monkeypatch.setattr(generation, "find_sandbox", lambda: None)
+    monkeypatch.setattr(generation, "run_program", outcomes.__getitem__)
     prompts = [(("user", letter),) for letter in "abc"]
     right = math_accuracy(None, prompts, ["2", "5", "6"], programs=True)  # type: ignore[arg-type]
     assert np.array_equal(right, [True, True, False])
     assert asked == [[f"{letter} Let's write a program." for letter in "abc"], ["b", "c"]]
+
+
+def test_a_missing_sandbox_is_warned_of_before_anything_is_generated(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_here():
+        raise ConfigError("no sandbox here")
+
+    def said(language, prompts, **options):
+        assert "no sandbox here" in caplog.text
+        return ["The answer is 5." for _ in prompts]
+
+    monkeypatch.setattr(generation, "find_sandbox", none_here)
+    monkeypatch.setattr(generation, "generate", said)
+    assert math_accuracy(None, [(("user", "a"),)], ["5"], programs=True).all()  # type: ignore[arg-type]

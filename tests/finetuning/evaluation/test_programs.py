@@ -1,25 +1,25 @@
 import os
-import re
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from holdfast.errors import ConfigError
-from holdfast.finetuning.evaluation import Outcome, find_program, programs, run_program, same_answer
-from holdfast.finetuning.evaluation.system_calls import _CALLS, _OPENAT, filter_for, system_call_filter
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are confined by Linux")
+from holdfast.finetuning.evaluation import ProgramOutcome, exact_match, find_program, printed_answer, run_program
+from holdfast.finetuning.evaluation.sandbox import Bubblewrap, find_sandbox
 
 
-@pytest.fixture(params=["kernel", "hooks"])
-def confinement(request, monkeypatch):
-    """With the filter of system calls, and as on machines that have none."""
-    if request.param == "hooks":
-        monkeypatch.setattr(programs, "system_call_filter", lambda: None)
+@pytest.fixture
+def boxed_in():
+    """A sandbox that works; skips with the reason where there is none."""
+    try:
+        return find_sandbox()
+    except ConfigError as error:
+        pytest.skip(str(error))
+
+
+in_a_sandbox = pytest.mark.usefixtures("boxed_in")
 
 
 def stopped(program: str, *, timeout: float = 30.0, memory_mb: int = 1024) -> str:
@@ -31,12 +31,14 @@ def stopped(program: str, *, timeout: float = 30.0, memory_mb: int = 1024) -> st
     return outcome.why
 
 
+@in_a_sandbox
 def test_the_last_line_printed_is_the_answer():
     outcome = run_program("eggs = 16 - 3 - 4\nprint('working')\nprint(eggs * 2.0)\nprint()")
-    assert outcome == Outcome("18.0", True, "")
-    assert same_answer("18.0", "18")
+    assert outcome == ProgramOutcome("18.0", True, "")
+    assert exact_match([printed_answer("18.0")], ["18"]).all()
 
 
+@in_a_sandbox
 @pytest.mark.parametrize(
     ("program", "answer"),
     [
@@ -44,7 +46,7 @@ def test_the_last_line_printed_is_the_answer():
             "from sympy import solve, symbols\nx, y = symbols('x y')\nprint(solve([x + y - 3, x - y - 1], [x, y]))",
             "x=2,y=1",
         ),
-        ("import numpy as np\nprint(np.linalg.solve(np.array([[2.0, 0], [0, 4]]), np.ones(2)))", "1/2, 1/4"),
+        ("import numpy as np\nprint(np.linalg.solve(np.array([[2.0, 0], [0, 4]]), np.ones(2)).tolist())", "1/2, 1/4"),
         ("import datetime, math, itertools, fractions\nprint(fractions.Fraction(3, 4))", "0.75"),
         ("if __name__ == '__main__':\n    print(open(__file__).read().count('e'))", "5"),
     ],
@@ -52,9 +54,10 @@ def test_the_last_line_printed_is_the_answer():
 def test_a_program_may_compute_and_read(program, answer):
     outcome = run_program(program)
     assert outcome.ok, outcome.why
-    assert same_answer(outcome.printed, answer)
+    assert exact_match([printed_answer(outcome.printed)], [answer]).all()
 
 
+@in_a_sandbox
 @pytest.mark.parametrize(
     "program",
     [
@@ -70,107 +73,85 @@ def test_it_is_stopped_after_its_time(program):
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.usefixtures("confinement")
-def test_it_cannot_start_processes():
-    assert "os.fork" in stopped("import os\nwhile True: os.fork()")
-    assert "subprocess.Popen" in stopped("import subprocess\nsubprocess.run(['echo', '5'])\nprint(5)")
-    assert "os.system" in stopped("import os\nos.system('echo 5')\nprint(5)")
+@in_a_sandbox
+def test_it_cannot_write(tmp_path):
+    for place in ("new", "program.py", "/new", "/tmp/new", "/dev/shm/new", "/usr/new", f"{tmp_path}/new"):
+        assert "Error" in stopped(f"open({place!r}, 'a').write('x')\nprint(5)")
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.usefixtures("confinement")
-def test_it_cannot_touch_files(tmp_path):
-    kept = tmp_path / "kept"
-    kept.write_text("as it was")
-    for program in (
-        "open('{}/new', 'w').write('x')",
-        "open('{}/kept', 'a').write('x')",
-        "open('new', 'w').write('x')",
-        "import pathlib\npathlib.Path('{}/kept').unlink()",
-        "import os\nos.rename('{0}/kept', '{0}/gone')",
-        "import os\nos.truncate('{}/kept', 0)",
-        "import os\nos.chmod('{}/kept', 0)",
-        "import shutil\nshutil.rmtree('{}')",
-    ):
-        assert "PermissionError" in stopped(program.format(tmp_path) + "\nprint(5)")
-    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
-    assert kept.read_text() == "as it was"
+@in_a_sandbox
+def test_it_sees_no_file_and_no_process_of_the_user(tmp_path):
+    (tmp_path / "secret").write_text("hunter2")
+    for act in (f"open('{tmp_path}/secret').read()", "open('/etc/passwd').read()", "__import__('os').listdir('/proc')"):
+        assert "FileNotFoundError" in stopped(f"print({act})")
+    assert "ProcessLookupError" in stopped(f"import os\nos.kill({os.getpid()}, 0)\nprint(5)")
 
 
-@pytest.mark.usefixtures("confinement")
+@in_a_sandbox
 def test_it_cannot_use_the_network():
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.2)
         port = server.getsockname()[1]
         program = f"import socket\nsocket.create_connection(('127.0.0.1', {port})).send(b'5')\nprint(5)"
-        assert "socket" in stopped(program)
+        assert "Error" in stopped(program)
         with pytest.raises(TimeoutError):
             server.accept()
 
 
+def test_it_cannot_start_processes(boxed_in):
+    if isinstance(boxed_in, Bubblewrap) and os.geteuid() == 0:
+        pytest.skip("the kernel counts no processes of root")
+    assert "Error" in stopped("import os\nfor _ in range(40): os.fork()\nprint(5)")
+
+
+@in_a_sandbox
+def test_what_it_started_ends_with_it(boxed_in):
+    if isinstance(boxed_in, Bubblewrap) and os.geteuid() != 0:
+        pytest.skip("it can't start anything")
+    mark = f"holdfast-{os.getpid()}-left-behind"
+    child = f"os.execv(sys.executable, ['{mark}', '-c', 'import time; time.sleep(60)'])"
+    program = f"import os, sys\nif os.fork() == 0:\n    {child}\nwhile True: pass"
+    assert stopped(program, timeout=1.0) == "it took too long"
+    time.sleep(0.5)
+    assert not any(mark.encode() in line for line in map(command_line, Path("/proc").glob("[0-9]*/cmdline")))
+
+
+def command_line(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:
+        return b""
+
+
+@in_a_sandbox
 def test_it_cannot_take_all_memory():
     assert "MemoryError" in stopped("held = bytearray(2**40)\nprint(5)")
-    stopped("held = []\nwhile True: held.append(bytearray(2**20))", memory_mb=128)
+    why = stopped("held = []\nwhile True: held.append(bytearray(2**20))", memory_mb=128)
+    assert "MemoryError" in why or "SIGKILL" in why
 
 
+@in_a_sandbox
 def test_it_cannot_flood_us():
     assert "more than 65536 bytes" in stopped("while True: print('5' * 1000)")
     assert "more than 65536 bytes" in stopped("import sys\nwhile True: print('5' * 1000, file=sys.stderr)")
 
 
-@pytest.mark.usefixtures("confinement")
-def test_it_cannot_signal_others():
-    assert "os.kill" in stopped(f"import os\nos.kill({os.getpid()}, 9)\nprint(5)")
-
-
-WITHOUT_HOOKS = """
-import os, runpy, socket, sys, _thread
-runpy.run_path(sys.argv[1])["keep_only"](bytes.fromhex(sys.argv[2]))
-for act in (
-    os.fork,
-    lambda: os.execv("/bin/true", ["true"]),
-    lambda: os.kill(os.getpid(), 0),
-    socket.socket,
-    lambda: open("new", "w"),
-    lambda: os.remove("kept"),
-    lambda: os.mkfifo("new"),
-    lambda: os.truncate("kept", 0),
-):
-    try:
-        act()
-    except OSError as error:
-        print(error.errno)
-    else:
-        print("done")
-try:
-    _thread.start_new_thread(print, ("done",))
-except RuntimeError:
-    print(len(open("kept").read()))
-"""
-
-
-@pytest.mark.skipif(system_call_filter() is None, reason="no filter of system calls here")
-def test_the_kernel_alone_refuses_too(tmp_path):
-    (tmp_path / "kept").write_text("as it was")
-    arguments = [str(Path(programs.__file__).with_name("confined.py")), system_call_filter().hex()]
-    command = [sys.executable, "-S", "-c", WITHOUT_HOOKS, *arguments]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert found.stdout.split() == ["38"] * 8 + ["9"], found.stderr
-    assert [file.name for file in tmp_path.iterdir()] == ["kept"]
-
-
+@in_a_sandbox
 def test_it_sees_nothing_of_where_it_is_run(monkeypatch):
     monkeypatch.setenv("HOLDFAST_SECRET", "hunter2")
     outcome = run_program("import os\nprint(sorted(os.environ), os.listdir(), os.getcwd(), sep='|')")
     environment, files, folder = outcome.printed.split("|")
     assert "HOLDFAST_SECRET" not in environment
     assert files == "['program.py']"
-    assert not Path(folder).exists()
+    assert folder == "/program"
 
 
+@in_a_sandbox
 def test_a_failure_says_why():
-    assert run_program("print(1)\n1 / 0") == Outcome(None, False, "ZeroDivisionError: division by zero")
+    assert run_program("print(1)\n1 / 0") == ProgramOutcome(None, False, "ZeroDivisionError: division by zero")
     assert run_program("x = 1").why == "it printed nothing"
-    assert run_program("print(1") == Outcome(None, False, "SyntaxError: '(' was never closed")
+    assert run_program("print(1") == ProgramOutcome(None, False, "SyntaxError: '(' was never closed")
     assert run_program("import sys\nprint(5)\nsys.exit(3)").why == "it ended with status 3"
     assert run_program("print(input())").why.startswith("EOFError")
     assert run_program("print('\ud800')").ok
@@ -197,19 +178,3 @@ def test_a_failure_says_why():
 )
 def test_the_program_in_a_text(text, program):
     assert find_program(text) == program
-
-
-@pytest.mark.parametrize(
-    ("machine", "column", "header"),
-    [("x86_64", 0, "x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", 1, "asm-generic/unistd.h")],
-)
-def test_system_calls_have_the_numbers_of_the_kernel(machine, column, header):
-    file = Path("/usr/include") / header
-    if not file.exists():
-        pytest.skip(f"no {file}")
-    defined = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", file.read_text()))
-    defined.setdefault("newfstatat", defined.get("fstatat"))
-    for name, numbers in {**_CALLS, "openat": _OPENAT}.items():
-        assert numbers[column] == (int(defined[name]) if numbers[column] is not None else None), name
-    assert len(filter_for(machine)) % 8 == 0
-    assert filter_for("riscv64") is None

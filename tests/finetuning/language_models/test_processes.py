@@ -33,7 +33,7 @@ np.save(Path(sys.argv[1]) / f"weights-{processes.index}.npy", weights_of(proxy.m
 
 
 @pytest.mark.parametrize("asked", ["banana", "meta", *([] if torch.cuda.is_available() else ["cuda"])])
-def test_a_device_that_is_not_here_is_refused(asked: str) -> None:
+def test_a_client_that_is_not_here_is_refused(asked: str) -> None:
     with pytest.raises(ConfigError, match=f"no computing on the device '{asked}' here .* give cpu"):
         Processes().device(asked)
     assert Processes().device("cpu") == torch.device("cpu")

@@ -36,7 +36,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(multimodal_cells, "world", world)
 
 
-@pytest.mark.parametrize("name", ["multimodal/table7.4", "multimodal/ablation"])
+@pytest.mark.parametrize("name", ["clip/table7.4", "clip/ablation"])
 def test_every_row_of_the_small_world_runs(tiny, name):
     for cell in find(name).cells_at("smoke"):
         found = tune({**cell.settings, "explained": 1}, 0)
@@ -46,7 +46,7 @@ def test_every_row_of_the_small_world_runs(tiny, name):
 
 
 def test_detection_names_the_place_of_planted_pairs(tiny):
-    once, everywhere = find("multimodal/detection").cells_at("smoke")
+    once, everywhere = find("clip/detection").cells_at("smoke")
     found = detect(once.settings, 0)
     assert sorted(found[f"{pair} place"] for pair in ("disc/sand", "square/sea")) == [1, 2]
     assert min(found[f"{pair} delta"] for pair in ("disc/sand", "square/sea")) > 0.5
@@ -178,7 +178,7 @@ def test_planted_words_must_be_first_under_every_seed(deltas, places, verdict):
 
 
 def test_several_rows_share_one_world_and_tell_the_witness(tiny):
-    quick = find("multimodal/table7.4").cells_at("smoke")[0].settings["tuning"]
+    quick = find("clip/table7.4").cells_at("smoke")[0].settings["tuning"]
     rows = [{"method": "erm", "tuning": quick}, {"planted": [["disc", "sand"], ["square", "sea"]]}]
     with watching() as seen:
         found = several({"world": {"name": "shapes"}, "rows": rows}, 0)

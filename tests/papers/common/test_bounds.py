@@ -1,4 +1,4 @@
-from holdfast.papers.common.bounds import at_least, at_most, by_seed, near
+from holdfast.papers.common.bounds import at_least, at_most, every_seed_reaches, near
 
 STEADY, SHAKY = [80.0, 81.0, 79.0], [60.0, 100.0, 80.0]
 
@@ -25,6 +25,6 @@ def test_one_value_is_decided_by_itself_and_the_evidence_says_so():
 
 
 def test_seeds_that_fall_into_two_camps_are_judged_one_by_one():
-    assert by_seed([1.0, 0.95], 0.9, "precision").holds is True
-    verdict = by_seed([1.0, 0.6, 1.0], 0.9, "precision")
+    assert every_seed_reaches([1.0, 0.95], 0.9, "precision").holds is True
+    verdict = every_seed_reaches([1.0, 0.6, 1.0], 0.9, "precision")
     assert (verdict.holds, verdict.evidence) == (False, "precision 1.00, 0.60, 1.00 by seed (each at least 0.9)")

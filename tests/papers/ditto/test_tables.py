@@ -9,6 +9,7 @@ import torch
 from holdfast.data import FEDERATIONS
 from holdfast.data.sets.federated.surrogate import Surrogate
 from holdfast.errors import DataError
+from holdfast.federated.personalization import resolve
 from holdfast.models.registry import MODELS
 from holdfast.papers.ditto import across_data_sets as ditto_more
 from holdfast.papers.ditto import claims as ditto_claims
@@ -17,7 +18,7 @@ from holdfast.papers.ditto import tables as ditto
 from holdfast.papers.ditto import theory as ditto_theory
 from holdfast.papers.ditto.cells import KEPT, build_parts, run_federations
 from holdfast.papers.ditto.columns import RECIPES, TableSetting, is_strong, kind_of, threat_of
-from holdfast.papers.ditto.printed import COLUMNS, FULL, SURROGATE, TABLE_3, TABLE_5
+from holdfast.papers.ditto.printed import COLUMNS, FULL, SURROGATE, TABLE_3, TABLE_5, table_from_json
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results, judge, with_printed
 from holdfast.papers.engine.store import Store
 from holdfast.papers.engine.witness import watching
@@ -112,16 +113,10 @@ def test_every_cell_names_methods_and_options_that_exist_and_rows_that_they_give
         for changes in settings.get("runs") or [{}]:
             merged = {**settings, **changes}
             parts = build_parts(merged, 0)
-            strong = settings["threat"] is not None and (
-                settings["threat"]["name"] == "a3" or settings["threat"]["ratio"] > 0.5
-            )
             labels = {"global"}
-            for method in parts["personalize"]:
-                settled = method.facing(strong)
-                settled.check(parts["settings"])
-                labels.add(settled.label)
-                after = getattr(settled, "follow_up", lambda: None)()
-                labels |= {after.label} if after is not None else set()
+            for method in resolve(parts["personalize"], parts["threat"]):
+                method.check(parts["settings"])
+                labels.add(method.label)
             assert {label for of in settings["rows"].values() for label in of} <= labels
 
 
@@ -170,7 +165,7 @@ def test_tables_share_their_federations_so_that_each_is_computed_once():
     assert {name.partition("/")[2] for name in new} == {"robust-ditto"}
 
 
-def test_devices_are_told_of_a_strong_attack_as_the_printed_numbers_imply():
+def test_clients_are_told_of_a_strong_attack_as_the_printed_numbers_imply():
     strong = [column for column in COLUMNS["celeba-leaf"] if is_strong(column)]
     assert strong == ["a1-80", "a2-80", "a3-10", "a3-15", "a3-20"]
     candidates = TableSetting("stackoverflow").plain("a1-80")["personalize"][-2]["candidates"]
@@ -395,7 +390,7 @@ def test_differences_of_two_modes_are_decided_by_seed_and_others_by_their_noise(
 
 def test_a_claim_fails_where_an_entry_contradicts_it():
     results = table_8(clean__ditto_1=0.9, clean__global=0.92)
-    verdict = ditto_claims.at_least(results, "ditto-1", "global", ("clean",), 0.02)
+    verdict = ditto_claims.ahead_in(results, "ditto-1", "global", ("clean",), 0.02)
     assert verdict.holds is False
     assert "ditto-1 minus global in clean -0.020" in verdict.evidence
     assert kind_of("ditto-1") == "plain"
@@ -417,10 +412,10 @@ def test_the_order_of_a_column_is_refuted_by_a_pair_that_is_printed_well_apart()
 
 def test_bounds_and_collapses_are_judged_under_every_seed():
     results = table_8(a3_50__global=[0.1, 0.62, 0.1])
-    verdict = ditto_claims.at_most(results, "a3-50", "global", 0.4)
+    verdict = ditto_claims.stays_below(results, "a3-50", "global", 0.4)
     assert verdict.holds is False
     assert "0.100, 0.620, 0.100 by seed" in verdict.evidence
-    assert ditto_claims.at_most(table_8(a3_50__global=[0.1, 0.12, 0.1]), "a3-50", "global", 0.4).holds is True
+    assert ditto_claims.stays_below(table_8(a3_50__global=[0.1, 0.12, 0.1]), "a3-50", "global", 0.4).holds is True
     assert ditto_claims.reaches(results, "a3-50", "global", 0.09).holds is True
 
 
@@ -486,3 +481,18 @@ def test_every_failing_claim_says_why():
             if results is not None:
                 failing = [claim.name for claim in judge(experiment, results).claims if claim.verdict == "fails"]
                 assert [name for name in failing if not whys[name]] == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"columns": ["clean", "a1-20"], "rows": {"global": [[0.9, 0.1]]}},
+        {"columns": ["clean"], "rows": {"global": [[0.9, 0.1], [0.8, 0.1]]}},
+        {"columns": ["clean"], "rows": {"global": [[0.9]]}},
+        {"columns": ["clean"], "rows": {"global": [["0.9", 0.1]]}},
+        {"columns": ["clean"], "rows": {}, "source": "somewhere"},
+    ],
+)
+def test_a_printed_table_that_is_not_one_entry_per_row_and_column_is_refused(broken):
+    with pytest.raises(ValueError):
+        table_from_json(broken)

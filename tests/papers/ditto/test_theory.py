@@ -57,7 +57,7 @@ REFUTED = "under attack the same λ has the smallest deviation over clients"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
-def test_exact_numbers_satisfy_every_claim_but_the_one_that_takes_devices_for_independent(experiment):
+def test_exact_numbers_satisfy_every_claim_but_the_one_that_takes_clients_for_independent(experiment):
     verdicts = judged(experiment)
     assert {name for name, verdict in verdicts.items() if verdict != "holds"} == {REFUTED} & set(verdicts)
 

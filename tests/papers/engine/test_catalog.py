@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -8,10 +9,11 @@ from holdfast.data import catalog as data
 from holdfast.errors import ConfigError
 from holdfast.methods import build_method
 from holdfast.models.registry import MODELS
-from holdfast.papers.engine.catalog import PAPERS, every_experiment, experiments_of, find
+from holdfast.papers.engine.catalog import FORMER_NAMES, PAPERS, every_experiment, experiments_of, find
 from holdfast.papers.engine.kinds import KINDS, key_of
 from holdfast.training import Training
 
+ROOT = Path(__file__).resolve().parents[3]
 EXPERIMENTS = {experiment.name: experiment for experiment in every_experiment()}
 AT_SCALE = [(name, scale) for name, experiment in EXPERIMENTS.items() for scale in experiment.scales]
 
@@ -23,6 +25,25 @@ def test_an_unknown_experiment_is_answered_with_the_nearest():
         find("spear/table5.1")
     with pytest.raises(ConfigError, match="did you mean 'spare'"):
         experiments_of("spear")
+
+
+def test_a_former_name_is_answered_with_todays():
+    with pytest.raises(ConfigError, match="no experiment 'multimodal/detection'; did you mean 'clip/detection'"):
+        find("multimodal/detection")
+    with pytest.raises(ConfigError, match=r"did you mean 'personalization/table2'"):
+        find("spurious-personalization/table2")
+    for before, today in FORMER_NAMES.items():
+        assert before not in PAPERS
+        with pytest.raises(ConfigError, match=f"of '{before}'; did you mean '{today}'"):
+            experiments_of(before)
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_a_document_has_one_name_for_its_modules_its_results_and_its_pages(paper):
+    assert {module.partition(".")[0] for module in PAPERS[paper]} == {paper}
+    assert (ROOT / "results" / "golden" / f"{paper}.json").exists()
+    for folder in (ROOT / "results" / paper, ROOT / "docs" / "results" / paper):
+        assert any(folder.iterdir())
 
 
 def test_names_are_of_their_paper_and_unique():

@@ -3,7 +3,7 @@ import statistics
 import pytest
 from scipy import stats
 
-from holdfast.papers.engine.evidence import above, beats, every, fewer, half_width, sign_test
+from holdfast.papers.engine.evidence import above, beats, every, fewer, half_width, paired, sign_test
 from holdfast.papers.engine.experiment import Verdict
 from tests.papers.engine.test_results import outcomes
 from tests.papers.toy import measured, toy_experiment
@@ -25,6 +25,11 @@ def test_a_difference_within_its_noise_is_not_judged_and_says_so_with_the_number
     verdict = above([0.10, -0.08, 0.03], what="ours minus theirs")
     assert verdict.holds is None
     assert verdict.evidence.startswith("within the noise: ours minus theirs +0.017 (± ")
+
+
+def test_pairs_are_of_the_seeds_that_both_have_and_theirs_may_be_multiplied():
+    assert paired({0: 1.0, 2: 5.0, 3: 7.0}, {3: 1.0, 2: 2.0, 4: 9.0}) == [3.0, 6.0]
+    assert paired({0: 1.0, 2: 5.0}, {2: 2.0}, times=0.5) == [4.0]
 
 
 def test_a_margin_has_to_be_exceeded():

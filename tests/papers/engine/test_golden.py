@@ -17,9 +17,17 @@ import pytest
 import torch
 
 import holdfast
-from holdfast.papers.engine.catalog import PAPERS, every_experiment, experiments_of
+from holdfast.papers.engine.catalog import FORMER_NAMES, PAPERS, every_experiment, experiments_of
 from holdfast.papers.engine.experiment import Cell
-from holdfast.papers.engine.golden import compute, differences, from_json, golden_cells, read_golden, record
+from holdfast.papers.engine.golden import (
+    compute,
+    differences,
+    from_json,
+    golden_cells,
+    golden_file,
+    read_golden,
+    record,
+)
 from holdfast.papers.engine.kinds import key_of
 from holdfast.primitives.threads import torch_threads
 from tests.papers import toy
@@ -143,14 +151,40 @@ def git(*words):
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_golden_value_never_changed_without_a_raised_version(paper):
-    """Every state of the file that was ever committed, and today's, against the one before it."""
+    """Every state of the file that was ever committed, under any of its names, and today's, against those before."""
     try:
-        commits = git("log", "--format=%H", "--reverse", "--", f"results/golden/{paper}.json").split()
+        states = committed(golden_file(Path("results"), name).as_posix() for name in names_of(paper))
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("not in a repository")
-    states = [git("show", f"{commit}:results/golden/{paper}.json") for commit in commits]
-    states.append((RESULTS / "golden" / f"{paper}.json").read_text())
+    states.append(golden_file(RESULTS, paper).read_text())
     assert tampered(states) == []
+
+
+def names_of(paper):
+    """What a document is called, and was called before."""
+    return [paper, *(before for before, today in FORMER_NAMES.items() if today == paper)]
+
+
+def committed(names):
+    """Every state of a file that was ever committed, oldest first; renamed files go by several names."""
+    names = list(names)
+    states = []
+    for commit in git("log", "--format=%H", "--reverse", "--", *names).split():
+        there = git("ls-tree", "--name-only", commit, "--", *names).split()
+        states += [git("show", f"{commit}:{name}") for name in there]
+    return states
+
+
+@pytest.mark.parametrize("paper", FORMER_NAMES.values())
+def test_the_history_of_a_renamed_file_begins_before_its_renaming(paper):
+    today, *before = (golden_file(Path("results"), name).as_posix() for name in names_of(paper))
+    try:
+        older = committed(before)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not in a repository")
+    if not older:
+        pytest.skip("not the whole history")
+    assert committed([today, *before])[: len(older)] == older
 
 
 def tampered(states):

@@ -46,6 +46,12 @@ def test_ours_stands_beside_theirs_where_they_printed_something(results):
     assert results.printed("toy/b", "score") is None
 
 
+def test_columns_are_what_stands_before_the_slash_once_and_in_order(results):
+    assert results.columns == ["toy"]
+    cells = tuple(replace(results.cells[0], name=name) for name in ("b/x", "a/x", "b/y"))
+    assert replace(results, cells=cells).columns == ["b", "a"]
+
+
 def test_claims_hold_fail_or_are_not_judged(results):
     assert [claim.verdict for claim in results.claims] == ["holds", "fails", "not judged"]
     assert [claim.evidence for claim in results.claims[:2]] == ["by 1.0", "in 0 of 2 seeds"]

@@ -13,14 +13,13 @@ from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.results import CellResult, Measured, Metric, Results
 from holdfast.papers.engine.witness import watching
 from holdfast.papers.epic import beds, cells
-from holdfast.papers.epic.claims import at_least, at_most, rarer, slower, stops_more, wilson
+from holdfast.papers.epic.claims import rarer, rate_at_least, rate_at_most, slower, stops_more
 from holdfast.papers.epic.figures import draw_trade_off
 from holdfast.papers.epic.scratch_and_watched import FIGURE_4_3, SCRATCH, with_powers
 from holdfast.papers.epic.tables import EXCHANGE, TABLE_4_2, TRANSFER, WANTED, beside_undefended
 from holdfast.papers.epic.watch_cells import Watched, watch
 from holdfast.poisoning import Epic
 from holdfast.poisoning.attacks import SETTINGS, Brewing
-from holdfast.poisoning.success import success_rate
 from holdfast.primitives.threads import torch_threads
 
 
@@ -242,12 +241,15 @@ def test_a_rate_holds_or_fails_a_bound_only_beyond_chance() -> None:
     def rate(k: int) -> Results:
         return table(cell("a/none", [100] * k + [0] * (10 - k), [1] * 10))
 
-    assert at_least(rate(9), "a/none", 0.5).holds is True
-    assert at_least(rate(9), "a/none", 0.8).holds is None
-    assert at_least(rate(2), "a/none", 0.8).holds is False
-    assert at_most(rate(0), "a/none", 0.2).holds is None and "0 of 10" in at_most(rate(0), "a/none", 0.2).evidence
-    assert at_most(rate(0), "a/none", 0.3).holds is True
-    assert at_most(rate(6), "a/none", 0.2).holds is False
+    assert rate_at_least(rate(9), "a/none", 0.5).holds is True
+    assert rate_at_least(rate(9), "a/none", 0.8).holds is None
+    assert rate_at_least(rate(2), "a/none", 0.8).holds is False
+    assert (
+        rate_at_most(rate(0), "a/none", 0.2).holds is None
+        and "0 of 10" in rate_at_most(rate(0), "a/none", 0.2).evidence
+    )
+    assert rate_at_most(rate(0), "a/none", 0.3).holds is True
+    assert rate_at_most(rate(6), "a/none", 0.2).holds is False
 
 
 def test_two_groups_of_trials_are_compared_by_fisher_s_test() -> None:
@@ -268,12 +270,6 @@ def test_times_are_compared_as_factors() -> None:
     assert slower(table(plain, slow), "a/slow", "a/none", 6, -1).holds is False
     found = slower(table(plain, slow), "a/slow", "a/none", 10)
     assert found.holds is None and "10.08" in found.evidence
-
-
-def test_the_interval_is_the_library_s() -> None:
-    for values in ([1.0, 0.0, 0.0], [0.0] * 5, [0.3, 0.7]):
-        own = success_rate(values)
-        assert wilson(values) == (own.rate, own.low, own.high)
 
 
 def test_every_claim_of_the_transfer_bed_can_hold_and_fail() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.errors import MissingDependencyError
 from holdfast.finetuning import FineTuningSettings, Trajectories
-from holdfast.finetuning.evaluation import extract_answer, same_answer
+from holdfast.finetuning.evaluation import exact_match
 from holdfast.finetuning.selection.scores import ResponseScores
 from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.results import CellResult, Judgement, Measured, Metric, Results, judge
@@ -288,9 +288,10 @@ def test_the_source_with_the_fewest_is_found_seed_by_seed(random: list[float], w
 def test_made_problems_are_right_and_different(kind: str) -> None:
     pairs = s2l_problems._made(kind, 60, 0)
     assert len({prompt for prompt, _ in pairs}) == 60
-    for _, response in pairs:
-        steps, _, answer = response.rpartition("\n#### ")
-        assert same_answer(extract_answer(response) or "", answer)
+    responses = [response for _, response in pairs]
+    assert exact_match(responses, [response.rpartition("\n#### ")[2] for response in responses]).all()
+    for response in responses:
+        steps = response.rpartition("\n#### ")[0]
         for line in steps.splitlines():
             left, equals, right = line.rpartition(" = ")
             if equals:

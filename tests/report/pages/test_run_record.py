@@ -14,7 +14,7 @@ def test_a_finished_run_is_judged_on_the_test_set(finished):
     assert (record.data, record.method, record.model, record.seed) == ("toy", "erm", "linear", 0)
     assert record.report is not None
     assert record.report.count == 80
-    assert len(record.epochs) == record.epochs_asked == SETTINGS.epochs
+    assert len(record.epochs) == record.epochs_planned == SETTINGS.epochs
     assert record.full_epochs == pytest.approx(SETTINGS.epochs)
 
 

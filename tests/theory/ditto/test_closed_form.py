@@ -153,7 +153,7 @@ def test_the_fairest_lambda_is_found_by_search_too():
         assert found == pytest.approx(fairest_lambda(setting), rel=1e-5)
 
 
-def test_identical_devices_are_best_served_by_one_model():
+def test_identical_clients_are_best_served_by_one_model():
     same = replace(CLEAN, tau=0.0)
     assert best_lambda(same) == fairest_lambda(same) == math.inf
 
@@ -207,7 +207,7 @@ def test_the_best_lambda_has_the_right_limits(setting, limit):
     assert best > 1e10 if limit == math.inf else best < 1e-8
 
 
-def test_adversaries_make_a_global_model_wrong_even_on_identical_devices():
+def test_adversaries_make_a_global_model_wrong_even_on_identical_clients():
     same = replace(ATTACKED, tau=0.0)
     assert best_lambda(same) == pytest.approx(2.56, rel=1e-14)
     assert coordinate_error(same, 2.56) < coordinate_error(same, math.inf)
@@ -234,7 +234,7 @@ def test_the_best_lambda_depends_on_neither_beta_nor_the_dimension():
     }
 
 
-def test_errors_of_two_devices_are_one_where_both_take_a_global_model_of_many():
+def test_errors_of_two_clients_are_one_where_both_take_a_global_model_of_many():
     wide = PointEstimation(K=1000, K_a=999, sigma=0.1, n=10, tau=1e-9, tau_a=50.0)
     assert coordinate_covariance(wide, math.inf) == pytest.approx(coordinate_error(wide, math.inf), rel=1e-9)
 

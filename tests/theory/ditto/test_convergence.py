@@ -32,7 +32,7 @@ def test_the_bound_of_lemma_13_holds_along_a_run(run):
     assert bounds[-1] < 0.1  # not for want of meaning
 
 
-def test_half_of_the_devices_take_part():
+def test_half_of_the_clients_take_part():
     """With steps of half the length half as often, a run without noise and pull is a mean over who took part."""
     still = stochastic_ditto([2.0] * 4, selected=2, lambda_=0.0, noise=0.0, steps=1, runs=4000, seed=0)
     assert still.personal[0] == 4.0

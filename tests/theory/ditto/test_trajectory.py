@@ -22,7 +22,7 @@ def rounds_by_hand(optima, rounds, *, lambda_, eta, r, s, anchor):
     return np.array(ws), np.array(vs)
 
 
-def test_three_rounds_of_two_devices_are_the_reference():
+def test_three_rounds_of_two_clients_are_the_reference():
     w, v = ditto_trajectory([1, 3], 3, lambda_=1, global_step=0.5, personal_step=0.5)
     assert w.tolist() == [0, 1, 1.5, 1.75]
     assert v.tolist() == [[0, 0], [0.5, 1.5], [1, 2], [1.25, 2.25]]

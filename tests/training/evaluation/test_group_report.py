@@ -8,9 +8,10 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from holdfast.data import Examples
 from holdfast.errors import ConfigError, DataError
+from holdfast.primitives.proportions import wilson
 from holdfast.training.evaluation.criteria import CRITERIA, criterion, criterion_uses_groups
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.evaluation.scores import GroupScore, wilson
+from holdfast.training.evaluation.scores import GroupScore
 
 WATERBIRDS = ("landbird/land", "landbird/water", "waterbird/land", "waterbird/water")
 WATERBIRDS_TRAIN = (3498, 184, 56, 1057)
@@ -153,26 +154,11 @@ def test_small_groups_are_noted():
     )
 
 
-@pytest.mark.parametrize(
-    ("correct", "count", "low", "high"),
-    [
-        (8, 10, 0.490162, 0.943318),  # the worked example of Wilson's interval for 80% of 10
-        (0, 10, 0.0, 0.277533),  # z^2 / (n + z^2)
-        (10, 10, 0.722467, 1.0),
-        (50, 100, 0.403832, 0.596168),
-        (1, 1, 0.206549, 1.0),
-    ],
-)
-def test_wilson_interval_has_the_hand_computed_ends(correct, count, low, high):
-    assert wilson(correct, count) == pytest.approx((low, high), abs=1e-6)
-    score = GroupScore("g", count, correct)
-    assert (score.low, score.high) == wilson(correct, count)
-
-
-def test_the_ends_of_wilsons_interval_solve_its_equation():
-    z = 1.959963984540054
-    for end in wilson(37, 90):
-        assert abs(37 / 90 - end) == pytest.approx(z * (end * (1 - end) / 90) ** 0.5)
+def test_a_score_has_wilsons_interval_and_none_without_examples():
+    score = GroupScore("g", 10, 8)
+    assert (score.low, score.high) == wilson(8, 10)
+    empty = GroupScore("g", 0, 0)
+    assert (empty.low, empty.high) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["groups", "overlapping groups", "classes"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.cli.commands.federation.options import FederateOptions
 from holdfast.data import data_root
-from holdfast.integrations.flower.blueprint import Blueprint
+from holdfast.federated.blueprint import Blueprint
 from holdfast.models import build
 
 

@@ -17,7 +17,6 @@ import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from torch import nn
 
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.options import FederateOptions, parse
@@ -25,12 +24,11 @@ from holdfast.cli.common.arguments import free_place, refuse_changes
 from holdfast.cli.common.progress import RoundsProgress
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
-from holdfast.federated.federation import Federation, federate
+from holdfast.federated.federation import run_federation
 from holdfast.federated.metrics.client_report import ClientReport
+from holdfast.federated.preparation import PreparedFederation
 from holdfast.federated.result import FederationResult
 from holdfast.federated.run_files import FREE, FederationSpec, is_federation, save_outcome
-from holdfast.integrations.flower.rehearsal.project import RUN, app_files, write_app
-from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.integrations.trackers.tracker import trackers
 from holdfast.report import write_report
 from holdfast.report.html.markup import counted, duration
@@ -86,10 +84,10 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
         The models and the reports.
     """
     with _shown_warnings(console):
-        clients, model, parts = _fitting(options, run)
+        clients, prepared = _fitting(options, run)
         run = run or Run.create(options.choices.out or _free_place(options), options.config())
         with _under_way(options, run, console) as listeners:
-            outcome = federate(clients, model, options.settings, run=run, listeners=listeners, **parts)
+            outcome = run_federation(prepared, run=run, listeners=listeners)
     return finish(outcome, clients, options, run, console)
 
 
@@ -100,12 +98,13 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
     """
     from holdfast.integrations.flower.rehearsal.deployment import Deployment, require_flower
     from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
+    from holdfast.integrations.flower.rehearsal.project import app_files
 
     require_flower()
     assert options.flower is not None
     nodes = options.flower.nodes
     with _shown_warnings(console):
-        clients, _, _ = _fitting(options, run)
+        clients, _ = _fitting(options, run)
         if nodes > len(clients):
             raise ConfigError(f"there are {nodes} nodes for {len(clients)} clients; lower --nodes")
         run = run or Run.create(options.choices.out or _free_place(options), options.config())
@@ -123,6 +122,7 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
 def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> FederationResult:
     """Run a federation on the nodes of a Flower run that there is already."""
     from holdfast.integrations.flower.server.federation import federate_on_flower
+    from holdfast.integrations.flower.settings import FlowerSettings
 
     settings = options.flower or FlowerSettings()
     return federate_on_flower(grid, blueprint_of(options), settings, run=run, listeners=listeners)
@@ -146,22 +146,14 @@ def finish(
     return outcome
 
 
-def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, nn.Module, dict[str, Any]]:
-    """Data, model and methods, if they go together: nothing is written before that is known."""
-    choices, settings = options.choices, options.settings
+def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, PreparedFederation]:
+    """The data, and the federation if everything goes together: nothing is written before that is known."""
+    choices = options.choices
     if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
         Run.create(choices.out, {})
-    plan = blueprint_of(options)
-    clients = plan.load()
-    model = plan.model(clients)
-    parts: dict[str, Any] = {
-        "objective": options.objective,
-        "aggregator": options.aggregator,
-        "threat": options.threat,
-        "personalize": options.personalizers,
-    }
-    Federation(clients, model, replace(settings, executor="serial"), run=None, **parts)
-    return clients, model, parts
+    blueprint = blueprint_of(options)
+    clients = blueprint.load()
+    return clients, blueprint.prepare(clients)
 
 
 @contextmanager
@@ -177,6 +169,8 @@ def _under_way(options: FederateOptions, run: Run, console: Console) -> Iterator
 
 
 def _write_app(options: FederateOptions, console: Console) -> int:
+    from holdfast.integrations.flower.rehearsal.project import RUN, app_files, write_app
+
     folder = options.choices.app
     assert folder is not None
     write_app(folder, app_files(options.config(), **{RUN: ""}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -14,7 +15,8 @@ from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors.base import Executor, default_chunk
 from holdfast.federated.engine.executors.inprocess import InProcess
 from holdfast.federated.engine.executors.pool import WorkerPool
-from holdfast.federated.settings import ExecutorName
+from holdfast.federated.engine.local_training import LocalTraining
+from holdfast.federated.settings import ExecutorName, Rounds
 
 __all__ = ["Executor", "ExecutorChoice", "InProcess", "WorkerPool", "choose", "default_chunk", "make_executor"]
 
@@ -44,24 +46,27 @@ def make_executor(runtime: ClientRuntime, choice: ExecutorChoice) -> Executor:
     return InProcess(runtime, choice.chunk)
 
 
-def choose(name: ExecutorName, trial: ClientRuntime) -> ExecutorChoice:
+def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds], ClientRuntime]) -> ExecutorChoice:
     """What to run clients with: as named, or for ``auto`` what is fastest on a trial round.
 
     Args:
         name: what was asked for.
-        trial: a runtime like the real one, whose personal models may be spoilt.
+        training: what clients train with.
+        trial: makes a runtime like the real one, with the given settings, whose personal models may be spoilt; asked
+            for ``auto`` only.
 
     Returns:
         The choice. With ``auto`` it depends on the machine, and so do results, by rounding.
     """
-    stacked = trial.settings.chunk or default_chunk(trial)
+    settings = training.settings
+    stacked = settings.chunk or default_chunk(training)
     if name == "serial":
         return ExecutorChoice("serial", 1)
     if name == "batched":
         return ExecutorChoice("batched", stacked)
     if name == "pool":
-        return ExecutorChoice("pool", trial.settings.chunk or 1)
-    trial.settings = replace(trial.settings, local_steps=_TRIAL_STEPS, local_epochs=None)
+        return ExecutorChoice("pool", settings.chunk or 1)
+    runtime = trial(replace(settings, local_steps=_TRIAL_STEPS, local_epochs=None))
     candidates = [
         ExecutorChoice("pool", stacked),
         ExecutorChoice("pool", 1),
@@ -69,12 +74,12 @@ def choose(name: ExecutorName, trial: ClientRuntime) -> ExecutorChoice:
         ExecutorChoice("serial", 1),
     ]
     times: dict[ExecutorChoice, float] = {}
-    several = (trial.settings.workers or os.cpu_count() or 1) > 1
+    several = (settings.workers or os.cpu_count() or 1) > 1
     for candidate in candidates:
         best = min(times.values(), default=math.inf)
-        hopeless = several and candidate.name != "pool" and best * trial.settings.cohort > _LONG_ROUND
+        hopeless = several and candidate.name != "pool" and best * settings.cohort > _LONG_ROUND
         if candidate not in times and not hopeless:
-            times[candidate] = _seconds(trial, candidate, best)
+            times[candidate] = _seconds(runtime, candidate, best)
     return min(times, key=lambda candidate: times[candidate])
 
 

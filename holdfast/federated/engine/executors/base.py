@@ -14,8 +14,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
-from holdfast.federated.metrics.scoring import ClientScores, gather
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
+from holdfast.federated.engine.local_training import LocalTraining
+from holdfast.federated.engine.store import RowStore
+from holdfast.federated.metrics.scoring import ClientScores, PartName, gather
 from holdfast.federated.personalization.base import PostHocPersonalizer
 
 #: Memory that one stacked computation should take.
@@ -34,9 +36,18 @@ class Executor(ABC):
     def __init__(self, runtime: ClientRuntime, chunk: int) -> None:
         self.runtime, self.chunk = runtime, chunk
 
+    @property
+    def training(self) -> LocalTraining:
+        """What clients train with."""
+        return self.runtime.training
+
+    def rows(self, label: str) -> RowStore:
+        """The personal rows of the method of that label."""
+        return self.runtime.stores[label]
+
     @abstractmethod
-    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
-        """Run orders, and put what clients send into rows of `updates` and `losses`, order after order."""
+    def train(self, assignments: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+        """Run assignments, and put what clients send into rows of `updates` and `losses`, one after another."""
 
     @abstractmethod
     def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
@@ -63,10 +74,10 @@ class Executor(ABC):
         Returns:
             What clients send, shape (clients, P), and their losses, both ascending by client.
         """
-        orders = [Assignment(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
+        assignments = [Assignment(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
         updates, losses = self._buffers(len(clients))
-        self.train(orders, received, updates, losses)
-        order = torch.cat([order.clients for order in orders])
+        self.train(assignments, received, updates, losses)
+        order = torch.cat([assignment.clients for assignment in assignments])
         if bool((order.diff() < 0).any()):
             ascending = torch.argsort(order)
             updates, losses = updates[ascending], losses[ascending]
@@ -79,7 +90,7 @@ class Executor(ABC):
     def personalize_all(self, method: PostHocPersonalizer, received: Tensor) -> None:
         """Run a method on every client; those with similar work share a chunk."""
         everybody = torch.arange(len(self.runtime.clients))
-        steps = self.runtime.post_hoc_steps(method, everybody)
+        steps = self.training.post_hoc_steps(method.epochs, everybody)
         alike = self._batch_sizes(everybody) if self.runtime.network.batch_dependent else steps
         self.personalize(method, self._alike(everybody, alike), received)
 
@@ -115,14 +126,14 @@ class Executor(ABC):
         return updates, torch.empty(clients, dtype=torch.float64)
 
 
-def default_chunk(runtime: ClientRuntime) -> int:
+def default_chunk(training: LocalTraining) -> int:
     """Clients that fit together into a CPU's caches, by an estimate of what their parameters and activations take.
 
     The chunks of a round are an even number of about the same size, so that two or four workers share them evenly.
     """
-    example = runtime.clients.train.inputs[0].numel()
-    activations = (40 if runtime.network.convolves else 4) * runtime.settings.batch_size * example
-    per_client = 4 * (6 * runtime.network.size + activations)
+    example = training.clients.train.inputs[0].numel()
+    activations = (40 if training.network.convolves else 4) * training.settings.batch_size * example
+    per_client = 4 * (6 * training.network.size + activations)
     most = min(max(_CHUNK_BYTES // per_client, 1), _LARGEST_CHUNK)
-    cohort = min(runtime.settings.cohort, len(runtime.clients))
+    cohort = min(training.settings.cohort, len(training.clients))
     return math.ceil(cohort / (2 * math.ceil(cohort / (2 * most))))

@@ -11,9 +11,9 @@ from contextlib import ExitStack
 
 from torch import Tensor
 
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors.base import Executor
-from holdfast.federated.metrics.scoring import ClientScores
+from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.primitives.threads import torch_threads
 
@@ -30,12 +30,12 @@ class InProcess(Executor):
         """Give torch its threads back."""
         self._alone.close()
 
-    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def train(self, assignments: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
         """Assignment after order."""
         first = 0
-        for order in orders:
-            rows = slice(first, first + len(order.clients))
-            self.runtime.train(order, received, updates[rows], losses[rows])
+        for assignment in assignments:
+            rows = slice(first, first + len(assignment.clients))
+            self.runtime.train(assignment, received, updates[rows], losses[rows])
             first = rows.stop
 
     def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:

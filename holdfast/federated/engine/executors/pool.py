@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import FederationError, HoldfastError
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors.base import Executor
 from holdfast.federated.engine.shared_memory import shared_zeros
-from holdfast.federated.metrics.scoring import ClientScores
+from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.primitives.memory import keep_freed_memory
 from holdfast.primitives.threads import torch_threads
@@ -65,14 +65,14 @@ class WorkerPool(Executor):
             self._pipes.append(ours)
             self._processes.append(process)
 
-    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
-        """Hand out orders; results arrive in shared memory."""
+    def train(self, assignments: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+        """Hand out assignments; results arrive in shared memory."""
         self._received.copy_(received)
         jobs, first = [], 0
-        for order in orders:
-            work = (order.number, order.clients.tolist(), order.drawn.tolist(), first)
-            jobs.append(("train", work, order.clients, f"round {order.number + 1}"))
-            first += len(order.clients)
+        for assignment in assignments:
+            work = (assignment.number, assignment.clients.tolist(), assignment.drawn.tolist(), first)
+            jobs.append(("train", work, assignment.clients, f"round {assignment.number + 1}"))
+            first += len(assignment.clients)
         self._run(jobs)
 
     def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
@@ -83,10 +83,10 @@ class WorkerPool(Executor):
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
         self._received.copy_(shared)
-        found = self._run([("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks])
+        jobs = [("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks]
         return [
             ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, _KINDS, strict=True)))
-            for columns in found
+            for columns in self._run(jobs)
         ]
 
     def close(self) -> None:
@@ -166,8 +166,8 @@ class WorkerPool(Executor):
 
     def _train(self, number: int, clients: list[int], drawn: list[int], first: int) -> None:
         rows = slice(first, first + len(clients))
-        order = Assignment(number, torch.tensor(clients), torch.tensor(drawn))
-        self.runtime.train(order, self._received, self._updates[rows], self._losses[rows])
+        assignment = Assignment(number, torch.tensor(clients), torch.tensor(drawn))
+        self.runtime.train(assignment, self._received, self._updates[rows], self._losses[rows])
 
     def _tune(self, method: PostHocPersonalizer, clients: list[int]) -> None:
         self.runtime.personalize(method, torch.tensor(clients), self._received)

@@ -1,1 +1,1 @@
-"""Ditto: personal models with a fixed lambda, one that each client chooses, and the best one in hindsight."""
+"""Ditto: the algorithm (`ditto`), lambda chosen by each client (`adaptive`), the best one in hindsight (`oracle`)."""

@@ -8,7 +8,7 @@ import torch
 
 from holdfast.errors import ConfigError
 from holdfast.federated.metrics.client_report import benign_of
-from holdfast.federated.personalization.ditto.fixed import Ditto
+from holdfast.federated.personalization.ditto.ditto import Ditto
 
 if TYPE_CHECKING:
     from holdfast.federated.result import FederationResult
@@ -31,7 +31,7 @@ def best_lambda(outcome: FederationResult) -> Ditto:
     Raises:
         ConfigError: if the federation had no Ditto with a fixed lambda, or no benign client has validation data.
     """
-    alongside = [method for method in outcome.runtime.alongside if isinstance(method, Ditto)]
+    alongside = [method for method in outcome.runtime.alongside if type(method) is Ditto]
     if not alongside:
         raise ConfigError(
             "there is no Ditto with a fixed lambda to choose from; run some, such as Ditto(0.1), Ditto(1)"

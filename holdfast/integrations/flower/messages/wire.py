@@ -1,6 +1,6 @@
 """What crosses the wire: arrays and short lists of plain values, and nothing is believed before it is checked.
 
-An order goes to a node, with the clients it is for. A reply comes back. Arrays travel as NumPy files without pickles.
+A request goes to a node, with the clients it is for. A reply comes back. Arrays travel as NumPy files without pickles.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Request:
         federation: 32 hexadecimal digits; what nodes keep of different federations never mixes.
         number: of the round, from 0.
         total: clients in the federation.
-        clients: ids, ascending, of those that the order is for.
+        clients: ids, ascending, of those that the request is for.
         labels: whose models to score, with an empty word for the shared one; or the method that tunes.
         part: which examples to score.
         weights: the shared model, shape (P,).
@@ -50,7 +50,7 @@ class Request:
     weights: Tensor | None = None
 
     def pack(self) -> RecordDict:
-        """The order as records."""
+        """The request as records."""
         head = {
             "format": FORMAT,
             "action": self.action,
@@ -65,7 +65,7 @@ class Request:
 
     @classmethod
     def of(cls, content: RecordDict) -> Request:
-        """The order in `content`, for a node: its weights are checked later, against the node's own model.
+        """The request in `content`, for a node: its weights are checked later, against the node's own model.
 
         Raises:
             RejectedError: if it is none.
@@ -73,21 +73,21 @@ class Request:
         head = head_of(content)
         action = word(head, "action")
         if action not in _ACTIONS:
-            raise RejectedError(f"the order has the action {action!r}; this holdfast knows {', '.join(_ACTIONS)}")
+            raise RejectedError(f"the request has the action {action!r}; this holdfast knows {', '.join(_ACTIONS)}")
         federation = word(head, "federation")
         if len(federation) != _FEDERATION_LENGTH or not set(federation) <= set("0123456789abcdef"):
-            raise RejectedError("the order names no federation; names are 32 hexadecimal digits")
+            raise RejectedError("the request names no federation; names are 32 hexadecimal digits")
         total = whole(head, "total")
         if not 0 <= total <= _MOST_CLIENTS:
-            raise RejectedError(f"the order says that there are {total} clients; at most {_MOST_CLIENTS} can be")
+            raise RejectedError(f"the request says that there are {total} clients; at most {_MOST_CLIENTS} can be")
         clients = tuple(wholes(head, "clients"))
         if any(first >= second for first, second in itertools.pairwise(clients)):
-            raise RejectedError("the order's clients are not ascending")
+            raise RejectedError("the request's clients are not ascending")
         if clients and not 0 <= clients[0] <= clients[-1] < total:
-            raise RejectedError(f"the order is for client {clients[-1]} of {total}")
+            raise RejectedError(f"the request is for client {clients[-1]} of {total}")
         number = whole(head, "number")
         if number < 0:
-            raise RejectedError(f"the order is for round {number}")
+            raise RejectedError(f"the request is for round {number}")
         return cls(
             cast(Action, action), federation, number, total, clients, tuple(words(head, "labels")), word(head, "part")
         )
@@ -100,7 +100,7 @@ def packed(head: dict[str, Any], arrays: dict[str, Tensor]) -> RecordDict:
 
 
 def head_of(content: RecordDict) -> ConfigRecord:
-    """The plain values of an order or a reply.
+    """The plain values of a request or a reply.
 
     Raises:
         RejectedError: if there are none, or of another format.
@@ -120,10 +120,10 @@ def array(content: RecordDict, name: str, shape: tuple[int, ...], dtype: torch.d
         RejectedError: if it is missing, or its size, dtype or shape is another; nothing large is read or made before.
     """
     arrays = content.get(_ARRAYS)
-    found = arrays.get(name) if isinstance(arrays, ArrayRecord) else None
-    if not isinstance(found, Array):
+    record = arrays.get(name) if isinstance(arrays, ArrayRecord) else None
+    if not isinstance(record, Array):
         raise RejectedError(f"it has no array {name!r}")
-    return torch.from_numpy(read_array(name, found, shape, torch.empty(0, dtype=dtype).numpy().dtype).copy())
+    return torch.from_numpy(read_array(name, record, shape, torch.empty(0, dtype=dtype).numpy().dtype).copy())
 
 
 def word(head: ConfigRecord, name: str) -> str:

@@ -52,14 +52,14 @@ class ClientStates:
 
     def rounds(self, client: int) -> list[int]:
         """The rounds after which there is a state, ascending."""
-        found = (_NAME.fullmatch(path.name) for path in self._of(client).glob("after-*"))
-        return sorted(int(match[1]) for match in found if match)
+        matches = (_NAME.fullmatch(path.name) for path in self._of(client).glob("after-*"))
+        return sorted(int(match[1]) for match in matches if match)
 
     def before(self, client: int, number: int) -> ClientMemory | None:
         """What a client remembered before round `number`; None if that is its first.
 
         Raises:
-            FederationError: if the client is past that round: the order is stale.
+            FederationError: if the client is past that round: the request is stale.
         """
         rounds = self.rounds(client)
         if rounds and rounds[-1] > number:

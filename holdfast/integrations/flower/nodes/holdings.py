@@ -24,15 +24,15 @@ def parse_ids(text: str) -> list[int]:
     Raises:
         ConfigError: if they are not written so, or one is named twice.
     """
-    found: list[int] = []
+    ids: list[int] = []
     for piece in text.split(","):
         first, dash, last = piece.strip().partition("-")
         if not first.isdigit() or (dash and not last.isdigit()):
             raise ConfigError(f'the clients of a node are {text!r}; write ids and ranges, such as clients="0-3,7"')
-        found += range(int(first), int(last or first) + 1)
-    if len(set(found)) < len(found) or not found:
+        ids += range(int(first), int(last or first) + 1)
+    if len(set(ids)) < len(ids) or not ids:
         raise ConfigError(f"the clients of a node are {text!r}; name each client once")
-    return sorted(found)
+    return sorted(ids)
 
 
 def share_of(text: str, total: int) -> list[int]:

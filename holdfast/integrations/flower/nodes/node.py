@@ -18,13 +18,11 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.checks import settings_for, with_follow_ups
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.blueprint import Blueprint
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, default_chunk, make_executor
-from holdfast.federated.engine.network import Network
-from holdfast.federated.personalization.ditto.adaptive import strong_attack
+from holdfast.federated.metrics.scoring import PartName
 from holdfast.files import write_atomically
-from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, packed
 from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
@@ -57,25 +55,25 @@ class Node:
 
     # ---------------------------------------------------------------------------------------------- answers
 
-    def answer(self, order: Request, content: RecordDict) -> RecordDict:
+    def answer(self, request: Request, content: RecordDict) -> RecordDict:
         """Do what is asked.
 
         Args:
-            order: what.
+            request: what.
             content: of the message, with the shared model.
 
         Returns:
             The reply.
         """
         with self.states.held():
-            if order.action == "census":
+            if request.action == "census":
                 return self._census()
-            runtime = self.runtime(order.total)
+            runtime = self.runtime(request.total)
             weights = array(content, "weights", (runtime.network.size,), runtime.network.initial.dtype)
             executor = make_executor(runtime, self._choice(runtime))
             try:
                 actions = {"train": self._train, "tune": self._tune, "score": self._score}
-                return actions[order.action](order, executor, weights)
+                return actions[request.action](request, executor, weights)
             finally:
                 executor.close()
 
@@ -87,17 +85,17 @@ class Node:
         write_atomically(self.folder / "node.json", json.dumps(dict(self.config)).encode())
         return packed({"identity": self._identity(), "clients": ids, **facts, **about}, {})
 
-    def _train(self, order: Request, executor: Executor, weights: Tensor) -> RecordDict:
+    def _train(self, request: Request, executor: Executor, weights: Tensor) -> RecordDict:
         runtime, refused, before = executor.runtime, {}, {}
-        for client in order.clients:
+        for client in request.clients:
             try:
                 self._own(client)
-                before[client] = self.states.before(client, order.number) or ClientMemory({})
+                before[client] = self.states.before(client, request.number) or ClientMemory({})
             except FederationError as error:
                 refused[client] = str(error)
         ids = torch.tensor(sorted(before), dtype=torch.int64)
         _recall(runtime, before)
-        drawn = torch.zeros(order.total, dtype=torch.int64)
+        drawn = torch.zeros(request.total, dtype=torch.int64)
         for client, state in before.items():
             drawn[client] = state.drawn
         updates = torch.empty(len(ids), runtime.network.size, dtype=runtime.network.initial.dtype)
@@ -105,13 +103,13 @@ class Node:
         for chunk in executor.chunks(ids) if len(ids) else []:
             rows = torch.searchsorted(ids, chunk)
             some, of_some = torch.empty(len(chunk), updates.shape[1], dtype=updates.dtype), losses[rows]
-            executor.train([Assignment(order.number, chunk, drawn[chunk])], weights, some, of_some)
+            executor.train([Assignment(request.number, chunk, drawn[chunk])], weights, some, of_some)
             updates[rows], losses[rows] = some, of_some
         draws = dict(zip(ids.tolist(), runtime.draws(ids).tolist(), strict=True))
         for client, state in before.items():
-            self.states.keep(client, order.number, self._after(runtime, client, state, state.drawn + draws[client]))
+            self.states.keep(client, request.number, self._after(runtime, client, state, state.drawn + draws[client]))
         head = {
-            "number": order.number,
+            "number": request.number,
             "clients": ids.tolist(),
             "examples": runtime.clients.train.counts[ids].tolist(),
             "refused": list(refused),
@@ -119,30 +117,30 @@ class Node:
         }
         return packed(head, {"updates": updates, "losses": losses})
 
-    def _tune(self, order: Request, executor: Executor, weights: Tensor) -> RecordDict:
-        runtime, (label,) = executor.runtime, order.labels
+    def _tune(self, request: Request, executor: Executor, weights: Tensor) -> RecordDict:
+        runtime, (label,) = executor.runtime, request.labels
         if label not in runtime.post_hoc:
-            raise RejectedError(f"the order is to tune {label!r}, which the configuration does not name")
-        known = {client: self.states.last(client) or ClientMemory({}) for client in self._mine(order)}
+            raise RejectedError(f"the request is to tune {label!r}, which the configuration does not name")
+        known = {client: self.states.last(client) or ClientMemory({}) for client in self._mine(request)}
         todo = {client: state for client, state in known.items() if label not in state.rows}
         if todo:
             executor.personalize(runtime.post_hoc[label], executor.chunks(torch.tensor(sorted(todo))), weights)
         for client, state in todo.items():
-            self.states.keep(client, order.number, self._after(runtime, client, state, state.drawn, label))
-        return packed({"number": order.number, "clients": sorted(known)}, {})
+            self.states.keep(client, request.number, self._after(runtime, client, state, state.drawn, label))
+        return packed({"number": request.number, "clients": sorted(known)}, {})
 
-    def _score(self, order: Request, executor: Executor, weights: Tensor) -> RecordDict:
-        ids = torch.tensor(self._mine(order), dtype=torch.int64)
+    def _score(self, request: Request, executor: Executor, weights: Tensor) -> RecordDict:
+        ids = torch.tensor(self._mine(request), dtype=torch.int64)
         _recall(executor.runtime, {client: self.states.last(client) for client in ids.tolist()})
-        save_state({"weights": weights, "total": order.total}, self.folder / "shared.safetensors")
-        part: PartName = "test" if order.part == "test" else "validation"
-        found = [executor.score_all(part, weights, label or None) for label in order.labels]
+        save_state({"weights": weights, "total": request.total}, self.folder / "shared.safetensors")
+        part: PartName = "test" if request.part == "test" else "validation"
+        scores_of_models = [executor.score_all(part, weights, label or None) for label in request.labels]
         arrays = {
-            "loss": torch.stack([scores.loss[ids] for scores in found]),
-            "correct": torch.stack([scores.correct[ids] for scores in found]),
-            "count": found[0].count[ids],
+            "loss": torch.stack([scores.loss[ids] for scores in scores_of_models]),
+            "correct": torch.stack([scores.correct[ids] for scores in scores_of_models]),
+            "count": scores_of_models[0].count[ids],
         }
-        return packed({"number": order.number, "clients": ids.tolist()}, arrays)
+        return packed({"number": request.number, "clients": ids.tolist()}, arrays)
 
     # ---------------------------------------------------------------------------------------------- what it has
 
@@ -170,27 +168,16 @@ class Node:
             return share_of(share, total)
         if isinstance(ids, str):
             return parse_ids(ids)
-        raise ConfigError('the node does not say whom it has; add clients="0-3" or share="0/8" to --node-config')
+        raise ConfigError(
+            'the node did not report which clients it hosts; add clients="0-3" or share="0/8" to --node-config'
+        )
 
     def runtime(self, total: int) -> ClientRuntime:
         """Where client functions run: as the simulator's, with other nodes' clients empty."""
-        plan = self.blueprint
         own, ids = self.holdings
         if ids[-1] >= total:
             raise FederationError(f"the node has client {ids[-1]} and the federation {total}; ids go from 0 to below")
-        clients = placed(own, ids, total)
-        if plan.threat is not None:
-            malicious = plan.threat.malicious(total, plan.settings.seed)
-            clients = plan.threat.poison(clients, malicious, plan.settings.seed)
-        strong = strong_attack(plan.threat)
-        return ClientRuntime(
-            clients,
-            Network(plan.model(clients), clients.task),
-            settings_for(plan.objective, plan.settings, clients),
-            with_follow_ups([method.facing(strong) for method in plan.personalize]),
-            proximal=plan.objective.proximal,
-            needs_losses=plan.objective.needs_losses or plan.aggregator.needs_losses,
-        )
+        return self.blueprint.assemble(placed(own, ids, total)).runtime()
 
     def personal(self, label: str, client: int) -> dict[str, Tensor]:
         """The personal model of a client as a state dictionary.
@@ -223,13 +210,13 @@ class Node:
         if client not in self.holdings[1]:
             raise FederationError(f"this node does not have client {client}")
 
-    def _mine(self, order: Request) -> list[int]:
-        return [client for client in order.clients if client in self.holdings[1]]
+    def _mine(self, request: Request) -> list[int]:
+        return [client for client in request.clients if client in self.holdings[1]]
 
     def _choice(self, runtime: ClientRuntime) -> ExecutorChoice:
         if runtime.settings.executor == "serial":
             return ExecutorChoice("serial", 1)
-        return ExecutorChoice("batched", runtime.settings.chunk or default_chunk(runtime))
+        return ExecutorChoice("batched", runtime.settings.chunk or default_chunk(runtime.training))
 
     def _after(
         self, runtime: ClientRuntime, client: int, before: ClientMemory, drawn: int, tuned: str | None = None

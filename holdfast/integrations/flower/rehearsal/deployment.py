@@ -130,8 +130,8 @@ class Deployment:
     def ended(self) -> list[str]:
         """Names of processes that ended by themselves."""
         dead = set(self._ask({"do": "look"})["dead"])
-        found = ["superlink"] if self._link in dead else []
-        return found + [f"node-{number}" for number, pid in self._nodes.items() if pid in dead]
+        dead_parts = ["superlink"] if self._link in dead else []
+        return dead_parts + [f"node-{number}" for number, pid in self._nodes.items() if pid in dead]
 
     def stop(self) -> None:
         """End everything: first politely, then not."""
@@ -171,8 +171,8 @@ class Deployment:
     def _start(self, name: str, order: dict[str, Any]) -> int:
         home = self.folder / "flwr" / name
         home.mkdir(parents=True, exist_ok=True)
-        asked = {"do": "start", "log": str(self._log(name)), "home": str(home), "bell": str(self.bell), **order}
-        return int(self._ask(asked)["pid"])
+        request = {"do": "start", "log": str(self._log(name)), "home": str(home), "bell": str(self.bell), **order}
+        return int(self._ask(request)["pid"])
 
     def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
         assert self._launcher is not None and self._launcher.stdin is not None

@@ -1,4 +1,4 @@
-"""Asking clients: orders go to the nodes that have them, replies are checked, and nobody can hold the rest up.
+"""Asking clients: requests go to the nodes that have them, replies are checked, and nobody can hold the rest up.
 
 Nodes come and go. Who has which client is asked of every node that appears, and again where the answer is lost. A node
 is known by a secret in its state folder, so one that was killed and started again has its clients back at once, is
@@ -70,23 +70,23 @@ class _Sent:
 class _Census:
     """What became of asking a node whom it has: how often it was asked and failed, and whether it has said it."""
 
-    asked: int = 0
+    attempts: int = 0
     failed: int = 0
     due: float = 0.0
-    said: bool = False
+    answered: bool = False
 
     def put_off(self, now: float) -> None:
         """Not before some seconds have passed, for a node may be slow; and ever more rarely, for it may be broken."""
-        self.due = now + _AGAIN * 2**self.asked
-        self.asked += 1
+        self.due = now + _AGAIN * 2**self.attempts
+        self.attempts += 1
 
     @property
     def is_hopeless(self) -> bool:
-        return not self.said and self.failed >= _FAILURES
+        return not self.answered and self.failed >= _FAILURES
 
     @property
     def is_open(self) -> bool:
-        return not self.said and self.failed < _FAILURES
+        return not self.answered and self.failed < _FAILURES
 
 
 @dataclass
@@ -155,7 +155,7 @@ class Exchange:
         now = self._looked = time.monotonic()
         here = set(self.grid.get_node_ids())
         self._censuses = {node: self._censuses.get(node, _Census()) for node in sorted(here)}
-        due = {node: census for node, census in self._censuses.items() if not census.said and census.due <= now}
+        due = {node: census for node, census in self._censuses.items() if not census.answered and census.due <= now}
         for census in due.values():
             census.put_off(now)
         self._send({node: Request("census", self.federation) for node in due})
@@ -171,7 +171,7 @@ class Exchange:
             self._censuses[node].failed += 1
             self._fault((), "failed", f"node {node} was asked whom it has: {_failure(message)}")
             return False
-        self._censuses[node].said = True
+        self._censuses[node].answered = True
         self._sent = {name: sent for name, sent in self._sent.items() if sent.clients or sent.node != node}
         try:
             self._admit(node, message.content)
@@ -198,10 +198,10 @@ class Exchange:
         if back:
             self._fault(tuple(back), "returned", "their node was lost and has been started again")
         for client, train, validation, test in zip(ids, *counts, strict=True):
-            told = ClientFacts(train, validation, test, classes, task, shape)
+            facts = ClientFacts(train, validation, test, classes, task, shape)
             if self._owner.setdefault(client, secret) != secret:
                 self._fault((client,), "refused", f"node {node} claims client {client}, who belongs to another node")
-            elif self.facts.setdefault(client, told) != told:
+            elif self.facts.setdefault(client, facts) != facts:
                 self._fault((client,), "refused", f"client {client} came back with other data; start a new federation")
             elif client not in self._expelled:
                 self._holder[client] = self._last[client] = node
@@ -209,14 +209,14 @@ class Exchange:
     # ---------------------------------------------------------------------------------------------- asking
 
     def ask(
-        self, number: int, clients: Sequence[int], order: Callable[[Sequence[int]], Request], read: Reader
+        self, number: int, clients: Sequence[int], make_request: Callable[[Sequence[int]], Request], read: Reader
     ) -> dict[int, Any]:
         """Ask clients, and wait for them as the settings say.
 
         Args:
             number: of the round, for the record.
             clients: whom.
-            order: makes the order for the clients of one node.
+            make_request: makes the request for the clients of one node.
             read: makes something of a reply.
 
         Returns:
@@ -232,10 +232,10 @@ class Exchange:
         until = time.monotonic() + self.settings.timeout
         while True:
             self._look()
-            self._dispatch(wanted - got.keys() - failed.keys(), order)
-            found = self._collect(got, failed, read)
+            self._dispatch(wanted - got.keys() - failed.keys(), make_request)
+            heard = self._collect(got, failed, read)
             late = time.monotonic() > until
-            hope = found or self._is_hope(wanted - got.keys() - failed.keys())
+            hope = heard or self._is_hope(wanted - got.keys() - failed.keys())
             if len(got) == len(wanted) or late or not hope:
                 if len(got) >= minimum or self.settings.on_few != "wait":
                     break
@@ -259,32 +259,32 @@ class Exchange:
         return bool(waiting) and (may_have or any(waiting & set(sent.clients) for sent in self._sent.values()))
 
     def _give_up(self) -> None:
-        """Expect no more replies to orders that are under way; those that come late are not looked at."""
+        """Expect no more replies to requests that are under way; those that come late are not looked at."""
         for name in [name for name, sent in self._sent.items() if sent.clients]:
             del self._sent[name]
 
-    def _dispatch(self, waiting: set[int], order: Callable[[Sequence[int]], Request]) -> None:
-        """Send orders to the nodes of clients that wait for one."""
+    def _dispatch(self, waiting: set[int], make_request: Callable[[Sequence[int]], Request]) -> None:
+        """Send requests to the nodes of clients that wait for one."""
         under_way = {(client, sent.node) for sent in self._sent.values() for client in sent.clients}
         by_node: dict[int, list[int]] = {}
         for client in sorted(waiting):
             node = self._holder.get(client)
             if node is not None and (client, node) not in under_way:
                 by_node.setdefault(node, []).append(client)
-        self._send({node: order(theirs) for node, theirs in sorted(by_node.items())})
+        self._send({node: make_request(theirs) for node, theirs in sorted(by_node.items())})
 
-    def _send(self, orders: Mapping[int, Request]) -> None:
+    def _send(self, requests: Mapping[int, Request]) -> None:
         ttl = self.settings.timeout + _MARGIN
         messages = [
-            Message(order.pack(), dst_node_id=node, message_type="train", ttl=ttl, group_id=str(order.number + 1))
-            for node, order in orders.items()
+            Message(request.pack(), dst_node_id=node, message_type="train", ttl=ttl, group_id=str(request.number + 1))
+            for node, request in requests.items()
         ]
         if not messages:
             return
         self._pause = _SHORTEST
-        for name, (node, order) in zip(self._push(messages), orders.items(), strict=False):
+        for name, (node, request) in zip(self._push(messages), requests.items(), strict=False):
             if name:
-                self._sent[name] = _Sent(node, tuple(order.clients))
+                self._sent[name] = _Sent(node, tuple(request.clients))
 
     def _push(self, messages: Sequence[Message]) -> list[str]:
         """Hand messages to the SuperLink and return their names.
@@ -314,16 +314,16 @@ class Exchange:
 
     def _collect(self, got: dict[int, Any], failed: dict[int, tuple[str, str]], read: Reader | None) -> bool:
         """Take in the replies that there are, and return whether a node has said whom it has."""
-        found = False
+        heard = False
         for message in self._pull():
             self._pause = _SHORTEST
             sent = self._sent.pop(message.metadata.reply_to_message_id, None)
             if sent is None:
                 continue
             if not sent.clients:
-                found |= self._hear(sent.node, message)
+                heard |= self._hear(sent.node, message)
                 continue
-            asked = [client for client in sent.clients if client not in got]
+            pending = [client for client in sent.clients if client not in got]
             good: dict[int, Any] = {}
             bad: dict[int, tuple[str, str]] = {}
             try:
@@ -333,14 +333,14 @@ class Exchange:
                     good, refused = read(sent.clients, message.content)
                     bad = {client: ("refused", why[:_LETTERS]) for client, why in refused.items()}
             except RejectedError as error:
-                bad = dict.fromkeys(asked, ("failed" if message.has_error() else "refused", str(error)))
+                bad = dict.fromkeys(pending, ("failed" if message.has_error() else "refused", str(error)))
             left_out = ("refused", "the reply leaves the client out")
-            for client in asked:
+            for client in pending:
                 if client in good:
                     got[client] = good[client]
                 else:
                     failed[client] = bad.get(client, left_out)
-        return found
+        return heard
 
     def _pull(self) -> list[Message]:
         """Replies that have arrived; one that can't be read becomes an error of its node and of nobody else."""
@@ -350,16 +350,16 @@ class Exchange:
             return list(self.grid.pull_messages(list(self._sent)))
         except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
             _log.warning("a reply can't be read (%s); replies are taken one by one", str(error)[:100])
-        found: list[Message] = []
+        messages: list[Message] = []
         for name, sent in list(self._sent.items()):
             try:
-                found += self.grid.pull_messages([name])
+                messages += self.grid.pull_messages([name])
             except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
                 del self._sent[name]
                 if not sent.clients:
                     self._censuses[sent.node].failed += 1
                 self._fault(sent.clients, "refused", f"the reply can't be read: {str(error)[:100]}")
-        return found
+        return messages
 
     def _record(self, missing: set[int], failed: dict[int, tuple[str, str]]) -> None:
         """Write down who is missing and why."""

@@ -14,9 +14,9 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime, PartName
+from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor
-from holdfast.federated.metrics.scoring import ClientScores
+from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, head_of, whole, wholes, words
@@ -61,28 +61,28 @@ class FlowerExecutor(Executor):
         """Those of the last round's clients that answered, ascending."""
         return torch.sort(clients).values[self._here]
 
-    def train(self, orders: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
+    def train(self, assignments: Sequence[Assignment], received: Tensor, updates: Tensor, losses: Tensor) -> None:
         """Ask the clients of a round, and put what they send into rows; those of clients that are missing are NaN."""
-        (order,) = orders
+        (assignment,) = assignments
         self._scored = None
         updates.fill_(torch.nan)
-        got = self._ask(order.number, order.clients, "train", received, self._read_round)
-        for place, client in enumerate(order.clients.tolist()):
+        got = self._ask(assignment.number, assignment.clients, "train", received, self._read_round)
+        for place, client in enumerate(assignment.clients.tolist()):
             if client in got:
                 updates[place], losses[place] = got[client]
-        self._here = torch.tensor([client in got for client in order.clients.tolist()], dtype=torch.bool)
+        self._here = torch.tensor([client in got for client in assignment.clients.tolist()], dtype=torch.bool)
 
-    def _read_round(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
+    def _read_round(self, expected: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
         head = head_of(content)
-        ids = _ids(content, asked, self._number)
+        ids = _ids(content, expected, self._number)
         size, kind = self.runtime.network.size, self.runtime.network.initial.dtype
         updates = array(content, "updates", (len(ids), size), kind)
         losses = array(content, "losses", (len(ids),), torch.float64)
         bad = dict(zip(wholes(head, "refused"), words(head, "reasons"), strict=False))
         good = {}
         for row, (client, examples) in enumerate(zip(ids, wholes(head, "examples", len(ids)), strict=True)):
-            if examples != (said := self.exchange.facts[client].train):
-                bad[client] = f"the client claims {examples} examples and had said {said}"
+            if examples != (claimed := self.exchange.facts[client].train):
+                bad[client] = f"the client claims {examples} examples and had said {claimed}"
             elif not (updates[row].isfinite().all() and losses[row].isfinite()):
                 bad[client] = "the update is not finite"
             else:
@@ -99,8 +99,8 @@ class FlowerExecutor(Executor):
         self._ask(number, everybody, "tune", received, self._read_names, labels=(method.label,))
         self._tuned.append(method.label)
 
-    def _read_names(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
-        return dict.fromkeys(_ids(content, asked, self._number), True), {}
+    def _read_names(self, expected: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
+        return dict.fromkeys(_ids(content, expected, self._number), True), {}
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Scores of clients, as they report them; of all models at once, so that several reports take one message."""
@@ -124,8 +124,8 @@ class FlowerExecutor(Executor):
                 loss[client], correct[client], count[client] = losses[place], rights[place], examples
             self._scores[label] = ClientScores(torch.arange(total), loss, correct, count)
 
-    def _read_scores(self, asked: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
-        ids, models = _ids(content, asked, self._number), 1 + len(self.runtime.alongside) + len(self.runtime.joint)
+    def _read_scores(self, expected: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
+        ids, models = _ids(content, expected, self._number), 1 + len(self.runtime.alongside) + len(self.runtime.joint)
         models += len(self._tuned)
         loss = array(content, "loss", (models, len(ids)), torch.float64)
         correct = array(content, "correct", (models, len(ids)), torch.int64)
@@ -152,18 +152,18 @@ class FlowerExecutor(Executor):
         self._number = number
         total, name = len(self.runtime.clients), self.exchange.federation
 
-        def order(some: Sequence[int]) -> Request:
+        def make_request(some: Sequence[int]) -> Request:
             return Request(action, name, number, total, tuple(some), weights=weights, **further)
 
-        return self.exchange.ask(number, clients.tolist(), order, read)
+        return self.exchange.ask(number, clients.tolist(), make_request, read)
 
 
-def _ids(content: RecordDict, asked: Sequence[int], number: int) -> list[int]:
-    """The clients that a reply is about, if it is the reply to this order."""
+def _ids(content: RecordDict, expected: Sequence[int], number: int) -> list[int]:
+    """The clients that a reply is about, if it is the reply to this request."""
     head = head_of(content)
-    if (said := whole(head, "number")) != number:
-        raise RejectedError(f"the reply is for round {said + 1} and not {number + 1}")
+    if (claimed := whole(head, "number")) != number:
+        raise RejectedError(f"the reply is for round {claimed + 1} and not {number + 1}")
     ids = wholes(head, "clients")
-    if len(set(ids)) < len(ids) or not set(ids) <= set(asked):
+    if len(set(ids)) < len(ids) or not set(ids) <= set(expected):
         raise RejectedError("the reply is about clients that were not asked")
     return ids

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.blueprint import Blueprint
 from holdfast.federated.engine.executors import Executor, ExecutorChoice
 from holdfast.federated.federation import Federation
+from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
 from holdfast.federated.result import FederationResult
 from holdfast.files import write_atomically
-from holdfast.integrations.flower.blueprint import Blueprint
 from holdfast.integrations.flower.server.exchange import ClientFacts, Exchange
 from holdfast.integrations.flower.server.executor import FlowerExecutor
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
@@ -56,7 +56,7 @@ def federate_on_flower(
         ConfigError: if methods don't go together, or can't run where nobody sees all clients.
         FederationError: if nodes don't appear, or too few clients answer and that is a failure.
     """
-    blueprint.check()
+    refuse_methods_that_see_all(blueprint.personalize)
     if run is not None:
         run.lock()
     try:
@@ -66,6 +66,21 @@ def federate_on_flower(
     finally:
         if run is not None:
             run.unlock()
+
+
+def refuse_methods_that_see_all(methods: Sequence[Personalizer]) -> None:
+    """Refuse what can't run where nobody sees all clients.
+
+    Raises:
+        ConfigError: if a method chooses something for all clients by looking at all of their models.
+    """
+    alone = PostHocPersonalizer.choose_hyperparameters
+    for method in methods:
+        if isinstance(method, PostHocPersonalizer) and type(method).choose_hyperparameters is not alone:
+            raise ConfigError(
+                f"{method.name} looks at all clients' personal models to choose what they share, and on Flower no "
+                "one sees them; run it in the simulator, or take another method"
+            )
 
 
 class FlowerFederation(Federation):
@@ -80,21 +95,12 @@ class FlowerFederation(Federation):
     def __init__(self, exchange: Exchange, blueprint: Blueprint, run: Run | None) -> None:
         self.exchange = exchange
         self.clients = roll(exchange)
-        super().__init__(
-            self.clients,
-            blueprint.model(self.clients),
-            replace(blueprint.settings, executor="serial", checkpoint_seconds=0.0),
-            objective=blueprint.objective,
-            aggregator=blueprint.aggregator,
-            threat=blueprint.threat,
-            personalize=blueprint.personalize,
-            run=run,
-        )
+        settings = replace(blueprint.settings, executor="serial", checkpoint_seconds=0.0)
+        super().__init__(blueprint.prepare(self.clients, settings), run)
         self.choice = ExecutorChoice("flower", exchange.settings.nodes)
 
-    def _runtime(self, clients: Clients, run: Run | None) -> ClientRuntime:
-        """The server's: without personal models, so nothing of them is kept in the run directory."""
-        return super()._runtime(clients, None)
+    def _personal_folder(self) -> None:
+        """Personal models are at the nodes, so nothing of them is kept in the run directory."""
 
     def _executor(self) -> Executor:
         return FlowerExecutor(self.runtime, self.exchange)
@@ -130,16 +136,16 @@ class ReportedPart(ClientPart):
     """A part of clients' data of which only the numbers are known; two stand-ins per client are in it.
 
     Attributes:
-        told: how many examples each client says that it has, int64 of shape (clients,).
+        reported: how many examples each client says that it has, int64 of shape (clients,).
     """
 
-    told: Tensor | None = None
+    reported: Tensor | None = None
 
     @property
     def counts(self) -> Tensor:
         """What clients say."""
-        assert self.told is not None
-        return self.told
+        assert self.reported is not None
+        return self.reported
 
     def owners(self) -> Tensor:
         """Of the stand-ins."""
@@ -175,8 +181,8 @@ def roll(exchange: Exchange) -> Clients:
 def _told(facts: Sequence[ClientFacts], name: str, shape: tuple[int, ...]) -> ReportedPart:
     number = len(facts)
     inputs = torch.zeros((1,) * (len(shape) + 1)).expand(2 * number, *shape)
-    told = torch.tensor([getattr(each, name) for each in facts], dtype=torch.int64)
-    return ReportedPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), told=told)
+    reported = torch.tensor([getattr(each, name) for each in facts], dtype=torch.int64)
+    return ReportedPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), reported=reported)
 
 
 def _name_of(run: Run | None) -> str:

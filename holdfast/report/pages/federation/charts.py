@@ -66,7 +66,7 @@ def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
         "div",
         chart(
             "Mean accuracy",
-            "Mean test accuracy of benign clients over the rounds; " + _ends_said(means),
+            "Mean test accuracy of benign clients over the rounds; " + _ends_in_words(means),
             means,
             x=x,
             y=_share_axis((y for line in means for _, y in line.points), 1.0),
@@ -76,7 +76,7 @@ def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
         ),
         chart(
             "Spread",
-            "Standard deviation of accuracy over benign clients; " + _ends_said(stds),
+            "Standard deviation of accuracy over benign clients; " + _ends_in_words(stds),
             stds,
             x=x,
             y=_share_axis([0.0], max(highest, 0.02)),
@@ -112,14 +112,14 @@ def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1
         tag("line", x1=_at(spread.share(v)), x2=_at(spread.share(v)), y1=0, y2=_SIZE, class_="grid")
         for v, _ in spread.ticks
     ]
-    said = "; ".join(f"{point.name}: mean {percent(point.mean)}, spread {percent(point.std)}" for point in points)
+    sentence = "; ".join(f"{point.name}: mean {percent(point.mean)}, spread {percent(point.std)}" for point in points)
     drawing = tag(
         "svg",
         *grid,
         viewBox=f"0 0 {_SIZE} {_SIZE}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"Mean accuracy against its spread over clients. {said}",
+        aria_label=f"Mean accuracy against its spread over clients. {sentence}",
     )
     left = 1.0 + 0.45 * max(len(text) for _, text in mean.ticks)
     room = f"--left:{left:.2f}rem;--right:1rem"
@@ -145,7 +145,7 @@ def _dots(points: Sequence[Point], spread: Axis, mean: Axis, letter: float) -> l
     places = {point: (100 * spread.share(point.std), 100 - 100 * mean.share(point.mean)) for point in points}
     taken = [(x - 1.5, x + 1.5, y) for x, y in places.values()]
     drawn = []
-    for point in sorted(points, key=lambda found: -found.mean):
+    for point in sorted(points, key=lambda one: -one.mean):
         x, y = places[point]
         width = letter * len(point.name) + 2
         spots = [
@@ -212,7 +212,7 @@ def _distribution_row(label: str, accuracies: Sequence[float], bins: tuple[list[
                 x, y = round((place + 0.06) * width, 1), round(_SIZE * (1 - base / highest) - height, 1)
                 bars.append(tag("rect", x=x, y=y, width=round(0.88 * width, 1), height=height, class_=kind))
             base += count
-    said = f"{label}: mean {percent(mean)}, standard deviation {percent(std)}, lowest {percent(min(accuracies))}"
+    sentence = f"{label}: mean {percent(mean)}, standard deviation {percent(std)}, lowest {percent(min(accuracies))}"
     drawing = tag(
         "svg",
         *bars,
@@ -221,7 +221,7 @@ def _distribution_row(label: str, accuracies: Sequence[float], bins: tuple[list[
         viewBox=f"0 0 {_SIZE} {_SIZE}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=said,
+        aria_label=sentence,
     )
     head = tag("p", tag("b", label), f"{percent(mean)} ± {percent(std)}")
     return tag("div", head, drawing, class_="histogram tall")
@@ -242,7 +242,7 @@ def _lines(history: Sequence[Mapping[str, Any]], key: str) -> list[Line]:
     return lines
 
 
-def _ends_said(lines: Iterable[Line]) -> str:
+def _ends_in_words(lines: Iterable[Line]) -> str:
     return "; ".join(f"{line.name} {line.end}" for line in lines)
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
 from holdfast.report.html.markup import percent
 from holdfast.report.pages.federation.record import FederationRecord
+from holdfast.report.pages.side_by_side import shared_facts, side_by_side
 
 _COLUMNS = {"mean": "mean", "pooled": "pooled", "std": "std", "worst_tenth": "worst\n10%", "worst": "worst"}
-_TOLD = ("data", "model", "objective", "aggregate", "attack", "malicious", "seed")
+_FACTS = ("data", "model", "objective", "aggregate", "attack", "malicious", "seed")
 
 
 def federation_table(records: Sequence[FederationRecord]) -> Table:
@@ -24,23 +24,14 @@ def federation_table(records: Sequence[FederationRecord]) -> Table:
     Returns:
         A table to print with rich.
     """
-    told = [{key: _said(key, record.config.get(key)) for key in _TOLD} for record in records]
-    shared = [key for key in _TOLD if len(records) > 1 and len({facts[key] for facts in told}) == 1]
-    table = Table(
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-        title=", ".join(told[0][key] for key in shared if told[0][key]) or None,
-        title_justify="left",
-        caption="test accuracy of benign clients: mean is robustness, std (lower is fairer) is fairness",
-        caption_justify="left",
-    )
+    facts_by_run = [{key: _in_words(key, record.config.get(key)) for key in _FACTS} for record in records]
+    caption = "test accuracy of benign clients: mean is robustness, std (lower is fairer) is fairness"
+    shared, table = shared_facts(facts_by_run), side_by_side(facts_by_run, caption)
     table.add_column("run", overflow="fold")
     table.add_column("model", no_wrap=True)
     for name in (*_COLUMNS.values(), "loss"):
         table.add_column(name, justify="right", no_wrap=True)
-    for record, facts in zip(records, told, strict=True):
+    for record, facts in zip(records, facts_by_run, strict=True):
         own = ", ".join(text for key, text in facts.items() if key not in shared and text)
         if not record.finished:
             own = ", ".join(part for part in (own, f"{record.status} after round {record.done}") if part)
@@ -55,7 +46,7 @@ def federation_table(records: Sequence[FederationRecord]) -> Table:
     return table
 
 
-def _said(key: str, value: object) -> str:
+def _in_words(key: str, value: object) -> str:
     if value in (None, "") or (key == "malicious" and not value):
         return ""
     return f"seed {value}" if key == "seed" else f"{value} malicious" if key == "malicious" else str(value)

@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.report.html.charts import Axis, Line, chart
 from holdfast.report.html.markup import Html, join, number, percent, tag
 from holdfast.report.html.page import note, section
-from holdfast.report.html.tables import row_name, sortable
+from holdfast.report.html.tables import sortable, sortable_row
 from holdfast.report.pages.federation.record import SHARED, FederationRecord
 
 _SIZE = 1000
@@ -26,15 +26,14 @@ _COLUMNS = {
 
 def environments(record: FederationRecord) -> Html | None:
     """Accuracy in the environment that clients train in and in the other one, by model."""
-    found: Mapping[str, Mapping[str, float]] = record.results.get("environments") or {}
-    if not found:
+    by_model: Mapping[str, Mapping[str, float]] = record.results.get("environments") or {}
+    if not by_model:
         return None
-    best = max(found, key=lambda label: found[label]["worst"])
+    best = max(by_model, key=lambda label: by_model[label]["worst"])
     rows = []
-    for label, numbers in found.items():
-        cells = [tag("td", percent(numbers[key]), data_value=numbers[key]) for key in _COLUMNS]
-        head = tag("th", row_name(label, None), scope="row", data_value=label)
-        rows.append(tag("tr", head, *cells, class_="best" if label == best else None))
+    for label, numbers in by_model.items():
+        cells = [(percent(numbers[key]), numbers[key]) for key in _COLUMNS]
+        rows.append(sortable_row(label, cells, class_="best" if label == best else None))
     table = sortable(
         "Environments",
         "Accuracy by model and environment; the headers sort.",
@@ -52,19 +51,19 @@ def environments(record: FederationRecord) -> Html | None:
 
 def adaptation(record: FederationRecord) -> Html | None:
     """Accuracy in both environments along fine-tuning, what transfers, and how gradients change."""
-    found: Mapping[str, Mapping[str, Any]] = record.results.get("adaptation") or {}
-    if not found:
+    by_method: Mapping[str, Mapping[str, Any]] = record.results.get("adaptation") or {}
+    if not by_method:
         return None
     shared = (record.results.get("environments") or {}).get(SHARED, {})
-    seen = [value for of in found.values() for key in _ACCURACIES for _, value in _points(of["curves"], key)]
+    seen = [value for of in by_method.values() for key in _ACCURACIES for _, value in _points(of["curves"], key)]
     lowest = min([*seen, *(shared[key] for key in ("accuracy", "elsewhere") if key in shared)], default=0.0)
-    panels = [_curves(label, of["curves"], shared, lowest) for label, of in found.items()]
-    transferred = _transfer({label: of["curves"] for label, of in found.items()})
-    picture = _picture(record, next(iter(found.values()))["epsilon"])
+    panels = [_curves(label, of["curves"], shared, lowest) for label, of in by_method.items()]
+    transferred = _transfer({label: of["curves"] for label, of in by_method.items()})
+    picture = _picture(record, next(iter(by_method.values()))["epsilon"])
     return section(
         "Along fine-tuning",
         tag("div", *panels, transferred, class_="figures equal"),
-        tag("div", _ratios(found), picture, class_="figures equal"),
+        tag("div", _ratios(by_method), picture, class_="figures equal"),
         id_="adaptation",
     )
 
@@ -93,9 +92,9 @@ def _curves(
     )
 
 
-def _transfer(found: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Html:
+def _transfer(by_method: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Html:
     lines: list[Line] = []
-    for label, curves in found.items():
+    for label, curves in by_method.items():
         points = [(0.0, 1.0), *_points(curves, "transfer")]
         lines.append(Line(label, tuple(points), f"named-{len(lines)}", percent(points[-1][1])))
     last = max(point[0] for line in lines for point in line.points)
@@ -122,18 +121,18 @@ def _axis(low: float, high: float, steps: int, text: Any) -> Axis:
     return Axis(low, high, tuple((value, text(value)) for value in ticks))
 
 
-def _ratios(found: Mapping[str, Mapping[str, Any]]) -> Html:
+def _ratios(by_method: Mapping[str, Mapping[str, Any]]) -> Html:
     """A histogram per method, all on one scale."""
-    highest = max(max(of["ratios"]) for of in found.values()) or 1
-    rows = [_ratio_row(label, of, highest) for label, of in found.items()]
+    highest = max(max(of["ratios"]) for of in by_method.values()) or 1
+    rows = [_ratio_row(label, of, highest) for label, of in by_method.items()]
     ends = tag("div", tag("span", "1/400"), tag("span", "gradient length, personal over shared"), tag("span", "400"),
                class_="ends")  # fmt: skip
     caption = "Every test example counts once. The line in the middle is no change."
     return tag("figure", tag("h3", "How gradients change"), *rows, ends, tag("figcaption", caption), class_="clients")
 
 
-def _ratio_row(label: str, found: Mapping[str, Any], highest: int) -> Html:
-    counts: Sequence[int] = found["ratios"]
+def _ratio_row(label: str, measured: Mapping[str, Any], highest: int) -> Html:
+    counts: Sequence[int] = measured["ratios"]
     width = _SIZE / len(counts)
     bars = [
         tag(
@@ -147,7 +146,7 @@ def _ratio_row(label: str, found: Mapping[str, Any], highest: int) -> Html:
         for place, count in enumerate(counts)
         if count
     ]
-    median = f"median change by a factor of {number(math.exp(found['instability']), 1)}"
+    median = f"median change by a factor of {number(math.exp(measured['instability']), 1)}"
     drawing = tag(
         "svg",
         *bars,

@@ -6,18 +6,17 @@ clients are in the table and in no number.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.files import write_atomically
 from holdfast.report.html.markup import DASH, Html, counted, duration, number, percent, tag
-from holdfast.report.html.page import code, folded, headline, note, page, section
-from holdfast.report.html.tables import facts_table, row_name, sortable
+from holdfast.report.html.page import findings, headline, hero, large_number, note, section, write_page
+from holdfast.report.html.tables import facts_table, sortable, sortable_row
 from holdfast.report.pages.federation.charts import Point, curves, distribution, lambda_bars, scatter
 from holdfast.report.pages.federation.environments import adaptation, environments
 from holdfast.report.pages.federation.record import SHARED, ClientRows, FederationRecord
+from holdfast.report.pages.run_parts import repeat_section, unfinished_banner
 from holdfast.training.run import Run
 
 #: Clients in the table, and faults in theirs; the files have all of them.
@@ -38,22 +37,20 @@ def write_federation_report(run: Run) -> Path:
     record = FederationRecord.of(run)
     data = Path(str(record.config["data"])).name
     parts = [
-        _headline(record, data),
+        _headline(run, record, data),
         _models(record),
         environments(record),
         adaptation(record),
-        _devices(record),
+        _clients(record),
         _over_rounds(record),
         _attack(record),
         _faults(record),
         _lambdas(record),
-        _table(record),
-        _facts(run, record),
+        _client_table(record),
+        _run_section(run, record),
     ]
     title = f"{data}, {record.headline}: {record.path.resolve().name}"
-    path = run.path / "report.html"
-    write_atomically(path, page(title, *(part for part in parts if part is not None)).encode())
-    return path
+    return write_page(run.path / "report.html", title, *parts)
 
 
 def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
@@ -72,8 +69,7 @@ def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
         content.append(section("Robustness against fairness", scatter(points, "", caption, letter=0.75), id_="scatter"))
         rows = [(f"{_run(record)}: {label}", summary) for record in shown for label, summary in record.models.items()]
         content.append(section("Every model", _summary_table(rows), id_="models"))
-    write_atomically(path, page("Federations side by side", *content).encode())
-    return path
+    return write_page(path, "Federations side by side", *content)
 
 
 def _run(record: FederationRecord) -> str:
@@ -83,9 +79,9 @@ def _run(record: FederationRecord) -> str:
 # ------------------------------------------------------------------------------------------------------- sections
 
 
-def _headline(record: FederationRecord, data: str) -> Html:
-    said = record.told("objective", "aggregate", "personalize")
-    by = [piece for word in said for piece in (", ", tag("b", word))][1:]
+def _headline(run: Run, record: FederationRecord, data: str) -> Html:
+    words = record.settings("objective", "aggregate", "personalize")
+    by = [piece for word in words for piece in (", ", tag("b", word))][1:]
     by += [" with ", tag("b", str(record.config["model"])), ", seed ", tag("b", str(record.config["seed"]))]
     attack = record.config.get("attack")
     if attack:
@@ -95,30 +91,26 @@ def _headline(record: FederationRecord, data: str) -> Html:
         record.status,
         data,
         by,
-        None if record.finished else _unfinished(record),
-        tag("div", _worst(record), _numbers(record), class_="hero") if record.models else None,
+        None if record.finished else _unfinished(run, record),
+        hero(_worst_tenth(record), _numbers(record)) if record.models else None,
     )
 
 
-def _unfinished(record: FederationRecord) -> Html:
+def _unfinished(run: Run, record: FederationRecord) -> Html:
     done = f"round {number(record.done)} of {number(record.rounds)} was the last one evaluated"
-    shown = done if record.models else "there are no numbers yet"
-    if record.status == "running":
-        return tag("p", f"This federation is still going on: {shown}.", class_="banner")
-    resume = f"holdfast federate --resume {shlex.quote(str(record.path.resolve()))}"
-    return tag("p", f"This federation was interrupted: {shown}. Continue it with ", tag("code", resume), ".",
-               class_="banner")  # fmt: skip
+    progress = done if record.models else "there are no numbers yet"
+    return unfinished_banner(run, progress, what="federation", command="federate")
 
 
-def _worst(record: FederationRecord) -> Html:
+def _worst_tenth(record: FederationRecord) -> Html:
     label = record.headline
     summary = record.models[label]
-    others = [f"{other} {percent(found['worst_tenth'])}" for other, found in record.models.items() if other != label]
-    return tag(
-        "div",
-        tag("p", "Test accuracy of the worst tenth of clients", class_="what"),
-        tag("p", percent(summary["worst_tenth"])[:-1], tag("small", "%"), class_="number"),
-        tag("p", tag("b", label), ", against " + ", ".join(others) if others else None, class_="who"),
+    others = [f"{other} {percent(scores['worst_tenth'])}" for other, scores in record.models.items() if other != label]
+    return large_number(
+        "Test accuracy of the worst tenth of clients",
+        percent(summary["worst_tenth"])[:-1],
+        "%",
+        [tag("b", label), ", against " + ", ".join(others) if others else None],
     )
 
 
@@ -156,16 +148,15 @@ def _summary_table(rows: Sequence[tuple[str, dict[str, float]]]) -> Html:
     best = max(range(len(rows)), key=lambda place: rows[place][1]["mean"])
     drawn = []
     for place, (label, summary) in enumerate(rows):
-        cells = [tag("td", _score(key, summary), data_value=summary[key]) for key in _COLUMNS]
-        head = tag("th", row_name(label, None), scope="row", data_value=label)
-        drawn.append(tag("tr", head, *cells, class_="best" if place == best else None))
+        cells = [(_score(key, summary), summary[key]) for key in _COLUMNS]
+        drawn.append(sortable_row(label, cells, class_="best" if place == best else None))
     return sortable(
         "Models", "Scores by model; the headers sort.", ("Model", *_COLUMNS.values()), drawn, rising=None,
         class_="groups",
     )  # fmt: skip
 
 
-def _devices(record: FederationRecord) -> Html | None:
+def _clients(record: FederationRecord) -> Html | None:
     if record.clients is None:
         return None
     points = [Point(label, summary["mean"], summary["std"]) for label, summary in record.models.items()]
@@ -189,34 +180,33 @@ def _attack(record: FederationRecord) -> Html | None:
     results = record.results
     if not results:
         return None
-    said = []
+    sentences = []
     attackers, clients = len(results["malicious"]), results["clients"]
     if results["attack"] is None:
-        said.append("Nobody attacked.")
+        sentences.append("Nobody attacked.")
     else:
-        told = f"told to expect {results['f']} per round" if results["f"] else "told of none"
-        said.append(
+        expected = f"told to expect {results['f']} per round" if results["f"] else "told of none"
+        sentences.append(
             f"{number(attackers)} of {counted(clients, 'client')} attacked by {results['attack']['name']}. "
-            f"The server combined updates by {results['aggregator']['name']} and was {told}."
+            f"The server combined updates by {results['aggregator']['name']} and was {expected}."
         )
-    said.append(
+    sentences.append(
         f"{counted(results['dropped'], 'update')} dropped because not finite{_or_refused(results)}."
         if results["dropped"]
         else "No update was dropped."
     )
     if results["diverged_at"] is not None:
-        said.append(
+        sentences.append(
             f"The shared model diverged in round {results['diverged_at'] + 1} and was kept as it was from then on."
         )
     never = results["never_joined"]
-    said.append(
+    sentences.append(
         f"{number(never)} of {counted(clients, 'client')} never took part; their personal model is the shared one."
         if never
         else "Every client took part at least once."
     )
-    said += results["warnings"]
-    listed = tag("ul", *(tag("li", sentence) for sentence in said), class_="findings")
-    return section("What was attacked, what was dropped", listed, id_="attack")
+    sentences += results["warnings"]
+    return section("What was attacked, what was dropped", findings(*sentences), id_="attack")
 
 
 def _or_refused(results: Mapping[str, Any]) -> str:
@@ -249,9 +239,9 @@ def _ran_by(name: str, chunk: int) -> str:
 
 def _lambdas(record: FederationRecord) -> Html | None:
     chosen = {
-        label: found["lambdas"]
-        for label, found in record.results.get("personalize", {}).items()
-        if "candidates" in found and found["lambdas"]
+        label: personalized["lambdas"]
+        for label, personalized in record.results.get("personalize", {}).items()
+        if "candidates" in personalized and personalized["lambdas"]
     }
     if not chosen:
         return None
@@ -260,7 +250,7 @@ def _lambdas(record: FederationRecord) -> Html | None:
     return section("Lambdas chosen", tag("p", lead + "at every step.", class_="lead"), *tables, id_="lambdas")
 
 
-def _table(record: FederationRecord) -> Html | None:
+def _client_table(record: FederationRecord) -> Html | None:
     clients = record.clients
     if clients is None:
         return None
@@ -269,7 +259,7 @@ def _table(record: FederationRecord) -> Html | None:
     shown = order[:_ROWS]
     has_lambda = any(value is not None for value in headline.lambdas)
     columns = ["Client", "Rounds", "Test examples", *clients.models, "Loss"] + ["Lambda"] * has_lambda
-    rows = [_device_row(clients, record.headline, place, has_lambda=has_lambda) for place in shown]
+    rows = [_client_row(clients, record.headline, place, has_lambda=has_lambda) for place in shown]
     rest = f" The {number(_ROWS)} worst of {number(len(order))} are shown." if len(order) > _ROWS else ""
     lead = note(
         f"Worst first by {record.headline}, whose loss is shown too; malicious clients last.{rest} clients.parquet in "
@@ -282,28 +272,24 @@ def _table(record: FederationRecord) -> Html | None:
     return section("Every client", lead, tag("div", table, class_="long"), id_="table")
 
 
-def _device_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool) -> Html:
+def _client_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool) -> Html:
     model = clients.models[label]
-    cells = [
-        tag("td", number(clients.joined[place]), data_value=clients.joined[place]),
-        tag("td", number(clients.counts[place]), data_value=clients.counts[place]),
+    cells: list[tuple[str, object]] = [
+        (number(clients.joined[place]), clients.joined[place]),
+        (number(clients.counts[place]), clients.counts[place]),
     ]
     for rows in clients.models.values():
         known = rows.accuracy[place] if clients.counts[place] else None
-        cells.append(tag("td", percent(known), data_value="" if known is None else known))
-    cells.append(tag("td", f"{model.loss[place]:.3f}", data_value=model.loss[place]))
+        cells.append((percent(known), known))
+    cells.append((f"{model.loss[place]:.3f}", model.loss[place]))
     if has_lambda:
         chosen = model.lambdas[place]
-        text = DASH if chosen is None else f"{chosen:g}"
-        cells.append(tag("td", text, data_value="" if chosen is None else chosen))
+        cells.append((DASH if chosen is None else f"{chosen:g}", chosen))
     flag = None if clients.benign[place] else "malicious"
-    head = tag("th", row_name(clients.names[place], flag), scope="row", data_value=clients.names[place])
-    return tag("tr", head, *cells, class_=None if clients.benign[place] else "malicious")
+    return sortable_row(clients.names[place], cells, flag=flag, class_=flag)
 
 
-def _facts(run: Run, record: FederationRecord) -> Html:
-    again = record.path.resolve().with_name(_run(record) + "-again")
-    config = shlex.quote(str(record.path.resolve() / "config.yaml"))
+def _run_section(run: Run, record: FederationRecord) -> Html:
     results = record.results
     measured = None
     if results:
@@ -322,12 +308,4 @@ def _facts(run: Run, record: FederationRecord) -> Html:
                 }
             ),
         )
-    environment = tag("div", tag("h3", "Environment"), facts_table(run.environment))
-    return section(
-        "The run",
-        tag("div", measured, environment, class_="columns"),
-        tag("h3", "Repeat it"),
-        code(f"holdfast federate --config {config} --out {shlex.quote(str(again))}"),
-        folded("Configuration", code((run.path / "config.yaml").read_text())),
-        id_="facts",
-    )
+    return repeat_section(run, measured, command="federate")

@@ -79,8 +79,8 @@ class FederationRecord:
     Attributes:
         path: its directory.
         status: ``finished``, ``running`` or ``interrupted``.
-        config: what was asked for.
-        rounds: how many were asked for.
+        config: its configuration.
+        rounds: how many it was to have.
         done: how many are over, as far as is known.
         history: summaries by model at rounds that were evaluated, under ``round`` their number.
         models: the last summaries by model, the shared one first; empty before the first evaluation.
@@ -131,18 +131,18 @@ class FederationRecord:
         """The model of the headline: the first personal one, where there is one."""
         return next(iter(self.personal), SHARED)
 
-    def told(self, *keys: str) -> list[str]:
+    def settings(self, *keys: str) -> list[str]:
         """Values of the configuration, those that are set."""
         return [str(value) for key in keys if (value := self.config.get(key)) not in (None, "", "none")]
 
 
 def _history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Evaluations so far; where a run was continued, what came after the point it was continued from is left out."""
-    kept: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for event in events:
         if event["event"] == "start":
-            kept = [entry for entry in kept if entry["round"] <= event["epoch"]]
+            entries = [entry for entry in entries if entry["round"] <= event["epoch"]]
         elif event["event"] == "epoch":
             known = {key: value for key, value in event.items() if key not in ("event", "epoch", "step")}
-            kept.append({"round": event["epoch"], **known})
-    return kept
+            entries.append({"round": event["epoch"], **known})
+    return entries

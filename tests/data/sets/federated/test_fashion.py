@@ -49,7 +49,7 @@ def test_pixels_are_standardised_by_the_training_images() -> None:
 
 
 @pytest.mark.shared_data
-def test_500_devices_of_the_real_images(shared_data: Path) -> None:
+def test_500_clients_of_the_real_images(shared_data: Path) -> None:
     clients = FederatedFashion().load(shared_data, seed=1)
     both = clients.train.counts + clients.validation.counts
     assert (len(clients), int(both.sum()), int(both.min()), int(both.max())) == (500, 61_251, 31, 1378)

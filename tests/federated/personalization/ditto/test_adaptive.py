@@ -1,4 +1,3 @@
-import json
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,7 @@ from holdfast.federated.personalization import (
     DynamicDitto,
     ParallelDitto,
     best_lambda,
-    lambda_record,
+    resolve,
     strong_attack,
 )
 from holdfast.federated.personalization.ditto import adaptive as choosing
@@ -58,6 +57,15 @@ def tried(monkeypatch):
 # -------------------------------------------------------------------------------------------------- who may choose
 
 
+def change_data(outcome, **parts):
+    runtime = outcome.runtime
+    runtime.training = replace(runtime.training, clients=replace(runtime.clients, **parts))
+
+
+def chosen(runtime, method):
+    return method.chosen(runtime.stores[method.label], runtime.training)
+
+
 @pytest.mark.parametrize(
     ("threat", "strong"),
     [
@@ -71,8 +79,9 @@ def tried(monkeypatch):
 )
 def test_an_attack_is_strong_if_it_replaces_models_or_has_the_majority(threat, strong):
     assert strong_attack(threat) is strong
-    method = Ditto("auto").facing(strong_attack(threat))
-    assert method == (DynamicDitto((0.05, 0.1, 0.2), 0.1) if strong else DynamicDitto((0.1, 1.0, 2.0), 1.0))
+    strongly, usually = ((0.05, 0.1, 0.2), 0.1), ((0.1, 1.0, 2.0), 1.0)
+    candidates, small = strongly if strong else usually
+    assert resolve([Ditto("auto")], threat) == [DynamicDitto(candidates=candidates, small_lambda=small)]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +94,7 @@ def test_an_attack_is_strong_if_it_replaces_models_or_has_the_majority(threat, s
     ],
 )
 @pytest.mark.parametrize("executor", ["serial", "batched"])
-def test_where_every_device_is_small_nothing_is_tried_and_dynamic_is_a_fixed_lambda_to_the_bit(
+def test_where_every_client_is_small_nothing_is_tried_and_dynamic_is_a_fixed_lambda_to_the_bit(
     tried, threat, lambda_, executor
 ):
     settings = replace(SETTINGS, executor=executor, chunk=3 if executor == "batched" else None)
@@ -95,12 +104,12 @@ def test_where_every_device_is_small_nothing_is_tried_and_dynamic_is_a_fixed_lam
     assert torch.equal(rows(outcome, "ditto-auto")[:, :size], rows(outcome, f"ditto-{lambda_:g}"))
     assert torch.equal(outcome.reports["ditto-auto"].accuracies, outcome.reports[f"ditto-{lambda_:g}"].accuracies)
     (method,) = [method for method in outcome.runtime.alongside if isinstance(method, DynamicDitto)]
-    counts = method.chosen(outcome.runtime)
+    counts = chosen(outcome.runtime, method)
     assert torch.equal(counts[:, method.lambdas.index(lambda_)], outcome.joined * SETTINGS.local_steps)
     assert counts.sum() == outcome.joined.sum() * SETTINGS.local_steps
 
 
-def test_in_a_mixed_federation_small_devices_try_nothing_and_keep_the_fixed_lambda(tried):
+def test_in_a_mixed_federation_small_clients_try_nothing_and_keep_the_fixed_lambda(tried):
     for executor, chunk in [("serial", None), ("batched", 4)]:
         tried.clear()
         outcome = run(Ditto("auto"), Ditto(1.0), settings=replace(SETTINGS, executor=executor, chunk=chunk))
@@ -115,7 +124,7 @@ def test_in_a_mixed_federation_small_devices_try_nothing_and_keep_the_fixed_lamb
 # -------------------------------------------------------------------------------------------------- what is chosen
 
 
-def test_a_device_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatch, tried):
+def test_a_client_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatch, tried):
     """After each step the model's own validation loss is the lowest of those that were compared."""
     original = DynamicDitto.step
     checked = []
@@ -124,7 +133,7 @@ def test_a_device_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatc
         tried.clear()
         before = rows.clone()
         original(self, rows, batch, local, stack)
-        network, data = stack.runtime.network, stack.runtime.clients.validation
+        network, data = stack.network, stack.data.validation
         after = score_models(network, rows[:, : network.size], data, batch.clients).loss
         gradient = stack.gradient(before[:, : network.size], batch)
         v = before[:, : network.size]
@@ -154,7 +163,7 @@ def test_own_candidates_replace_the_usual_ones():
     outcome = run(Ditto("auto", candidates=(0.05, 0.3)), data=LARGE)
     method = outcome.runtime.alongside[0]
     assert method.lambdas == (0.05, 0.3, 1.0)
-    counts = method.chosen(outcome.runtime)
+    counts = chosen(outcome.runtime, method)
     assert counts[:, :2].sum() == outcome.joined.sum() * SETTINGS.local_steps
     assert counts[:, 2].sum() == 0
 
@@ -168,7 +177,9 @@ def test_a_candidate_that_diverges_is_not_chosen():
 
     runtime = ClientRuntime(LARGE, Network(Explosive(4, 3)), SETTINGS)
     far, near = torch.ones(2, runtime.network.size), torch.zeros(2, runtime.network.size)
-    choice = AdaptiveDitto._choose(DynamicDitto((0.1, 2.0)), runtime, torch.tensor([1, 5]), torch.stack([far, near]))
+    choice = AdaptiveDitto._choose(
+        DynamicDitto(candidates=(0.1, 2.0)), runtime.training, torch.tensor([1, 5]), torch.stack([far, near])
+    )
     assert choice.tolist() == [2, 2]
 
 
@@ -181,7 +192,7 @@ def test_parallel_models_are_those_of_fixed_lambdas_and_the_best_on_validation_d
     fixed = torch.stack([rows(outcome, f"ditto-{lam}") for lam in ("0.1", "1", "2")], dim=1)
     assert torch.equal(kept, fixed)
     (method,) = [method for method in outcome.runtime.alongside if isinstance(method, ParallelDitto)]
-    chosen = method.chosen(outcome.runtime)
+    counts = chosen(outcome.runtime, method)
     everybody = torch.arange(8)
     personal = outcome.runtime.personal("ditto-parallel", everybody, outcome.weights)
     losses = torch.stack(
@@ -192,20 +203,19 @@ def test_parallel_models_are_those_of_fixed_lambdas_and_the_best_on_validation_d
     )
     for client in everybody.tolist():
         if outcome.joined[client] == 0:
-            assert chosen[client].sum() == 0
+            assert counts[client].sum() == 0
             continue
         small = outcome.runtime.clients.validation.counts[client] < 4
         expected = 1 if small else int(losses[:, client].argmin())
-        assert chosen[client].tolist() == [int(place == expected) for place in range(3)]
+        assert counts[client].tolist() == [int(place == expected) for place in range(3)]
         assert torch.equal(personal[client], fixed[client, expected])
 
 
-def test_what_every_device_chose_is_recorded():
+def test_what_every_client_chose_is_recorded():
     outcome = run(Ditto("auto"), Ditto("parallel"), Ditto(1.0))
-    record = json.loads(json.dumps(lambda_record(outcome.runtime)))
-    assert record.keys() == {"ditto-auto", "ditto-parallel"}
-    steps, ends = (torch.tensor(record[label]["chosen"]) for label in ("ditto-auto", "ditto-parallel"))
-    assert record["ditto-auto"]["lambdas"] == [0.1, 1.0, 2.0]
+    dynamic, parallel, _ = outcome.runtime.alongside
+    assert dynamic.lambdas == (0.1, 1.0, 2.0)
+    steps, ends = chosen(outcome.runtime, dynamic), chosen(outcome.runtime, parallel)
     assert torch.equal(steps.sum(1), outcome.joined * SETTINGS.local_steps)
     assert torch.equal(ends.sum(1), (outcome.joined > 0).long())
 
@@ -220,7 +230,7 @@ def test_test_data_is_never_read_while_lambda_is_chosen(method):
     executor, everybody = InProcess(runtime, 4), torch.arange(8)
     received = runtime.network.initial + 0.1
     executor.round(0, everybody, torch.zeros(8, dtype=torch.int64), received)
-    assert method.chosen(runtime).sum() > 0
+    assert chosen(runtime, method).sum() > 0
     assert runtime.personal(method.label, everybody, received).isfinite().all()
     with pytest.raises(AssertionError, match="was read"):
         executor.score_all("test", received)
@@ -231,7 +241,7 @@ def test_test_data_is_never_read_while_lambda_is_chosen(method):
 
 def test_the_best_lambda_has_the_best_mean_validation_accuracy_over_benign_clients_and_reads_no_test_data():
     outcome = run(Ditto(2.0), Ditto(0.0), Ditto(0.5), threat=Threat(LabelPoisoning(), 0.4))
-    outcome.runtime.clients = replace(outcome.runtime.clients, test=Untouchable())
+    change_data(outcome, test=Untouchable())
     benign = [k for k in range(8) if k not in outcome.malicious.tolist() and clients().validation.counts[k] > 0]
     means = {}
     for method in outcome.runtime.alongside:
@@ -251,9 +261,7 @@ def test_malicious_clients_have_no_say_in_the_best_lambda():
     labels = outcome.runtime.clients.validation.labels.clone()
     owners = outcome.runtime.clients.validation.owners()
     labels[torch.isin(owners, outcome.malicious)] = 0
-    outcome.runtime.clients = replace(
-        outcome.runtime.clients, validation=replace(outcome.runtime.clients.validation, labels=labels)
-    )
+    change_data(outcome, validation=replace(outcome.runtime.clients.validation, labels=labels))
     assert [validation_accuracy(outcome, method) for method in outcome.runtime.alongside] == before
     labels[torch.isin(owners, outcome.malicious, invert=True)] = 0
     assert [validation_accuracy(outcome, method) for method in outcome.runtime.alongside] != before
@@ -290,8 +298,8 @@ def test_a_federation_must_settle_how_lambda_is_chosen_first():
 
 def test_candidates_are_checked():
     with pytest.raises(ConfigError, match="lambda is -1"):
-        Ditto("auto", candidates=(-1.0, 1.0)).facing(False)
+        resolve([Ditto("auto", candidates=(-1.0, 1.0))], None)
     with pytest.raises(ConfigError, match="no candidates"):
-        DynamicDitto(())
+        DynamicDitto(candidates=())
     with pytest.raises(ConfigError, match="lambda 30 times"):
         run(Ditto("parallel", candidates=(1.0, 30.0)))

@@ -84,14 +84,14 @@ def test_numbers_and_texts_are_what_they_must_be():
 
 
 def test_an_order_arrives_as_it_was_sent():
-    order = Request("train", NAME, 4, 10, (1, 5), ("ditto",), "test", torch.ones(3))
-    found = Request.of(order.pack())
+    request = Request("train", NAME, 4, 10, (1, 5), ("ditto",), "test", torch.ones(3))
+    found = Request.of(request.pack())
     assert (found.action, found.federation, found.number, found.total) == ("train", NAME, 4, 10)
     assert (found.clients, found.labels, found.part) == ((1, 5), ("ditto",), "test")
 
 
 @pytest.mark.parametrize(
-    ("order", "says"),
+    ("request_", "says"),
     [
         (Request("erase", NAME), "action 'erase'"),
         (Request("train", "../../etc"), "names no federation"),
@@ -101,6 +101,6 @@ def test_an_order_arrives_as_it_was_sent():
         (Request("train", NAME, 0, 10**9), "at most"),
     ],
 )
-def test_a_node_rejects_orders_that_make_no_sense(order, says):
+def test_a_node_rejects_orders_that_make_no_sense(request_, says):
     with pytest.raises(RejectedError, match=says):
-        Request.of(order.pack())
+        Request.of(request_.pack())

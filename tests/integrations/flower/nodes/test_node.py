@@ -27,8 +27,8 @@ def ask(options, tmp_path):
 
     def ask(action, number=0, clients=(4, 5), labels=(), part=""):
         node = Node(blueprint_of(options), {"state": str(tmp_path), "clients": "4-7"}, NAME)
-        order = Request(action, NAME, number, TOTAL, clients, labels, part, torch.zeros(SIZE))
-        return node.answer(order, order.pack())
+        request = Request(action, NAME, number, TOTAL, clients, labels, part, torch.zeros(SIZE))
+        return node.answer(request, request.pack())
 
     return ask
 
@@ -97,7 +97,7 @@ def test_a_model_is_exported_by_its_owner(ask, tmp_path):
 def test_a_node_without_a_place_or_without_clients_says_so(options, tmp_path):
     with pytest.raises(ConfigError, match="no place for personal models"):
         Node(blueprint_of(options), {}, NAME)
-    with pytest.raises(ConfigError, match="does not say whom it has"):
+    with pytest.raises(ConfigError, match="did not report which clients it hosts"):
         Node(blueprint_of(options), {"state": str(tmp_path)}, NAME).holdings  # noqa: B018
     with pytest.raises(ConfigError, match="does not say whose"):
         Node(blueprint_of(options), {"state": str(tmp_path), "data": "here"}, NAME).holdings  # noqa: B018

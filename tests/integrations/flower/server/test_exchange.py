@@ -31,8 +31,8 @@ class Peer:
         self.trained: list[int] = []
 
     def answer(self, message: Message) -> RecordDict | Error | None:
-        order = Request.of(message.content)
-        if order.action == "census":
+        request = Request.of(message.content)
+        if request.action == "census":
             self.censuses += 1
             if self.lost:
                 return self.lost.pop(0)
@@ -43,8 +43,8 @@ class Peer:
             return None
         if self.broken:
             return Error(1, "out of memory")
-        self.trained += order.clients
-        return packed({"number": order.number, "clients": list(order.clients)}, {})
+        self.trained += request.clients
+        return packed({"number": request.number, "clients": list(request.clients)}, {})
 
 
 class Grid:
@@ -93,13 +93,13 @@ def gathered(grid: Grid, nodes: int | None = None, **settings) -> Exchange:
 
 
 def ask(exchange: Exchange, clients, number: int = 0):
-    def order(some):
+    def make_request(some):
         return Request("train", NAME, number, 10, tuple(some), weights=torch.zeros(2))
 
     def read(asked, content):
         return dict.fromkeys(wholes(head_of(content), "clients"), "fine"), {}
 
-    return exchange.ask(number, clients, order, read)
+    return exchange.ask(number, clients, make_request, read)
 
 
 def test_clients_are_asked_at_the_node_that_has_them():

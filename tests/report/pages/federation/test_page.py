@@ -83,7 +83,7 @@ def test_faults_of_a_real_federation_are_listed_and_strangers_words_are_escaped(
     assert 'id="faults"' not in write_report(run).read_text()
 
 
-def test_benign_devices_come_worst_first_and_malicious_ones_last(finished):
+def test_benign_clients_come_worst_first_and_malicious_ones_last(finished):
     run, outcome = finished
     body = write_report(run).read_text().partition('id="table"')[2]
     shown = [int(found) for found in re.findall(r"<th scope=\"row\"[^>]*>.*?writer (\d+)", body)]
@@ -119,7 +119,7 @@ def test_what_was_logged_beyond_the_point_of_resumption_is_not_shown_twice(tmp_p
     assert [(entry["round"], entry["global"]["mean"]) for entry in history] == [(1, 0.1), (2, 0.3)]
 
 
-def test_the_worst_tenth_of_devices_has_the_accent():
+def test_the_worst_tenth_of_clients_has_the_accent():
     accuracy = tuple(place / 40 for place in range(40))
     rows = ModelRows(accuracy, accuracy, (None,) * 40)
     clients = ClientRows(("d",) * 40, (True,) * 40, (1,) * 40, (5,) * 40, {"global": rows})
@@ -145,7 +145,7 @@ def test_federations_side_by_side_are_one_plane(finished, tmp_path):
     assert 'class="dot group-1"' in page
 
 
-def test_the_page_works_in_a_browser_and_its_devices_can_be_sorted(finished, browser):
+def test_the_page_works_in_a_browser_and_its_clients_can_be_sorted(finished, browser):
     path = write_report(finished[0])
     tab = browser.new_page()
     problems = []

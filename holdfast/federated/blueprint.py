@@ -1,0 +1,70 @@
+"""What a federation is built from, by the simulator or by a server and its nodes, out of the same configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from holdfast.data.clients.clients import Clients
+from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.objectives import FederatedObjective
+from holdfast.federated.personalization import Personalizer
+from holdfast.federated.preparation import PreparedFederation, assemble, prepare
+from holdfast.federated.settings import Rounds
+
+
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """What a federation is built from.
+
+    Attributes:
+        options: the configuration that says all of this, plain values.
+        settings: rounds, cohort, local work, seed.
+        objective: what the shared model is trained for.
+        aggregator: how the server combines what clients send.
+        threat: an attack that is rehearsed, where one is.
+        personalize: personalization methods.
+        load: reads the data set that the configuration names; for nodes that have no data of their own.
+        build: makes the network for inputs of a shape and a number of outputs, with the weights to start from.
+    """
+
+    options: Mapping[str, Any]
+    settings: Rounds
+    objective: FederatedObjective
+    aggregator: Aggregator
+    threat: Threat | None
+    personalize: Sequence[Personalizer]
+    load: Callable[[], Clients]
+    build: Callable[[tuple[int, ...], int], nn.Module]
+
+    def model(self, clients: Clients) -> nn.Module:
+        """The network for these clients."""
+        return self.build(clients.input_shape, 1 if clients.task == "margin" else clients.classes)
+
+    def prepare(self, clients: Clients, settings: Rounds | None = None) -> PreparedFederation:
+        """The federation of these clients, if everything goes together; with other settings where they are given."""
+        return prepare(
+            clients,
+            self.model(clients),
+            settings or self.settings,
+            objective=self.objective,
+            aggregator=self.aggregator,
+            threat=self.threat,
+            personalize=self.personalize,
+        )
+
+    def assemble(self, clients: Clients) -> PreparedFederation:
+        """The same without the check, for a node, which has the data of some clients only."""
+        return assemble(
+            clients,
+            self.model(clients),
+            self.settings,
+            objective=self.objective,
+            aggregator=self.aggregator,
+            threat=self.threat,
+            personalize=self.personalize,
+        )

@@ -1,0 +1,134 @@
+"""A federation before its first round: methods resolved, labels poisoned, everything checked, nothing trained yet.
+
+`prepare` is the check: what it returns can run, and nothing has been allocated or written for it. The command line
+calls it before it makes a run directory; `run_federation` goes on with the same value, so nothing is checked twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.data.clients.clients import Clients
+from holdfast.federated.aggregation import Aggregator, Mean
+from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.checks import check, check_statistics, settings_for
+from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.network import Network
+from holdfast.federated.objectives import FedAvg, FederatedObjective
+from holdfast.federated.personalization.base import Personalizer
+from holdfast.federated.personalization.factory import resolve
+from holdfast.federated.settings import Rounds
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedFederation:
+    """What a federation runs with.
+
+    Attributes:
+        clients: the data; training labels of malicious clients are poisoned already.
+        network: the model, with the weights to start from.
+        settings: rounds and local work, as the objective needs them.
+        objective: what the shared model is trained for.
+        aggregator: how the server combines what clients send.
+        threat: an attack, where there is one.
+        personalizers: the personalization methods as they run, see `resolve`.
+        malicious: ids of malicious clients, int64.
+        f: how many malicious clients the server expects in a round.
+    """
+
+    clients: Clients
+    network: Network
+    settings: Rounds
+    objective: FederatedObjective
+    aggregator: Aggregator
+    threat: Threat | None
+    personalizers: Sequence[Personalizer]
+    malicious: Tensor
+    f: int
+
+    @property
+    def needs_losses(self) -> bool:
+        """Whether clients report their loss at the received model."""
+        return self.objective.needs_losses or self.aggregator.needs_losses
+
+    def runtime(self, folder: Path | None = None, *, settings: Rounds | None = None) -> ClientRuntime:
+        """Where client functions run.
+
+        Args:
+            folder: where personal models are kept; in temporary files by default.
+            settings: others than the federation's, for a trial.
+        """
+        return ClientRuntime(
+            self.clients,
+            self.network,
+            settings or self.settings,
+            self.personalizers,
+            proximal=self.objective.proximal,
+            needs_losses=self.needs_losses,
+            folder=folder,
+        )
+
+
+def prepare(
+    clients: Clients,
+    model: nn.Module,
+    settings: Rounds | None = None,
+    *,
+    objective: FederatedObjective | None = None,
+    aggregator: Aggregator | None = None,
+    threat: Threat | None = None,
+    personalize: Sequence[Personalizer] = (),
+) -> PreparedFederation:
+    """Bring data, model and methods together, if they go together; arguments as of `federate`.
+
+    Raises:
+        ConfigError: if methods don't go together, or a setting can't work.
+        DataError: if a client has no training data.
+    """
+    made = assemble(
+        clients,
+        model,
+        settings or Rounds(),
+        objective=objective or FedAvg(),
+        aggregator=aggregator or Mean(),
+        threat=threat,
+        personalize=personalize,
+    )
+    check(clients, made.settings, made.personalizers, objective=made.objective, aggregator=made.aggregator, f=made.f)
+    check_statistics(made.network, made.personalizers)
+    return made
+
+
+def assemble(
+    clients: Clients,
+    model: nn.Module,
+    settings: Rounds,
+    *,
+    objective: FederatedObjective,
+    aggregator: Aggregator,
+    threat: Threat | None,
+    personalize: Sequence[Personalizer],
+) -> PreparedFederation:
+    """The same without the check, for a node of a real federation, which has the data of some clients only."""
+    settings = settings_for(objective, settings, clients)
+    malicious, f, poisoned = torch.empty(0, dtype=torch.int64), 0, clients
+    if threat is not None:
+        malicious = threat.malicious(len(clients), settings.seed)
+        f = threat.expected(settings.cohort, len(malicious), len(clients))
+        poisoned = threat.poison(clients, malicious, settings.seed)
+    return PreparedFederation(
+        clients=poisoned,
+        network=Network(model, clients.task),
+        settings=settings,
+        objective=objective,
+        aggregator=aggregator,
+        threat=threat,
+        personalizers=resolve(personalize, threat),
+        malicious=malicious,
+        f=f,
+    )
