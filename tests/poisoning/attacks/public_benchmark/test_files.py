@@ -95,7 +95,10 @@ def test_packages_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(DataError, match="one poison for each of its 2 base indices"):
         read_package(tmp_path, train)
     package(tmp_path, ids=[1.5] * 5)
-    with pytest.raises(DataError, match="whole numbers"):
+    with pytest.raises(DataError, match="no whole number"):
+        read_package(tmp_path, train)
+    package(tmp_path, ids=np.array([1.5] * 5))
+    with pytest.raises(DataError, match="no list of whole numbers"):
         read_package(tmp_path, train)
     package(tmp_path, target=[1, 2])
     with pytest.raises(DataError, match="no image with its class"):
