@@ -16,6 +16,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, nearest
 from holdfast.federated.aggregation import Aggregator, q_fair_weights, reported, tilted_weights, weighted_sum
+from holdfast.primitives.projections import project_to_simplex
 
 State = dict[str, Tensor]
 
@@ -231,27 +232,6 @@ class Afl(Objective):
     def output(self, weights: Tensor, state: State) -> Tensor:
         """The average of the models after each round."""
         return (weights.double() + state["lag"]).to(weights.dtype)
-
-
-def project_to_simplex(point: Tensor) -> Tensor:
-    """The nearest point with entries that are not negative and sum to one.
-
-    Args:
-        point: shape (n,).
-
-    Returns:
-        float64 of shape (n,).
-
-    Example:
-        >>> import torch
-        >>> [round(value, 6) for value in project_to_simplex(torch.tensor([0.6, 0.5, 0.2])).tolist()]
-        [0.5, 0.4, 0.1]
-    """
-    values = point.double()
-    ordered = values.sort(descending=True).values
-    shifts = (1 - ordered.cumsum(0)) / torch.arange(1, len(values) + 1)
-    last = int((ordered + shifts > 0).nonzero().max())
-    return (values + shifts[last]).clamp(min=0)
 
 
 OBJECTIVES: dict[str, type[Objective]] = {

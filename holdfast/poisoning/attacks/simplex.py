@@ -5,20 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-
-def project_to_simplex(values: Tensor) -> Tensor:
-    """The nearest vector of non-negative numbers that add up to one, by sorting (Duchi et al. 2008).
-
-    Args:
-        values: shape (p,).
-
-    Returns:
-        Shape (p,).
-    """
-    descending = values.sort(descending=True).values
-    excess = (descending.cumsum(0) - 1) / torch.arange(1, len(values) + 1, dtype=values.dtype, device=values.device)
-    last = int((descending > excess).nonzero().max())
-    return (values - excess[last]).clamp(min=0)
+from holdfast.primitives.projections import project_to_simplex
 
 
 def nearest_combination(
