@@ -72,20 +72,21 @@ def running(place):
         + (mkdir + argument + b"}Ntb)R."),
         "array of objects": pickle.dumps(np.array([Evil(place), 1], dtype=object)),
         "known extension": EXTENSION + argument + b"R.",
-        "old torch file in a tensor": _tensor_with(stored),
-        "new torch file in a tensor": _tensor_with(zipped),
-        "torch file": name("torch.storage", "_load_from_bytes") + _bytes(stored) + b"\x85R.",
-        "pickle in a pickle": name("_pickle", "loads") + _bytes(pickle.dumps(Evil(place))) + b"\x85R.",
+        "old torch file in a tensor": tensor_with(stored),
+        "new torch file in a tensor": tensor_with(zipped),
+        "torch file": name("torch.storage", "_load_from_bytes") + bytes_of(stored) + b"\x85R.",
+        "pickle in a pickle": name("_pickle", "loads") + bytes_of(pickle.dumps(Evil(place))) + b"\x85R.",
     }  # fmt: skip
 
 
-def _bytes(content):
+def bytes_of(content):
+    """The instruction that pushes bytes."""
     return b"B" + struct.pack("<I", len(content)) + content
 
 
-def _tensor_with(content):
+def tensor_with(content):
     """A tensor whose storage is `content`."""
-    storage = name("torch.storage", "_load_from_bytes") + _bytes(content) + b"\x85R"
+    storage = name("torch.storage", "_load_from_bytes") + bytes_of(content) + b"\x85R"
     return name("torch._utils", "_rebuild_tensor_v2") + b"(" + storage + b"K\x00K\x02\x85K\x01\x85\x89}tR."
 
 
@@ -94,12 +95,12 @@ def filling():
     long, wide = struct.pack("<Q", 2**40), struct.pack("<I", 2**31 - 1)
     dtype = name("numpy", "dtype") + text("f8") + b"\x89\x88\x87R"
     array = name("numpy._core.multiarray", "_reconstruct") + name("numpy", "ndarray") + b"K\x00\x85C\x01b\x87R"
-    huge = b"\x8a\x06" + (10**12).to_bytes(6, "little")
+    huge = b"\x8a\x06" + (10**12).tobytes_of(6, "little")
     shape = huge + b"\x85"
     doubled = b"]" + b"".join(b"q" + bytes([i]) + b"]h" + bytes([i]) + b"ah" + bytes([i]) + b"a" for i in range(60))
     tuples = b")q\x00" + b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
     plain = pickle.dumps(torch.arange(4.0), protocol=2)
-    half = b"\x8a\x06" + (2**29).to_bytes(6, "little")
+    half = b"\x8a\x06" + (2**29).tobytes_of(6, "little")
     storage = plain.index(b"\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00")
     return {
         "bytes": b"\x80\x04\x8e" + long + b"abc.",
@@ -134,5 +135,5 @@ def filling():
         "very many lists": b"]" * 3_000_000 + b".",
         "very many marks": b"(" * 3_000_000 + b".",
         "a large image very often": name("PIL.Image", "Image") + b")\x81](}" + text("L") + b"M\xe8\x03M\xe8\x03\x86N"
-        + _bytes(bytes(10**6)) + b"ebq\x00](" + b"h\x00" * 400_000 + b"e.",
+        + bytes_of(bytes(10**6)) + b"ebq\x00](" + b"h\x00" * 400_000 + b"e.",
     }  # fmt: skip
