@@ -113,7 +113,7 @@ def _check(content: bytes) -> None:
                 raise DataError(f"it stores a value at place {place:,}")
             memo[place] = stacks[-1][-1]
         elif code.name in _RECALL:
-            stacks[-1].append(memo[argument])
+            stacks[-1].append(memo[int(argument or 0)])
         elif code.name not in _INSTRUCTIONS:
             raise DataError(f"it has the instruction {code.name}, which data doesn't need")
         elif code.name == "MARK":

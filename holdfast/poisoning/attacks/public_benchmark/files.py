@@ -77,7 +77,11 @@ def read_setups(path: Path | str) -> list[Setup]:
     keys = ("target class", "target index", "base class", "base indices")
     if not isinstance(content, list) or not all(isinstance(one, dict) and one.keys() >= set(keys) for one in content):
         raise DataError(f"{path} holds no setups; give a list of dictionaries with {', '.join(keys)}")
-    return [Setup(*(_whole(one[key]) for key in keys[:3]), _indices(one[keys[3]])) for one in content]
+    numbers = [[_whole(one[key]) for key in keys[:3]] for one in content]
+    return [
+        Setup(target, index, base, _indices(one["base indices"]))
+        for (target, index, base), one in zip(numbers, content, strict=True)
+    ]
 
 
 def read_package(folder: Path | str, train: Examples, epsilon: float | None = TOLERATED) -> PoisonedSet:

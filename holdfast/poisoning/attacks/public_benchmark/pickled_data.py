@@ -2,7 +2,7 @@
 
 The public poisoning benchmark ships pickles. They are not loaded but described, see `described` beside this module.
 Here the few kinds of values that a package has (NumPy arrays and numbers, Pillow images, torch tensors) are made from
-their bytes by code of ours. A package can't ask for more memory than a few times its size.
+their bytes by code of ours. A package can't ask for much more memory than a few times its size.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from holdfast.poisoning.attacks.public_benchmark.described import Described, all
 #: 1,000 images of 224 x 224 in float32 are 0.6 GB.
 MOST_BYTES = 2**30
 
-#: Values that are stored once and used again may make the content this much larger than the file.
-_SHARING = 4
+#: A value may be stored once and used again. What is rebuilt has at most this many times the bytes of the file and
+#: 64 MB more, where every value counts as 64 bytes, which a small object has.
+_SHARING, _FREE, _VALUE = 4, 2**26, 64
 
 _CHANNELS = {"L": 1, "RGB": 3}
 _NUMBERS = frozenset(("b1", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"))
@@ -61,7 +62,7 @@ def read_pickled(path: Path) -> Any:
     except OSError as error:
         raise DataError(f"{path} can't be read ({error.strerror}); give a file of the poisoning benchmark") from error
     try:
-        return _plain(read_described(content, _KINDS), _purse(_SHARING * len(content)))
+        return _plain(read_described(content, _KINDS), _purse(_SHARING * len(content) + _FREE))
     except DataError as error:
         raise DataError(f"{path} is not read: {error}; give a file of the poisoning benchmark") from error
     except Exception as error:  # a damaged pickle can raise anything
@@ -80,7 +81,7 @@ def _purse(room: int) -> Spend:
 
 def _plain(value: Any, spend: Spend) -> Any:
     """Nested values with every call turned into the data it stands for."""
-    spend(1)
+    spend(_VALUE)
     if isinstance(value, Described):
         return value.rebuild(spend)
     if isinstance(value, (list, tuple)):
@@ -97,7 +98,8 @@ def _dtype(call: Described, spend: Spend) -> np.dtype[Any]:
     order = call.state[1].replace("|", "=") if call.state else "="
     if call.arguments[0] not in _NUMBERS or order not in ("=", "<", ">"):
         raise DataError("it has an array that is not of numbers")
-    return np.dtype(order + call.arguments[0])
+    dtype: np.dtype[Any] = np.dtype(order + call.arguments[0])
+    return dtype
 
 
 def _array(call: Described, spend: Spend) -> NDArray[Any]:

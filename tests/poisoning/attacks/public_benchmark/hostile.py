@@ -95,12 +95,12 @@ def filling():
     long, wide = struct.pack("<Q", 2**40), struct.pack("<I", 2**31 - 1)
     dtype = name("numpy", "dtype") + text("f8") + b"\x89\x88\x87R"
     array = name("numpy._core.multiarray", "_reconstruct") + name("numpy", "ndarray") + b"K\x00\x85C\x01b\x87R"
-    huge = b"\x8a\x06" + (10**12).tobytes_of(6, "little")
+    huge = b"\x8a\x06" + (10**12).to_bytes(6, "little")
     shape = huge + b"\x85"
     doubled = b"]" + b"".join(b"q" + bytes([i]) + b"]h" + bytes([i]) + b"ah" + bytes([i]) + b"a" for i in range(60))
     tuples = b")q\x00" + b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86q" + bytes([i + 1]) for i in range(60))
     plain = pickle.dumps(torch.arange(4.0), protocol=2)
-    half = b"\x8a\x06" + (2**29).tobytes_of(6, "little")
+    half = b"\x8a\x06" + (2**29).to_bytes(6, "little")
     storage = plain.index(b"\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00")
     return {
         "bytes": b"\x80\x04\x8e" + long + b"abc.",
