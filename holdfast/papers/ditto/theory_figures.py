@@ -92,8 +92,8 @@ def _panel_2(results: Results, case: str, axes: Axes) -> None:
         mark(axes, 10.0, "τ = τₐ")
     axes.set(xscale="log", yscale="log", xlim=(1, 20), ylim=(0.004, 1))
     axes.set(xlabel="relatedness 1/τ", ylabel="squared error of a benign device")
-    axes.set_xticks(ticks := [1, 2, 5, 10, 20], [str(tick) for tick in ticks])
-    axes.set_yticks(ticks := [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], [f"{tick:g}" for tick in ticks])
+    axes.set_xticks(across := [1, 2, 5, 10, 20], [str(tick) for tick in across])
+    axes.set_yticks(up := [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1], [f"{tick:g}" for tick in up])
     axes.minorticks_off()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import MissingDependencyError
 
@@ -26,7 +26,7 @@ COLOURS = {"ink": "#1b1d21", "grey": "#7d848c", "teal": "#0f766e", "orange": "#c
 _SOFT = "#5c6269"
 #: Letters in a line of notes; heights of panels, of the legend and of such a line, in inches.
 _LETTERS, _PANELS, _LEGEND, _LINE = 140, 3.8, 0.3, 0.19
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     **{"svg.fonttype": "none", "svg.hashsalt": "holdfast", "font.family": "sans-serif", "font.size": 9},
     **{"axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False, "axes.edgecolor": _SOFT},
     **{"axes.grid": True, "axes.grid.axis": "y", "grid.color": "#e3e3de", "axes.axisbelow": True},
@@ -54,6 +54,7 @@ def drawing(title: str, described: str, panels: Mapping[str, Panel], notes: Sequ
     try:
         import matplotlib as mpl  # noqa: PLC0415 - an optional package
         from matplotlib.figure import Figure  # noqa: PLC0415
+        from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("figures need matplotlib; pip install 'holdfast[figures]'") from error
     lines = [line for note in notes for line in textwrap.wrap(note, _LETTERS)]
@@ -61,17 +62,17 @@ def drawing(title: str, described: str, panels: Mapping[str, Panel], notes: Sequ
     height = _PANELS + _LEGEND + below
     file = io.StringIO()
     with mpl.rc_context({**mpl.rcParamsDefault, **_STYLE}):
-        figure = Figure(figsize=(10, height), layout="constrained")
-        figure.get_layout_engine().set(rect=(0, 1 - _PANELS / height, 1, _PANELS / height))
+        above = ConstrainedLayoutEngine(rect=(0, 1 - _PANELS / height, 1, _PANELS / height))
+        figure = Figure(figsize=(10, height), layout=above)
         figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold")
-        entries = {}
+        entries: dict[str, Any] = {}
         for (name, panel), axes in zip(panels.items(), figure.subplots(1, len(panels), squeeze=False)[0], strict=True):
             axes.set_title(name)
             panel(axes)
             handles, labels = axes.get_legend_handles_labels()
             entries.update(zip(labels, handles, strict=True))
-        row = {"loc": "lower left", "bbox_to_anchor": (0, below / height), "ncols": len(entries), "frameon": False}
-        figure.legend(entries.values(), entries.keys(), **row)
+        row = {"bbox_to_anchor": (0, below / height), "ncols": len(entries), "frameon": False}
+        figure.legend(entries.values(), entries.keys(), loc="lower left", **row)
         figure.text(0.01, below / height, "\n".join(lines), va="top", color=_SOFT, linespacing=1.4)
         about = {"Title": title, "Description": described, "Date": None, "Creator": None}
         figure.savefig(file, format="svg", metadata=about)

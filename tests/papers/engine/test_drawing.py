@@ -50,7 +50,7 @@ def test_the_same_figure_is_the_same_file_whatever_the_user_set():
         axes.plot([0, 1], [0, 1], label="line")
 
     first = drawing("t", "d", {"p": plain})
-    with mpl.rc_context({"font.size": 30, "svg.hashsalt": None, "axes.grid": False}):
+    with mpl.rc_context({"font.size": 30, "svg.hashsalt": None, "axes.facecolor": "black", "lines.linestyle": ":"}):
         assert drawing("t", "d", {"p": plain}) == first
         assert mpl.rcParams["font.size"] == 30
     assert "<dc:date>" not in first and "Matplotlib" not in first
