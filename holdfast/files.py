@@ -1,11 +1,14 @@
-"""Files that are written as a whole or not at all."""
+"""Files that are written as a whole or not at all, and configuration files, whose content never runs."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
-from holdfast.errors import CheckpointError
+import yaml
+
+from holdfast.errors import CheckpointError, ConfigError
 
 
 def write_atomically(path: Path, payload: bytes) -> None:
@@ -29,3 +32,18 @@ def write_atomically(path: Path, payload: bytes) -> None:
         part.unlink(missing_ok=True)
         kept = "; what was there before is unharmed" if path.exists() else ""
         raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
+
+
+def read_yaml(path: Path) -> Any:
+    """The plain values in a YAML file.
+
+    Raises:
+        ConfigError: if the file can't be read, or isn't YAML of plain values.
+    """
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the configuration file {path} can't be read ({error.strerror})") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"the configuration file {path} is not valid YAML of plain values: {reason}") from error

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, nearest
 from holdfast.federated.aggregation import Aggregator, q_fair_weights, reported, tilted_weights, weighted_sum
-from holdfast.primitives.simplex import project_to_simplex
+from holdfast.primitives.projections import project_to_simplex
 
 State = dict[str, Tensor]
 

@@ -7,15 +7,11 @@ from files, and reading them never executes code. Only ``weights="hub"`` may fet
 from __future__ import annotations
 
 import logging
-import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from holdfast.data.catalog import data_root
@@ -33,6 +29,7 @@ from holdfast.models.networks.pocket_cnn import PocketCNN
 from holdfast.models.networks.resnet import pixel_resnet18, resnet18, resnet20, resnet50, wide_resnet50
 from holdfast.models.networks.text import distilbert, roberta
 from holdfast.models.shapes import expect_shape
+from holdfast.models.weight_files import read_weight_file
 
 _log = logging.getLogger(__name__)
 
@@ -225,18 +222,7 @@ def _locate(name: str, weights: Path | str | None, root: Path | str | None) -> P
 def _read(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ConfigError(f"there is no file of weights at {path}")
-    try:
-        stored: Any = (
-            load_file(path)
-            if path.suffix == ".safetensors"
-            else torch.load(path, map_location="cpu", weights_only=True)
-        )
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError, KeyError, OSError) as error:
-        raise CheckpointError(
-            f"the weights in {path} can't be read as a {path.suffix or 'torch'} file "
-            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}); "
-            "give a whole .safetensors file or a state dict written by torch.save"
-        ) from error
+    stored = read_weight_file(path)
     if isinstance(stored, Mapping) and isinstance(stored.get("state_dict"), Mapping):
         stored = stored["state_dict"]
     if not isinstance(stored, Mapping) or not all(isinstance(value, Tensor) for value in stored.values()):

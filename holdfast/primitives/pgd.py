@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
 from holdfast.models.modes import constant_parameters, evaluation_mode
+from holdfast.primitives.projections import norms_of, project_to_ball
 
 #: In which norm a perturbation is small.
 Norm = Literal["inf", "2"]
@@ -109,22 +110,15 @@ class Pgd:
         size = 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
         if self.norm == "inf":
             return size * gradient.sign()
-        norms = _norms(gradient)
+        norms = norms_of(gradient)
         return torch.where(norms > 0, size * gradient / norms.clamp(min=torch.finfo(norms.dtype).tiny), 0)
 
     def _project(self, at: Tensor, start: Tensor) -> Tensor:
         if self.norm == "inf":
             at = torch.minimum(torch.maximum(at, start - self.epsilon), start + self.epsilon)
         else:
-            away = at - start
-            at = start + away * (self.epsilon / _norms(away).clamp(min=self.epsilon))
+            at = project_to_ball(at, self.epsilon, start)
         return at if self.bounds is None else at.clamp(*self.bounds)
-
-
-def _norms(values: Tensor) -> Tensor:
-    """Euclidean norm of each example, broadcast over its entries."""
-    norms: Tensor = torch.linalg.vector_norm(values.flatten(1), dim=1)
-    return norms.view(-1, *[1] * (values.ndim - 1))
 
 
 def _cross_entropy(outputs: Tensor, labels: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.files import write_atomically
+from holdfast.files import read_yaml, write_atomically
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation.evaluation import Predictions
@@ -108,8 +108,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """What was asked for."""
-        loaded = yaml.safe_load((self.path / "config.yaml").read_text())
-        return dict(loaded or {})
+        return dict(read_yaml(self.path / "config.yaml") or {})
 
     @property
     def environment(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from holdfast.federated.objectives import (
     Term,
     objective_named,
 )
-from holdfast.primitives.simplex import project_to_simplex
+from holdfast.primitives.projections import project_to_simplex
 from tests.federated.aggregation.rounds import LOSSES, UPDATES, random_losses, random_round
 
 

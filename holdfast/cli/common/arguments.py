@@ -7,9 +7,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holdfast.errors import ConfigError, nearest
+from holdfast.files import read_yaml
 
 #: Options that say where and how to run, not what: they are no part of a run's configuration.
 NOT_CONFIGURATION = ("out", "track", "resume", "app", "config", "print_config")
@@ -26,12 +25,7 @@ def free_place(parent: str, stem: str) -> Path:
 
 def read_config(path: Path) -> dict[str, Any]:
     """A configuration file as nested plain values."""
-    try:
-        loaded = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise ConfigError(f"the configuration file {path} can't be read ({error.strerror})") from error
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the configuration file {path} is not valid YAML: {error}") from error
+    loaded = read_yaml(path)
     if not isinstance(loaded, dict):
         raise ConfigError(f"the configuration file {path} must hold options as `name: value` lines")
     return loaded

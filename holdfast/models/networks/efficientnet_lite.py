@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import CheckpointError
 from holdfast.models.packaged import packaged_folder
+from holdfast.models.weight_files import read_weight_file
 
 #: Blocks in a row, kernel, stride of the first, expansion, channels that come out.
 _STAGES = (
@@ -100,14 +100,14 @@ def load_efficientnet_lite0(weights: Path | None = None) -> EfficientNetLite0:
 
     Raises:
         MissingDependencyError: if the package isn't installed.
-        CheckpointError: if the file holds another network.
+        CheckpointError: if the file is damaged or holds another network.
     """
     file = _packaged_file() if weights is None else weights
+    released: dict[str, Tensor] = read_weight_file(file)
     try:
-        released: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
         model = EfficientNetLite0()
         model.load_state_dict({_our_name(name): value for name, value in released.items() if "_fc." not in name})
-    except (OSError, RuntimeError, ValueError, AttributeError) as error:
+    except (RuntimeError, ValueError, AttributeError, TypeError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise CheckpointError(
             f"{file} doesn't hold EfficientNet-Lite0 ({reason}); give its released weights"

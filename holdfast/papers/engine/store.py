@@ -13,6 +13,7 @@ no file: the first is declared, the others are computed.
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -20,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, get_args
 
+from holdfast.errors import MissingDependencyError
 from holdfast.files import write_atomically
 from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.experiment import SCALES, Cell, Experiment, Scale
@@ -35,6 +37,8 @@ from holdfast.papers.engine.results import (
     judge,
     with_printed,
 )
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -196,13 +200,21 @@ class Store:
                 write_json(file, to_json(record))
                 self._on_disk[name] = record
                 written.append(file)
-            results = self.results(self.experiments[name])
-            if results is not None and (drawn := draw(self.experiments[name], results)) is not None:
+            if (drawn := self._drawn(self.experiments[name])) is not None:
                 picture = figure_file(self.folder, name, self.scale)
                 if not picture.exists() or picture.read_text() != drawn:
                     write_atomically(picture, drawn.encode())
                     written.append(picture)
         return written
+
+    def _drawn(self, experiment: Experiment) -> str | None:
+        """The figure; what was measured is worth keeping also where nothing can draw it."""
+        results = self.results(experiment)
+        try:
+            return None if results is None else draw(experiment, results)
+        except MissingDependencyError as error:
+            _log.warning("%s is not drawn: %s", experiment.name, error)
+            return None
 
 
 def draw(experiment: Experiment, results: Results) -> str | None:

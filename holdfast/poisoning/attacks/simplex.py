@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from holdfast.primitives.simplex import project_to_simplex
+from holdfast.primitives.projections import project_to_simplex
 
 
 def nearest_combination(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.primitives.per_example import per_example_gradients
+from holdfast.primitives.projections import project_to_ball
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
@@ -42,7 +43,8 @@ class PrivateCrossEntropy(Objective):
         else:
             mean = (forward.batch.weights * forward.losses).mean()
             parts = torch.autograd.grad(mean, parameters)
-            loss, flat = mean.detach(), _clipped(torch.cat([part.flatten() for part in parts])[None], self.max_norm)[0]
+            loss, whole = mean.detach(), torch.cat([part.flatten() for part in parts])
+            flat = project_to_ball(whole[None], self.max_norm)[0]
             flat = flat + self.noise * self.max_norm * _normal(flat)
         return loss + _with_gradient(flat, parameters)
 
@@ -51,7 +53,7 @@ class PrivateCrossEntropy(Objective):
         assert isinstance(inputs, Tensor)
         with torch.no_grad():
             loss = F.cross_entropy(forward.logits, labels)
-        each = _clipped(per_example_gradients(forward.model, inputs, labels), self.max_norm)
+        each = project_to_ball(per_example_gradients(forward.model, inputs, labels), self.max_norm)
         blurred = each.sum(0) + self.noise * self.max_norm * _normal(each[0])
         return loss, blurred / len(labels)
 
@@ -119,12 +121,6 @@ def privacy_spent(defence: DpSgd, *, examples: int, batch_size: int, epochs: int
     steps = epochs * -(-examples // batch_size)
     accountant.history = [(defence.noise, min(1.0, batch_size / examples), steps)]
     return float(accountant.get_epsilon(1 / examples if delta is None else delta))
-
-
-def _clipped(gradients: Tensor, most: float) -> Tensor:
-    """Rows cut to a length."""
-    norms: Tensor = torch.linalg.vector_norm(gradients, dim=1, keepdim=True)
-    return gradients * (most / norms.clamp(min=most))
 
 
 def _normal(like: Tensor) -> Tensor:

@@ -42,17 +42,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: its ends and its labelled places; on a logarithmic one equal ratios are equally far apart."""
+    """An axis: its ends and its labelled places."""
 
     low: float
     high: float
     ticks: tuple[tuple[float, str], ...]
-    log: bool = False
 
     def share(self, value: float) -> float:
         """How far along the axis `value` is, from 0 to 1."""
-        if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 

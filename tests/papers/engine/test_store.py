@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.errors import CheckpointError, DataError
+from holdfast.errors import CheckpointError, DataError, MissingDependencyError
 from holdfast.papers.engine.execute import CellOutcome
 from holdfast.papers.engine.kinds import key_of
 from holdfast.papers.engine.store import Store, read_record, results_file, to_json
@@ -145,6 +145,18 @@ def test_a_figure_is_drawn_once_everything_is_measured(tmp_path, folder):
     store.put(experiment, (0, 1), outcomes()[2:])
     store.write()
     assert (folder / "toys" / "table1.cpu.svg").read_text() == "<svg>3.5</svg>"
+
+
+def needs_more(results):
+    raise MissingDependencyError("figures need matplotlib; pip install 'holdfast[figures]'")
+
+
+def test_without_what_draws_figures_the_results_are_kept_and_the_extra_is_named(tmp_path, folder, caplog):
+    experiment = toy_experiment(tmp_path, figure="tests.papers.engine.test_store:needs_more")
+    store = Store(folder, [experiment], "cpu")
+    store.put(experiment, (0, 1), outcomes())
+    assert store.write() == [results_file(folder, "toys/table1", "cpu")]
+    assert "holdfast[figures]" in caplog.text
 
 
 def damaged(store, change):

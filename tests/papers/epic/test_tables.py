@@ -209,8 +209,8 @@ def test_the_trade_off_is_drawn_also_where_no_trial_counts(right: float) -> None
     derived = beside_undefended(rows)
     found = Results("epic/table4.2", "smoke", (0, 1), derived)
     drawn = draw_trade_off(found)
-    assert drawn.startswith("<svg") and "Targets fooled" in drawn
-    assert ("<polygon" in drawn or "<path" in drawn) and "nan" not in drawn.lower()
+    assert "<svg" in drawn and "Targets fooled" in drawn
+    assert "<path" in drawn and "nan" not in drawn.lower()
 
 
 def table(*rows: CellResult, scale: str = "cpu") -> Results:

@@ -116,11 +116,6 @@ def test_a_range_of_nothing_has_its_one_end():
     assert round_numbers(0.0, -1.0) == (0.0,)
 
 
-def test_on_a_logarithmic_axis_equal_ratios_are_equally_far_apart():
-    axis = Axis(0.1, 100.0, (), log=True)
-    assert [axis.share(value) for value in (0.1, 1, 10, 100)] == pytest.approx([0, 1 / 3, 2 / 3, 1])
-
-
 def test_labels_at_the_ends_of_lines_never_overlap_and_stay_in_the_plot():
     lines = [
         Line(f"g{place}", ((1.0, share),), "worst") for place, share in enumerate((0.0, 0.01, 0.0, 0.5, 0.51, 1.0))

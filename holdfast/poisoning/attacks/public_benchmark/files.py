@@ -3,13 +3,15 @@
 Schwarzschild et al., "Just How Toxic is Data Poisoning?" (ICML 2021). A setup names a target of the test set and base
 images of the training set; 100 of them make attacks comparable. A package is a folder with ``poisons.pickle`` (images
 and labels), ``base_indices.pickle`` and ``target.pickle`` (an image and its class, for a backdoor also the patch and
-its place); Sleeper Agent's have a ``source.pickle`` with many patched images instead. They are pickles, read without
-unpickling, see `pickled_data` beside this module. Indices are those of the official data sets, which are the ids of
-training examples here and positions in a whole test set.
+its place); Sleeper Agent's have a ``source.pickle`` with many patched images instead. They are pickles, of which
+nothing is ever called, see `pickled_data` beside this module. Indices are those of the official data sets, which are
+the ids of training examples here and positions in a whole test set.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,9 +77,10 @@ def read_setups(path: Path | str) -> list[Setup]:
     keys = ("target class", "target index", "base class", "base indices")
     if not isinstance(content, list) or not all(isinstance(one, dict) and one.keys() >= set(keys) for one in content):
         raise DataError(f"{path} holds no setups; give a list of dictionaries with {', '.join(keys)}")
+    numbers = [[_whole(one[key]) for key in keys[:3]] for one in content]
     return [
-        Setup(int(one["target class"]), int(one["target index"]), int(one["base class"]), _indices(one["base indices"]))
-        for one in content
+        Setup(target, index, base, _indices(one["base indices"]))
+        for (target, index, base), one in zip(numbers, content, strict=True)
     ]
 
 
@@ -101,8 +104,7 @@ def read_package(folder: Path | str, train: Examples, epsilon: float | None = TO
     ids = _indices(read_pickled(folder / "base_indices.pickle"))
     if not isinstance(poisons, list) or not poisons or len(poisons) != len(ids):
         raise DataError(f"{folder} has no list of one poison for each of its {len(ids)} base indices")
-    images = torch.stack([_pixels(image) for image, *_ in poisons])
-    labels = torch.tensor([int(label) for _, label, *_ in poisons])
+    images, labels = _images_and_labels(folder, poisons, lengths=range(2, 5))
     positions = positions_of(train, ids)
     if bool((labels != labels[0]).any()) or not torch.equal(labels, train.labels[positions]):
         raise DataError(f"the poisons of {folder} don't have the labels of their bases; it is no clean-label package")
@@ -124,19 +126,29 @@ def _aim(folder: Path, adversarial_class: int) -> Aim:
     shown = folder / "source.pickle"
     content = read_pickled(shown if shown.exists() else folder / "target.pickle")
     several = content if isinstance(content, list) else [content]
-    if not several or not all(isinstance(one, tuple) and len(one) in (2, 4) for one in several):
-        raise DataError(f"the target of {folder} is no image with its class, nor a list of such")
-    images = torch.stack([_pixels(one[0]) for one in several])
+    images, labels = _images_and_labels(folder, several, lengths=(2, 4))
     if len(several[0]) == 4:
-        patch, (left, top) = torch.as_tensor(several[0][2]), several[0][3]
-        pasted = Backdoor(patch.to(torch.float32), int(several[0][1]), adversarial_class, (int(top), int(left)))
+        place = _indices(several[0][3]).tolist()
+        if len(place) != 2:
+            raise DataError(f"the patch of {folder} has {len(place)} coordinates; give left and top")
+        pasted = Backdoor(_pixels(several[0][2]), int(labels[0]), adversarial_class, (place[1], place[0]))
         images = pasted.paste(images, torch.Generator())
-    return Targets(images, torch.tensor([int(one[1]) for one in several]), adversarial_class)
+    return Targets(images, labels, adversarial_class)
+
+
+def _images_and_labels(folder: Path, pairs: Sequence[Any], lengths: Collection[int]) -> tuple[Tensor, Tensor]:
+    """Pixels (n, channels, height, width) and classes (n,) of what a package lists."""
+    if not pairs or not all(isinstance(one, (tuple, list)) and len(one) in lengths for one in pairs):
+        raise DataError(f"a poison or target of {folder} is no image with its class, nor a list of such")
+    images = [_pixels(one[0]) for one in pairs]
+    if any(image.shape != images[0].shape for image in images):
+        raise DataError(f"the images of {folder} have several shapes; a package is for one data set")
+    return torch.stack(images), torch.tensor([_whole(one[1]) for one in pairs])
 
 
 def _pixels(image: Any) -> Tensor:
     """An image of the package, bytes (height, width, channels) or floats (channels, height, width), as pixels."""
-    if not isinstance(image, np.ndarray) or image.ndim != 3:
+    if not isinstance(image, np.ndarray) or image.ndim != 3 or not np.isfinite(image).all():
         raise DataError("an image of the package is no image; packages hold Pillow images or tensors")
     if image.dtype == np.uint8:
         return torch.from_numpy(image).permute(2, 0, 1).to(torch.float32) / 255
@@ -144,7 +156,18 @@ def _pixels(image: Any) -> Tensor:
 
 
 def _indices(value: Any) -> Tensor:
-    found = torch.as_tensor(np.asarray(value))
-    if found.ndim != 1 or found.is_floating_point():
+    if isinstance(value, (list, tuple)):
+        return torch.tensor([_whole(one) for one in value], dtype=torch.int64)
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "iu":
         raise DataError("base indices are no list of whole numbers")
-    return found.to(torch.int64)
+    return torch.from_numpy(value.astype(np.int64))
+
+
+def _whole(value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError as error:
+        raise DataError("a class or an index of the benchmark's file is no whole number") from error
+    if not 0 <= number < 2**63:
+        raise DataError("a class or an index of the benchmark's file is below 0 or has more than 63 bits")
+    return number

@@ -95,7 +95,10 @@ def test_packages_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(DataError, match="one poison for each of its 2 base indices"):
         read_package(tmp_path, train)
     package(tmp_path, ids=[1.5] * 5)
-    with pytest.raises(DataError, match="whole numbers"):
+    with pytest.raises(DataError, match="no whole number"):
+        read_package(tmp_path, train)
+    package(tmp_path, ids=np.array([1.5] * 5))
+    with pytest.raises(DataError, match="no list of whole numbers"):
         read_package(tmp_path, train)
     package(tmp_path, target=[1, 2])
     with pytest.raises(DataError, match="no image with its class"):
@@ -103,3 +106,23 @@ def test_packages_that_do_not_fit_are_refused(tmp_path):
     (tmp_path / "target.pickle").unlink()
     with pytest.raises(DataError, match="can't be read"):
         read_package(tmp_path, train)
+
+
+def test_images_that_are_none_of_this_data_set_are_refused(tmp_path):
+    train, _ = package(tmp_path)
+    image, label = np.zeros((8, 8, 3), np.uint8), 1
+    dump(tmp_path / "poisons.pickle", [(image, label)] * 4 + [(image[:4], label)])
+    with pytest.raises(DataError, match="several shapes"):
+        read_package(tmp_path, train)
+    for broken in (np.nan, np.inf):
+        dump(tmp_path / "poisons.pickle", [(np.full((3, 8, 8), broken, np.float32), label)] * 5)
+        with pytest.raises(DataError, match="no image"):
+            read_package(tmp_path, train, epsilon=None)
+
+
+def test_a_patch_without_a_place_is_refused(tmp_path):
+    image = picture(tiny_examples(6, seed=1).inputs.values[2])
+    for place, reason in {"three": ([4, 1, 1], "3 coordinates"), "large": ([2**63, 1], "63 bits")}.values():
+        train, _ = package(tmp_path, target=(image, 2, torch.ones(3, 2, 3), place))
+        with pytest.raises(DataError, match=reason):
+            read_package(tmp_path, train)
