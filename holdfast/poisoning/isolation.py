@@ -14,11 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.primitives.facility_location import (
-    Exemplars,
-    facility_location_in_parts,
-    stochastic_facility_location,
-)
+from holdfast.primitives.facility_location import Method, facility_location
 from holdfast.primitives.similarity import Geometry, LastLayerGradients, Metric, Points
 
 #: What stands for an example's gradient: with respect to the logits, p - y; to the input of the last layer, W'(p - y);
@@ -138,17 +134,10 @@ def gradient_medoids(
         empty = torch.empty(0, dtype=torch.int64)
         return Medoids(empty, empty, empty)
     parts, shares = [pool[own == label] for label in classes], [budgets[label] for label in classes]
-    if stochastic:
-        found = [_stochastic(geometry, part, share, metric, stream) for part, share in zip(parts, shares, strict=True)]
-    else:
-        found = facility_location_in_parts(geometry, parts, shares, metric=metric)
+    method: Method = "stochastic" if stochastic else "greedy"
+    found = facility_location(geometry, shares, parts=parts, metric=metric, method=method, stream=stream)
     return Medoids(
         torch.cat([one.chosen for one in found]),
         torch.tensor(classes).repeat_interleave(torch.tensor(shares)),
         torch.cat([one.weights for one in found]).round().long(),
     )
-
-
-def _stochastic(geometry: Geometry, part: Tensor, share: int, metric: Metric, stream: torch.Generator) -> Exemplars:
-    found = stochastic_facility_location(geometry.part(part), share, metric=metric, stream=stream)
-    return Exemplars(part[found.chosen], found.weights)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError
 from holdfast.finetuning.selection.balanced import balanced, quotas
-from holdfast.primitives.facility_location import facility_location_on_points
+from holdfast.primitives.facility_location import facility_location
 from holdfast.primitives.streams import numpy_stream
 
 Ints = NDArray[np.int64]
@@ -83,7 +83,7 @@ def facility_locations(
     for source, share in enumerate(shares):
         members = np.flatnonzero(usable & (sources == source))
         if share:
-            found = facility_location_on_points(torch.from_numpy(states[members]), int(share), metric="cosine")
+            found = facility_location(torch.from_numpy(states[members]), int(share), metric="cosine")
             chosen.append(members[found.chosen.numpy()])
     return np.sort(np.concatenate(chosen))
 
