@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+pytest_plugins = ("tests.tiers",)
+
 
 def pytest_configure() -> None:
     """One thread, here and in processes that tests start: tensors are small and two tests run at a time.
