@@ -1,16 +1,29 @@
-# Two commands: `make demo` and `make test`. Each makes .venv if it is missing and installs with the constraints.
+# `make demo`, and three tiers of tests: `make check` (minutes), `make test` (everything), `make soak` (as long as you like).
+# Each makes .venv if it is missing and installs with the constraints.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test golden lint docs clean
+SOAK_MINUTES ?= 20
+
+.PHONY: demo check test soak durations golden lint docs clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast demo
 
 test: $(INSTALLED)-dev lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup --durations=25
+
+check: $(INSTALLED)-dev lint
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow" -q
+
+soak: $(INSTALLED)-dev
+	$(BIN)/python -m pytest -n 2 -m soak --soak $(SOAK_MINUTES)
+
+durations: $(INSTALLED)-dev
+	rm -f tests/durations.json
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --measure
 
 golden: $(INSTALLED)-dev
 	$(BIN)/python -m pytest -m golden

@@ -39,13 +39,7 @@ from torch import Tensor
 
 from holdfast.coresets.crest.mini_batches import SubsetCandidates, mini_batch_coresets
 from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, write_benchmark
-from holdfast.primitives.facility_location import (
-    facility_location,
-    facility_location_in_parts,
-    facility_location_on_points,
-    naive_facility_location,
-    stochastic_facility_location,
-)
+from holdfast.primitives.facility_location import facility_location
 
 DIMENSIONS = 128
 SIZES = (2_000, 5_000, 10_000)
@@ -91,7 +85,11 @@ def contestants(similarity: Tensor, k: int) -> dict[str, Choose]:
     def apricot() -> Any:
         return FacilityLocationSelection(k, metric="precomputed", optimizer="lazy").fit(matrix).ranking.copy()
 
-    return {"ours": lambda: facility_location(similarity, k).chosen, "apricot": apricot, "submodlib": submodlib}
+    return {
+        "ours": lambda: facility_location(similarity, k, metric="precomputed").chosen,
+        "apricot": apricot,
+        "submodlib": submodlib,
+    }
 
 
 def compare(name: str, n: int, k: int, repetitions: int, target: float) -> list[Ratio]:
@@ -121,7 +119,7 @@ def compare(name: str, n: int, k: int, repetitions: int, target: float) -> list[
     shown = "  ".join(f"{who} {1e3 * statistics.median(taken):.1f} ms" for who, taken in times.items())
     print(f"{name}: {shown}; {ratios[2].value:.1f} times as fast as the faster of both")
     if n <= SIZES[0]:
-        exact = worth(similarity, naive_facility_location(similarity, k).chosen)
+        exact = worth(similarity, facility_location(similarity, k, metric="precomputed", method="naive").chosen)
         own = values["ours"] / exact
         ratios.append(Ratio(f"{name}: objective / exact greedy's", own, _SAME, "exact greedy", None, "higher"))
     return ratios
@@ -130,9 +128,9 @@ def compare(name: str, n: int, k: int, repetitions: int, target: float) -> list[
 def on_points(n: int) -> list[Ratio]:
     """Ours from coordinates, and what stochastic greedy saves and loses."""
     points, k = points_of(n), n // 10
-    exact, chosen = timed(lambda: facility_location_on_points(points, k, metric="euclidean"))
+    exact, chosen = timed(lambda: facility_location(points, k))
     stream = torch.Generator().manual_seed(0)
-    fast, sampled = timed(lambda: stochastic_facility_location(points, k, metric="euclidean", stream=stream))
+    fast, sampled = timed(lambda: facility_location(points, k, method="stochastic", stream=stream))
     share = float(sampled.gains.sum() / chosen.gains.sum())
     print(f"{n:,} on points: {exact:.2f} s, stochastic {fast:.2f} s with {share:.4f} of the objective")
     return [Ratio(f"{n:,} on points: objective of stochastic / exact", share, 0.99, "exact greedy", None, "higher")]
@@ -152,9 +150,7 @@ def of_training_set(n: int, *, craig: bool) -> tuple[float, float]:
     mini_batches, subset = cpu_seconds(choose, 20), 0.0
     if craig:
         classes = [(labels == label).nonzero().flatten() for label in range(10)]
-        subset = cpu_seconds(
-            lambda: facility_location_in_parts(residuals, classes, [len(part) // 10 for part in classes])
-        )
+        subset = cpu_seconds(lambda: facility_location(residuals, [len(part) // 10 for part in classes], parts=classes))
     print(f"training set of {n:,}: CREST {1e3 * mini_batches:.1f} ms" + (f", CRAIG {subset:.2f} s" if craig else ""))
     return mini_batches, subset
 
@@ -187,15 +183,15 @@ def alone(task: str, n: int) -> dict[str, float]:
     if task == "calls":
         similarity = similarity_of(points_of(n))
         started = time.perf_counter()
-        facility_location(similarity, n // 10)
+        facility_location(similarity, n // 10, metric="precomputed")
         middle = time.perf_counter()
-        facility_location(similarity, n // 10)
+        facility_location(similarity, n // 10, metric="precomputed")
         return {"first": middle - started, "second": time.perf_counter() - middle}
     points = torch.randn(n, 10, generator=torch.Generator().manual_seed(0))
-    facility_location_on_points(points[:200], 5, metric="euclidean")
+    facility_location(points[:200], 5)
     before = peak_memory()
     started = time.perf_counter()
-    facility_location_on_points(points, 50, metric="euclidean")
+    facility_location(points, 50)
     return {"grown": peak_memory() - before, "seconds": time.perf_counter() - started}
 
 

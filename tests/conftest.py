@@ -2,21 +2,19 @@ import os
 import signal
 from pathlib import Path
 
-import hypothesis
 import pytest
 import torch
+
+pytest_plugins = ("tests.tiers",)
 
 
 def pytest_configure() -> None:
     """One thread, here and in processes that tests start: tensors are small and two tests run at a time.
 
-    Property tests try the same examples in every run, and no machine is too slow for them.
     Started in the background, a shell makes us ignore Ctrl-C, and so would every process that tests interrupt.
     """
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
-    hypothesis.settings.register_profile("holdfast", deadline=None, derandomize=True)
-    hypothesis.settings.load_profile("holdfast")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

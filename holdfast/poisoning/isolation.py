@@ -14,11 +14,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.primitives.facility_location import (
-    Exemplars,
-    facility_location_in_parts,
-    stochastic_facility_location,
-)
+from holdfast.primitives.facility_location import Method, facility_location
 from holdfast.primitives.similarity import Geometry, LastLayerGradients, Metric, Points
 
 #: What stands for an example's gradient: with respect to the logits, p - y; to the input of the last layer, W'(p - y);
@@ -138,18 +134,10 @@ def gradient_medoids(
         empty = torch.empty(0, dtype=torch.int64)
         return Medoids(empty, empty, empty)
     parts, shares = [pool[own == label] for label in classes], [budgets[label] for label in classes]
-    if stochastic:
-        pairs = zip(parts, shares, strict=True)
-        exemplars = [_stochastic(geometry, part, share, metric, stream) for part, share in pairs]
-    else:
-        exemplars = facility_location_in_parts(geometry, parts, shares, metric=metric)
+    method: Method = "stochastic" if stochastic else "greedy"
+    exemplars = facility_location(geometry, shares, parts=parts, metric=metric, method=method, stream=stream)
     return Medoids(
         torch.cat([one.chosen for one in exemplars]),
         torch.tensor(classes).repeat_interleave(torch.tensor(shares)),
         torch.cat([one.weights for one in exemplars]).round().long(),
     )
-
-
-def _stochastic(geometry: Geometry, part: Tensor, share: int, metric: Metric, stream: torch.Generator) -> Exemplars:
-    selection = stochastic_facility_location(geometry.part(part), share, metric=metric, stream=stream)
-    return Exemplars(part[selection.chosen], selection.weights)

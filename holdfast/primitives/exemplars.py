@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.primitives.facility_location import Selection, facility_location_on_points
+from holdfast.primitives.facility_location import Selection, facility_location
 from holdfast.streams import torch_stream
 
 
@@ -74,7 +74,7 @@ def exemplar_path(points: Tensor, k_max: int, *, seed: int = 0, limit: int = 100
     """
     n = len(points)
     sample = torch.randperm(n, generator=torch_stream(seed, "exemplars"))[: max(limit, k_max)]
-    selection = facility_location_on_points(points, min(k_max, max(1, n)), metric="cosine", candidates=sample)
+    selection = facility_location(points, min(k_max, max(1, n)), metric="cosine", candidates=sample)
     useful = max(1, int((selection.gains > 0).sum()))
     return tuple(_described(selection.first(k)) for k in range(1, useful + 1))
 

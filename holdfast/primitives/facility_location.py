@@ -5,24 +5,26 @@ similar exemplar. f is monotone and submodular, so taking the largest gain each 
 the optimum (Nemhauser, Wolsey and Fisher 1978). With similarity = constant - distance the exemplars are greedy medoids:
 SPARE's exemplar clusters, and the coresets of CRAIG and CREST and the medoids of EPIC on gradient distances.
 
-All ways here give the choices of `naive_facility_location`, ties included: with all similarities in memory by a
-compiled loop, in memory linear in n by computing blocks of them again (`holdfast.primitives.greedy` says how). Only
-`stochastic_facility_location`, which looks at a few random candidates per choice, gives others.
+`facility_location` is the one way in. It holds all similarities in memory and runs a compiled loop where they fit,
+computes blocks of them again in memory linear in n where they do not, and works on many small parts together; all of
+that gives the choices of the naive greedy, ties included. Only ``method="stochastic"``, which looks at a few random
+candidates per choice, gives others. `holdfast.integrations.scikit_learn.FacilityLocation` is the same as an estimator.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.primitives.picks import Pick, naive_picks, recomputed_picks, sampled_picks
 from holdfast.primitives.similarity import (
     BITS,
     Blocks,
@@ -32,15 +34,21 @@ from holdfast.primitives.similarity import (
     Matrix,
     Metric,
     Points,
-    batches_of_rows,
     cosine_similarities,
     distance_similarities,
     similarities_in_parts,
 )
 
+#: ``greedy`` takes the largest gain each time; ``stochastic`` the largest of a random sample of candidates;
+#: ``naive`` does what greedy does with every gain computed from its definition, and is what tests compare with.
+Method = Literal["greedy", "stochastic", "naive"]
+#: What is known about the points: how they are compared, or that their similarities are given.
+Comparison = Metric | Literal["precomputed"]
+
 _SMALL = 256  # points in a part that is worked on together with others
 _TOGETHER = 2**22  # similarities of parts that are worked on together
 _HELD = 2**27  # similarities kept in memory, as float32; where there are more, they are computed again when needed
+_MOST = np.float32(2.0**BITS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,76 +91,6 @@ class Selection:
         return Selection(self.chosen[:k], self.gains[:k], self.claims[:last], self.ends[:k], self.point_weights)
 
 
-def facility_location(
-    similarity: Tensor, k: int, *, weights: Tensor | None = None, least_gain: float = 0.0
-) -> Selection:
-    """Choose k exemplars greedily, given all similarities.
-
-    Args:
-        similarity: of each point to each candidate, float of shape (n, candidates), not negative. Adding a constant
-            changes no choice. Float32 is read as it lies there; anything else is copied.
-        k: how many to choose. Once nothing can be gained, the smallest indices fill up.
-        weights: of the points, float of shape (n,), not negative; one each by default. Ties are exact for whole
-            numbers, and up to float64's rounding for others.
-        least_gain: stop before an exemplar that would add less than this to f; the first is always chosen.
-
-    Returns:
-        The exemplars, as columns of `similarity`.
-
-    Raises:
-        ConfigError: if k is less than 1 or more than there are candidates.
-        DataError: if shapes disagree, or a similarity or weight is negative or not finite.
-
-    Example:
-        >>> import torch
-        >>> x = torch.tensor([0.0, 1.0, 2.0, 9.0])
-        >>> found = facility_location(9 - (x[:, None] - x).abs(), 2)
-        >>> found.chosen.tolist(), found.assignment.tolist(), found.weights.tolist()
-        ([1, 3], [0, 0, 0, 1], [3.0, 1.0])
-    """
-    return _select(_given(similarity), k, weights, least_gain)
-
-
-def facility_location_on_points(
-    points: Tensor | Geometry,
-    k: int,
-    *,
-    metric: Metric,
-    candidates: Tensor | None = None,
-    weights: Tensor | None = None,
-    least_gain: float = 0.0,
-) -> Selection:
-    """Choose k of the points as exemplars, in memory linear in n where all similarities would be too many to keep.
-
-    Args:
-        points: float of shape (n, d), or anything that has distances, such as `LastLayerGradients`.
-        k: how many to choose.
-        metric: ``cosine``, similarity 1 + the cosine (0 with a zero vector); ``euclidean``, the largest distance
-            between a point and a candidate minus the distance; or ``exponential``, exp(-distance / dimensions).
-        candidates: positions to choose from, int64; all points by default. A sample makes the cost linear in n too.
-        weights: of the points, as in `facility_location`.
-        least_gain: as in `facility_location`.
-
-    Returns:
-        The exemplars, as positions of points.
-
-    Raises:
-        ConfigError: if the metric is unknown, or k is less than 1 or more than there are candidates.
-        DataError: if there are no points, some are not finite, or a candidate or weight makes no sense.
-    """
-    geometry = _checked_points(points, metric)
-    if candidates is None:
-        eligible = torch.arange(len(geometry))
-    else:
-        eligible = torch.unique(candidates)
-        if len(eligible) == 0 or int(eligible[0]) < 0 or int(eligible[-1]) >= len(geometry):
-            raise DataError(
-                f"candidates are missing or not all from 0 to {len(geometry) - 1}; give positions of points"
-            )
-    found = _select(_held(_similarities(geometry, eligible.numpy(), metric)), k, weights, least_gain)
-    return replace(found, chosen=eligible[found.chosen])
-
-
 @dataclass(frozen=True, eq=False)
 class Exemplars:
     """Exemplars of a part.
@@ -166,40 +104,176 @@ class Exemplars:
     weights: Tensor
 
 
-def facility_location_in_parts(
-    points: Tensor | Geometry, parts: list[Tensor], budgets: list[int], *, metric: Metric = "euclidean"
-) -> list[Exemplars]:
-    """Choose exemplars within each of many parts: the classes of a set, or the classes of many random subsets.
+@overload
+def facility_location(
+    points: Tensor | Geometry,
+    k: int,
+    *,
+    metric: Comparison = ...,
+    method: Method = ...,
+    candidates: Tensor | None = ...,
+    weights: Tensor | None = ...,
+    least_gain: float = ...,
+    stream: torch.Generator | None = ...,
+    epsilon: float = ...,
+) -> Selection: ...
+
+
+@overload
+def facility_location(
+    points: Tensor | Geometry,
+    k: Sequence[int],
+    *,
+    parts: Sequence[Tensor],
+    metric: Metric = ...,
+    method: Method = ...,
+    stream: torch.Generator | None = ...,
+    epsilon: float = ...,
+) -> list[Exemplars]: ...
+
+
+def facility_location(
+    points: Tensor | Geometry,
+    k: int | Sequence[int],
+    *,
+    parts: Sequence[Tensor] | None = None,
+    metric: Comparison = "euclidean",
+    method: Method = "greedy",
+    candidates: Tensor | None = None,
+    weights: Tensor | None = None,
+    least_gain: float = 0.0,
+    stream: torch.Generator | None = None,
+    epsilon: float = 0.1,
+) -> Selection | list[Exemplars]:
+    """Choose the exemplars that stand best for all points, or those of each of many parts.
 
     Args:
-        points: as in `facility_location_on_points`.
-        parts: positions of each part's points, int64; a point may be in several parts.
-        budgets: how many to choose in each, at least one.
-        metric: as in `facility_location_on_points`.
+        points: float of shape (n, d), or anything that has distances, such as `LastLayerGradients`. With
+            ``metric="precomputed"``, the similarity of each point to each candidate, float of shape (n, candidates),
+            not negative: adding a constant changes no choice; float32 is read as it lies there, anything else copied.
+        k: how many to choose; with `parts`, how many in each. Once nothing can be gained, the smallest indices fill up.
+        parts: positions of each part's points, int64, to choose within each: the classes of a set, or the classes of
+            many random subsets. A point may be in several. Small parts are worked on together, which is what makes
+            many of them fast.
+        metric: ``cosine``, similarity 1 + the cosine (0 with a zero vector); ``euclidean``, the largest distance
+            between a point and a candidate minus the distance; ``exponential``, exp(-distance / dimensions); or
+            ``precomputed``.
+        method: ``greedy``; ``stochastic``, the best of (candidates / k) ln(1 / epsilon) random candidates each time
+            (Mirzasoleiman et al. 2015, https://arxiv.org/abs/1409.7938), for which f is in expectation at least
+            1 - 1/e - epsilon of the optimum, in memory linear in n, and gains needn't decrease; or ``naive``.
+        candidates: positions of points to choose from, int64; all by default. A sample makes the cost linear in n too.
+        weights: of the points, float of shape (n,), not negative; one each by default. Ties are exact for whole
+            numbers, and up to float64's rounding for others.
+        least_gain: stop before an exemplar that would add less than this to f; the first is always chosen.
+        stream: where the samples of ``stochastic`` come from.
+        epsilon: what ``stochastic`` may lose, between 0 and 1.
 
     Returns:
-        The exemplars of each part. Small parts are worked on together, which is what makes many of them fast.
+        The exemplars as positions of points (as columns of given similarities); with `parts`, those of each part.
 
     Raises:
-        ConfigError: if a budget is more than there are points in its part.
-        DataError: if there are no points, or some are not finite.
+        ConfigError: if an option is unknown or does not go with the others, or k is less than 1 or more than there
+            are candidates.
+        DataError: if there are no points, shapes disagree, or something is not finite or negative that must not be.
+
+    Example:
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [1.0], [2.0], [9.0]])
+        >>> selection = facility_location(x, 2)
+        >>> selection.chosen.tolist(), selection.assignment.tolist(), selection.weights.tolist()
+        ([1, 3], [0, 0, 0, 1], [3.0, 1.0])
+        >>> [part.chosen.tolist() for part in facility_location(x, [1, 1], parts=[torch.arange(3), torch.arange(3, 4)])]
+        [[1], [3]]
     """
+    _check_options(metric, method, epsilon, stream, least_gain)
+    how = _How(method, stream, epsilon)
+    if parts is None and not isinstance(k, Sequence):
+        return _of_all(points, k, metric, how, candidates=candidates, weights=weights, least_gain=least_gain)
+    if parts is None or not isinstance(k, Sequence):
+        raise ConfigError("k is a number for all points together, and a number for each part with parts; give either")
+    if metric == "precomputed" or candidates is not None or weights is not None or least_gain:
+        raise ConfigError(
+            "given similarities, candidates, weights and least_gain are for all points together; "
+            "leave them out or choose in each part by itself"
+        )
+    return _of_parts(points, parts, k, metric, how)
+
+
+@dataclass(frozen=True)
+class _How:
+    method: Method
+    stream: torch.Generator | None
+    epsilon: float
+
+
+def _check_options(
+    metric: Comparison, method: Method, epsilon: float, stream: torch.Generator | None, least_gain: float
+) -> None:
+    metrics = (*get_args(Metric), "precomputed")
+    if metric not in metrics:
+        raise ConfigError(f"there is no metric {metric!r}{nearest(str(metric), metrics)}")
+    if method not in get_args(Method):
+        raise ConfigError(f"there is no method {method!r}{nearest(str(method), get_args(Method))}")
+    if not 0 < epsilon < 1:
+        raise ConfigError(f"epsilon is {epsilon}; give a number between 0 and 1")
+    if method != "stochastic":
+        return
+    if stream is None:
+        raise ConfigError("stochastic greedy draws its candidates; give a stream, such as torch.Generator()")
+    if least_gain:
+        raise ConfigError(
+            f"least_gain is {least_gain} and gains of stochastic greedy go up and down; use another method"
+        )
+
+
+def _of_all(
+    points: Tensor | Geometry,
+    k: int,
+    metric: Comparison,
+    how: _How,
+    *,
+    candidates: Tensor | None = None,
+    weights: Tensor | None = None,
+    least_gain: float = 0.0,
+) -> Selection:
+    if metric == "precomputed":
+        if not isinstance(points, Tensor) or candidates is not None:
+            raise ConfigError("given similarities are a tensor whose columns are all the candidates; give such")
+        return _select(_given(points), k, weights, least_gain, how)
+    geometry = _checked_points(points, metric)
+    if candidates is None:
+        eligible = torch.arange(len(geometry))
+    else:
+        eligible = torch.unique(candidates)
+        if len(eligible) == 0 or int(eligible[0]) < 0 or int(eligible[-1]) >= len(geometry):
+            raise DataError(
+                f"candidates are missing or not all from 0 to {len(geometry) - 1}; give positions of points"
+            )
+    similarities = _similarities(geometry, eligible.numpy(), metric)
+    selection = _select(similarities, k, weights, least_gain, how)
+    return replace(selection, chosen=eligible[selection.chosen])
+
+
+def _of_parts(
+    points: Tensor | Geometry, parts: Sequence[Tensor], budgets: Sequence[int], metric: Metric, how: _How
+) -> list[Exemplars]:
     geometry = _checked_points(points, metric)
     for positions, budget in zip(parts, budgets, strict=True):
         _checked_budget(budget, len(positions))
-    found: dict[int, Exemplars] = {}
-    together = [number for number, part in enumerate(parts) if len(part) <= _SMALL and metric != "cosine"]
-    for number in set(range(len(parts))) - set(together):
-        alone = facility_location_on_points(geometry.part(parts[number]), budgets[number], metric=metric)
-        found[number] = Exemplars(parts[number][alone.chosen], alone.weights)
+    exemplars: dict[int, Exemplars] = {}
+    joined = how.method == "greedy" and metric != "cosine"
+    together = [number for number, part in enumerate(parts) if len(part) <= _SMALL and joined]
+    for number in sorted(set(range(len(parts))) - set(together)):
+        alone = _of_all(geometry.part(parts[number]), budgets[number], metric, how)
+        exemplars[number] = Exemplars(parts[number][alone.chosen], alone.weights)
     together.sort(key=lambda number: len(parts[number]))
     while together:
         side = len(parts[together[-1]])
         many = max(1, _TOGETHER // side**2)
         some, together = together[-many:], together[:-many]
         chosen = _in_parts(geometry, [parts[number] for number in some], [budgets[number] for number in some], metric)
-        found |= dict(zip(some, chosen, strict=True))
-    return [found[number] for number in range(len(parts))]
+        exemplars |= dict(zip(some, chosen, strict=True))
+    return [exemplars[number] for number in range(len(parts))]
 
 
 def _in_parts(geometry: Geometry, parts: list[Tensor], budgets: list[int], metric: Metric) -> list[Exemplars]:
@@ -215,71 +289,6 @@ def _in_parts(geometry: Geometry, parts: list[Tensor], budgets: list[int], metri
     ]
 
 
-def stochastic_facility_location(
-    points: Tensor | Geometry, k: int, *, metric: Metric, stream: torch.Generator, epsilon: float = 0.1
-) -> Selection:
-    """Choose k of the points, each time the best of a random sample of the rest (Mirzasoleiman et al. 2015).
-
-    With (n / k) ln(1 / epsilon) candidates in each sample, f is in expectation at least 1 - 1/e - epsilon of the
-    optimum, for n ln(1 / epsilon) columns of similarities in all, in memory linear in n.
-
-    Args:
-        points: as in `facility_location_on_points`.
-        k: how many to choose.
-        metric: as in `facility_location_on_points`.
-        stream: where the samples come from.
-        epsilon: what may be lost, between 0 and 1.
-
-    Returns:
-        The exemplars, as positions of points; gains needn't decrease.
-
-    Raises:
-        ConfigError: if the metric is unknown, k makes no sense, or epsilon isn't between 0 and 1.
-        DataError: if there are no points, or some are not finite.
-    """
-    if not 0 < epsilon < 1:
-        raise ConfigError(f"epsilon is {epsilon}; give a number between 0 and 1")
-    geometry = _checked_points(points, metric)
-    n = len(geometry)
-    budget = _checked_budget(k, n)
-    similarities = _similarities(geometry, np.arange(n), metric)
-    size = math.ceil(n / budget * math.log(1 / epsilon))
-    best, rest = np.zeros(n, np.float32), torch.randperm(n, generator=stream).numpy()
-    chosen, gains, claims = list[int](), list[float](), list[Ints]()
-    for number in range(budget):
-        left = n - number
-        drawn = torch.randperm(left, generator=stream)[:size].numpy() if left > size else np.arange(left)
-        columns = similarities.columns(rest[drawn])
-        gained = np.maximum(columns - best[:, None], 0).sum(0, dtype=np.float64)
-        tied = np.flatnonzero(gained == gained.max())
-        winner = int(tied[np.argmin(rest[drawn[tied]])])
-        chosen.append(int(rest[drawn[winner]]))
-        gains.append(float(gained[winner]) * similarities.unit)
-        claims.append(np.flatnonzero(columns[:, winner] > best))
-        best = np.maximum(best, columns[:, winner])
-        rest[drawn[winner]] = rest[left - 1]
-    return _joined(chosen, gains, claims, np.ones(n))
-
-
-def naive_facility_location(similarity: Tensor, k: int, *, weights: Tensor | None = None) -> Selection:
-    """What `facility_location` computes, with every gain from its definition: the reference that it is tested with."""
-    matrix = _given(similarity)
-    s = np.rint(matrix.values * np.float32(matrix.scale)).astype(np.float64)
-    w = _checked_weights(weights, len(s))
-    best = np.zeros(len(s))
-    chosen, gains, claims = list[int](), list[float](), list[Ints]()
-    for _ in range(_checked_budget(k, s.shape[1])):
-        gain = w @ np.maximum(s - best[:, None], 0)
-        gain[chosen] = -np.inf
-        exemplar = int(gain.argmax())
-        chosen.append(exemplar)
-        gains.append(float(gain[exemplar]) * matrix.unit)
-        claims.append(np.flatnonzero(s[:, exemplar] > best))
-        best = np.maximum(best, s[:, exemplar])
-    gains[0] += matrix.offset * w.sum()
-    return _joined(chosen, gains, claims, w)
-
-
 def _given(similarity: Tensor) -> Matrix:
     square = similarity.ndim == 2 and similarity.shape[0] == similarity.shape[1]
     matrix = Matrix.given(similarity, symmetric=False)
@@ -289,8 +298,6 @@ def _given(similarity: Tensor) -> Matrix:
 
 
 def _checked_points(points: Tensor | Geometry, metric: Metric) -> Geometry:
-    if metric not in get_args(Metric):
-        raise ConfigError(f"there is no metric {metric!r}{nearest(metric, get_args(Metric))}")
     geometry: Geometry = Points(points) if isinstance(points, Tensor) else points
     geometry.check()
     if metric == "cosine" and not isinstance(geometry, Points):
@@ -304,67 +311,42 @@ def _similarities(geometry: Geometry, candidates: Ints, metric: Metric) -> Block
     return distance_similarities(geometry, candidates, metric)
 
 
-def _held(similarities: Blocks) -> Matrix | Blocks:
-    n, candidates = similarities.shape
-    return similarities.matrix() if n * candidates <= _HELD else similarities
-
-
-def _select(similarities: Matrix | Blocks, k: int, weights: Tensor | None, least_gain: float) -> Selection:
-    budget, w = _checked_budget(k, similarities.shape[1]), _checked_weights(weights, similarities.shape[0])
+def _select(similarities: Matrix | Blocks, k: int, weights: Tensor | None, least_gain: float, how: _How) -> Selection:
+    n, m = similarities.shape
+    budget, w = _checked_budget(k, m), _checked_weights(weights, n)
     least = least_gain / similarities.unit
-    if isinstance(similarities, Matrix):
+    if how.method != "stochastic" and isinstance(similarities, Blocks) and n * m <= _HELD:
+        similarities = similarities.matrix()
+    if how.method == "greedy" and isinstance(similarities, Matrix):
         chosen, gains, claimed, ends = _loops().greedy(
             similarities.values, w, budget, np.float32(similarities.scale), _MOST, similarities.symmetric, least
         )
-        gains *= similarities.unit
+    else:
+        picks = list(_worthwhile(_picks(similarities, w, budget, how), least))
+        chosen, gains = np.array([pick.exemplar for pick in picks]), np.array([pick.gain for pick in picks])
+        claimed = np.concatenate([pick.claimed for pick in picks])
+        ends = np.cumsum([len(pick.claimed) for pick in picks])
+    gains *= similarities.unit
+    if isinstance(similarities, Matrix):
         gains[0] += similarities.offset * w.sum()
-        return _selection(chosen, gains, claimed, ends, w)
-    picks = list(_picks(similarities, w, budget, least))
-    return _joined(
-        [exemplar for exemplar, _, _ in picks],
-        [gain * similarities.unit for _, gain, _ in picks],
-        [claimed for _, _, claimed in picks],
-        w,
-    )
+    return Selection(*(torch.from_numpy(part) for part in (chosen, gains, claimed, ends, w)))
 
 
-_MOST = np.float32(2.0**BITS)
+def _picks(similarities: Matrix | Blocks, weights: Floats, k: int, how: _How) -> Iterator[Pick]:
+    if how.method == "stochastic":
+        assert how.stream is not None, "_check_options has seen to it"
+        sample = math.ceil(similarities.shape[1] / k * math.log(1 / how.epsilon))
+        return sampled_picks(similarities, weights, k, sample, how.stream)
+    if how.method == "naive" or isinstance(similarities, Matrix):
+        return naive_picks(similarities, weights, k)
+    return recomputed_picks(similarities, weights, k, _loops().lower, _MOST)
 
 
-def _picks(blocks: Blocks, weights: Floats, k: int, least_gain: float) -> Iterator[tuple[int, float, Ints]]:
-    """What `holdfast.primitives.greedy.greedy` does, with rows that are computed when they are needed."""
-    lower, one = _loops().lower, np.float32(1)
-    n, m = blocks.shape
-    gains, best = np.zeros(m), np.zeros(n, np.float32)
-
-    def serve(points: Ints, served: Any) -> None:
-        for part in batches_of_rows(points, m):
-            rows = blocks.rows(part)
-            lower(rows, np.arange(len(part)), best[part], served[part], weights[part], one, gains)
-
-    serve(np.arange(n), np.full(n, _MOST))
-    gains = -gains
-    for number in range(k):
-        exemplar = int(gains.argmax())
-        gain = max(0.0, float(gains[exemplar]))
-        if number > 0 and gain < least_gain:
+def _worthwhile(picks: Iterator[Pick], least_gain: float) -> Iterator[Pick]:
+    for number, pick in enumerate(picks):
+        if number > 0 and pick.gain < least_gain:
             return
-        column = blocks.columns(np.array([exemplar]))[:, 0]
-        nearer = np.flatnonzero(column > best)
-        yield exemplar, gain, nearer
-        if number + 1 < k:
-            serve(nearer, column)
-            gains[exemplar] = -np.inf
-            best[nearer] = column[nearer]
-
-
-def _joined(chosen: list[int], gains: list[float], claims: list[Ints], weights: Floats) -> Selection:
-    ends = np.cumsum([len(claimed) for claimed in claims])
-    return _selection(np.array(chosen), np.array(gains), np.concatenate(claims), ends, weights)
-
-
-def _selection(chosen: Ints, gains: Floats, claims: Ints, ends: Ints, weights: Floats) -> Selection:
-    return Selection(*(torch.from_numpy(part) for part in (chosen, gains, claims, ends, weights)))
+        yield pick
 
 
 def _loops() -> Any:

@@ -61,13 +61,14 @@ def load_state(path: Path) -> dict[str, Any]:
                 )
             tree = json.loads(header["tree"])
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - the file is no dict
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        restored = _restore(tree, tensors)
+        if not isinstance(restored, dict):
+            raise ValueError(f"its state is of type {type(restored).__name__}")
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
-            f"{path} can't be read as a checkpoint: it is truncated or not a safetensors file ({error}); "
+            f"{path} can't be read as a checkpoint: it is truncated, damaged or not a safetensors file ({error}); "
             "delete it to start again, or restore it from a copy"
         ) from error
-    restored = _restore(tree, tensors)
-    assert isinstance(restored, dict)
     return restored
 
 

@@ -9,7 +9,7 @@ from holdfast.coresets.baselines.glister import greedy_by_validation
 from holdfast.data import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.models.heads import features_and_logits
-from holdfast.primitives.facility_location import facility_location_on_points
+from holdfast.primitives.facility_location import facility_location
 from holdfast.training import Curator, Training, fit
 from holdfast.training.model_outputs import ModelOutputs
 from tests.coresets.toy import gaussians, net, sgd, toy_splits
@@ -68,7 +68,7 @@ def test_craig_is_facility_location_in_each_class_with_cluster_sizes_as_weights(
     expected = torch.zeros(240)
     for label in range(3):
         members = (examples.labels == label).nonzero().flatten()
-        selection = facility_location_on_points(residuals[members], 8, metric="euclidean")
+        selection = facility_location(residuals[members], 8, metric="euclidean")
         expected[members[selection.chosen]] = selection.weights.float()
     assert torch.equal(plan.active, expected > 0)
     assert torch.allclose(plan.loss_weight, expected / expected[expected > 0].mean())

@@ -5,7 +5,7 @@ import torch
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.primitives.exemplars import exemplar_clustering, exemplar_path
-from holdfast.primitives.facility_location import naive_facility_location
+from holdfast.primitives.facility_location import facility_location
 
 
 def rays(sizes, spread=0.05, d=4, seed=0):
@@ -35,7 +35,7 @@ def test_directions_are_found_and_numbered_by_size():
 def test_clusters_are_those_of_the_naive_greedy_exemplars(k):
     points = torch.randn(120, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     clustering = exemplar_clustering(points, k)
-    expected = naive_facility_location(1 + cosines(points), k)
+    expected = facility_location(1 + cosines(points), k, metric="precomputed", method="naive")
     assert sorted(clustering.exemplars.tolist()) == sorted(expected.chosen.tolist())
     assert torch.equal(clustering.exemplars[clustering.clusters], expected.chosen[expected.assignment])
     sizes = torch.bincount(clustering.clusters).tolist()

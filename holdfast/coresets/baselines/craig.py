@@ -18,7 +18,7 @@ from torch import Tensor
 from holdfast.coresets.baselines.subset import SubsetPolicy, class_parts
 from holdfast.coresets.crest.gradient_proxies import check_metric
 from holdfast.coresets.crest.mini_batches import cluster_weights
-from holdfast.primitives.facility_location import facility_location_in_parts
+from holdfast.primitives.facility_location import facility_location
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.policy import Context
 
@@ -53,6 +53,6 @@ class Craig(SubsetPolicy):
         else:
             proxies = outputs.residuals(pool)
         parts, budgets = [place[members] for _, members, _ in classes], [share for _, _, share in classes]
-        exemplars = facility_location_in_parts(proxies, parts, budgets, metric=self.metric)
+        exemplars = facility_location(proxies, budgets, parts=parts, metric=self.metric)
         chosen = pool[torch.cat([part.chosen for part in exemplars])]
         return chosen, cluster_weights(torch.cat([part.weights for part in exemplars]))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.data.apportionment import apportion
 from holdfast.errors import ConfigError
-from holdfast.primitives.facility_location import Exemplars, facility_location_in_parts
+from holdfast.primitives.facility_location import Exemplars, facility_location
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 
 #: Of a class in a subset: with fewer it is drawn from together with others. Rounded to whole places, always the same
@@ -155,7 +155,7 @@ def mini_batch_coresets(
                 parts.append(places[here == label])
                 budgets.append(budget)
                 owners.append(subset)
-    exemplars = facility_location_in_parts(proxies, parts, budgets, metric=metric)
+    exemplars = facility_location(proxies, budgets, parts=parts, metric=metric)
     return [
         _mini_batch([one for one, owner in zip(exemplars, owners, strict=True) if owner == subset], subset * r)
         for subset in range(subsets)

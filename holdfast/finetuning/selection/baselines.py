@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.data.apportionment import round_to_total
 from holdfast.errors import ConfigError
 from holdfast.finetuning.selection.balanced import balanced, quotas
-from holdfast.primitives.facility_location import facility_location_on_points
+from holdfast.primitives.facility_location import facility_location
 from holdfast.streams import numpy_stream
 
 Ints = NDArray[np.int64]
@@ -84,7 +84,7 @@ def facility_locations(
     for source, share in enumerate(shares):
         members = np.flatnonzero(usable & (sources == source))
         if share:
-            selection = facility_location_on_points(torch.from_numpy(states[members]), int(share), metric="cosine")
+            selection = facility_location(torch.from_numpy(states[members]), int(share), metric="cosine")
             chosen.append(members[selection.chosen.numpy()])
     return np.sort(np.concatenate(chosen))
 
