@@ -30,9 +30,7 @@ from holdfast.federated import (
     Threat,
 )
 from holdfast.federated.aggregation import aggregator_names, build_aggregator
-from holdfast.federated.attacks import attack_named
-from holdfast.federated.objectives import objective_named
-from holdfast.federated.personalization import Ditto, personalization_named, strong_attack
+from holdfast.federated.personalization import Ditto, strong_attack
 from holdfast.federated.personalization.ditto.adaptive import CANDIDATES
 from holdfast.federated.personalization.policies import WithPolicy
 from holdfast.integrations.flower.settings import FlowerSettings
@@ -185,13 +183,13 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     typed, settings, file = with_config(arguments)
     data = federation(value_of("data", typed) or FederateChoices.data)
     attack = value_of("attack", typed)
-    objective = objective_named(value_of("objective", typed) or FederateChoices.objective)
+    objective = OBJECTIVES.find(value_of("objective", typed) or FederateChoices.objective)
     rules = aggregator_names(value_of("aggregate", typed) or FederateChoices.aggregate)
     methods = personalizer_names(value_of("personalize", typed) or FederateChoices.personalize)
     parts: dict[str, Any] = {data.name: data, objective.name: objective()}
     parts |= {name: AGGREGATORS[name]() for name in rules}
     if attack is not None:
-        parts[attack] = attack_named(attack)()
+        parts[attack] = ATTACKS.find(attack)()
     parts |= {name: _with_recipe(name, data.recipe) for name in methods}
     sections = {name: part for name, part in parts.items() if fields(part)}
     on_flower = value_of("engine", typed) == "flower"
@@ -227,7 +225,7 @@ def personalizer_names(joined: str) -> list[str]:
     names = [name.strip() for name in joined.split("+")]
     for name in names:
         if name not in METHODS:
-            personalization_named(name)
+            PERSONALIZATION.find(name)
         if names.count(name) > 1:
             raise ConfigError(f"the personalization method {name!r} is named twice; give each once")
     return names
