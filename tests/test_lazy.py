@@ -79,7 +79,9 @@ def test_every_data_set_of_the_package_is_in_its_catalog():
     for file in (ROOT / "data").rglob("*.py"):
         import_module(".".join(("holdfast", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__"))
     for base, table in ((DataSet, data.DATASETS), (FederatedData, data.FEDERATIONS)):
-        named = {cls.name for cls in _below(base) if cls.__module__.startswith("holdfast.data.") and "name" in vars(cls)}
+        named = {
+            cls.name for cls in _below(base) if cls.__module__.startswith("holdfast.data.") and "name" in vars(cls)
+        }
         assert named == set(table)
 
 
