@@ -1,9 +1,11 @@
-"""Files that are written as a whole or not at all."""
+"""Files that are written as a whole or not at all, and the plain values that go into them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from holdfast.errors import CheckpointError
 
@@ -29,3 +31,14 @@ def write_atomically(path: Path, payload: bytes) -> None:
         part.unlink(missing_ok=True)
         kept = "; what was there before is unharmed" if path.exists() else ""
         raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
+
+
+def plain_values(value: Any) -> Any:
+    """Plain JSON and YAML values out of what dataclasses hold: paths as text, tuples and tensors as lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value

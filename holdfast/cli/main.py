@@ -22,7 +22,7 @@ COMMANDS = {
         "federation.federate",
     ),
     "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),
-    "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select"),
+    "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select.select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),
     "report": ("Write a run's HTML page (again).", "report"),

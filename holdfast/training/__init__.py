@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.training.evaluation.group_report import GroupReport
     from holdfast.training.events import Event, Listener
     from holdfast.training.fitting import FitResult, fit
-    from holdfast.training.method import Method
+    from holdfast.training.method import Method, validated
     from holdfast.training.objective import CrossEntropy, Forward, Objective
     from holdfast.training.plan import Plan
     from holdfast.training.policy import (
@@ -62,4 +62,5 @@ __all__ = [
     "evaluate",
     "fit",
     "predict",
+    "validated",
 ]  # fmt: skip

@@ -36,7 +36,7 @@ FUNCTIONS = {
     "demo": ("demo",),
     "data": ("list_", "info", "get_"),
     "runs": ("list_", "compare"),
-    "audit": ("groups", "audit_poison", "multimodal", "verdict"),
+    "audit": ("groups", "poison", "multimodal", "verdict"),
     "select": ("s2l",),
     "report": ("report",),
     "reproduce": ("reproduce",),
