@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from holdfast.models.networks.pocket_cnn import PocketCNN
     from holdfast.models.networks.resnet import ResNet, resnet18, resnet20, resnet50, wide_resnet50
     from holdfast.models.networks.text import distilbert, roberta
-    from holdfast.models.registry import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights
+    from holdfast.models.registry import IMAGENET_WEIGHTS, build, load_weights
+    from holdfast.models.table import HUB_MODELS, MODELS
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

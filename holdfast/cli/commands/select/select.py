@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from holdfast.cli.commands.select.options import parse_s2l
-from holdfast.cli.common.runs import print_config
 from holdfast.cli.common.subcommands import run_subcommand
 
 
 def s2l(arguments: list[str]) -> None:
     """Choose fine-tuning data for a language model by the loss curves of a small one."""
+    from holdfast.cli.commands.select.options import parse_s2l
+    from holdfast.cli.common.runs import print_config
+
     options = parse_s2l(arguments)
     if options.print_config:
         print_config(options.stored())
