@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from rich.console import Console
+from typing import TYPE_CHECKING
 
 from holdfast import models, report, training
 from holdfast.cli.common.arguments import read_config, value_of
 from holdfast.cli.common.options import FitOptions, parse
-from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
 from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 TASKS = ("classify", "clip")
 
@@ -24,6 +25,8 @@ def main(arguments: list[str]) -> int:
 
         return fit_clip(arguments)
     options, run = parse(arguments), None
+    from rich.console import Console
+
     if options.choices.print_config:
         print_config(options.config())
         return 0
@@ -56,6 +59,7 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     Returns:
         The result.
     """
+    from holdfast.cli.common.progress import TrainingProgress
     from holdfast.integrations.trackers.tracker import trackers
 
     choices, settings = options.choices, options.training

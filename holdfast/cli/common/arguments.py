@@ -7,8 +7,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from holdfast.errors import ConfigError, nearest
 
 #: Options that say where and how to run, not what: they are no part of a run's configuration.
@@ -26,6 +24,8 @@ def free_place(parent: str, stem: str) -> Path:
 
 def read_config(path: Path) -> dict[str, Any]:
     """A configuration file as nested plain values."""
+    import yaml
+
     try:
         loaded = yaml.safe_load(path.read_text())
     except OSError as error:

@@ -8,15 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import yaml
-from rich.console import Console
-from rich.markup import escape
-
 from holdfast import training
 from holdfast.cli.common.arguments import free_place, refuse_changes
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from holdfast.training.run import RunKind
 
 #: The command that continues a run, by the kind that the run says it is.
@@ -40,6 +38,9 @@ Options = TypeVar("Options", bound=RunOptions)
 
 def print_config(config: Mapping[str, Any]) -> None:
     """Print a configuration as a file that ``--config`` reads."""
+    import yaml
+    from rich.console import Console
+
     Console().print(yaml.safe_dump(dict(config), sort_keys=False), end="", highlight=False, soft_wrap=True)
 
 
@@ -94,6 +95,8 @@ def says_how_to_continue(run: training.Run, console: Console) -> Iterator[None]:
 
 def print_how_to_continue(run: training.Run, console: Console) -> None:
     """Print the command that continues a run."""
+    from rich.markup import escape
+
     command = escape(f"{COMMANDS[run.kind]} --resume {shlex.quote(str(run.path))}")
     console.print(f"stopped; continue with: [bold]{command}[/]", highlight=False, soft_wrap=True)
 

@@ -20,7 +20,6 @@ from rich.table import Table
 from holdfast import federated, report, training
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.cli.common.arguments import free_place
-from holdfast.cli.common.progress import RoundsProgress
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
 from holdfast.integrations.flower.settings import FlowerSettings
@@ -170,6 +169,7 @@ def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, nn.Mod
 @contextmanager
 def _under_way(options: FederateOptions, run: Run, console: Console) -> Iterator[list[Listener]]:
     """Shows progress and logs to trackers; says how to continue when the user stops it."""
+    from holdfast.cli.common.progress import RoundsProgress
     from holdfast.integrations.trackers.tracker import trackers
 
     listeners = trackers(options.choices.track, run)
