@@ -62,16 +62,16 @@ def select(
     if points.ndim != 2 or (groups is not None and groups.shape != points.shape[:1]):
         shape = "none" if groups is None else groups.shape
         raise DataError(f"vectors have shape {points.shape} and sources {shape}; give (n, d) and (n,)")
-    usable = np.isfinite(points).all(1)
+    usable: NDArray[np.bool_] = np.isfinite(points).all(axis=1)
+    unusable: NDArray[np.bool_] = np.logical_not(usable)
     count = resolve_budget(budget, len(points))
     if count > usable.sum():
         raise ConfigError(f"the budget is {count} and {int(usable.sum())} examples have finite vectors; choose fewer")
     if method == "s2l":
-        chosen = s2l_select(points, count, k=clusters, sources=groups, undefined=~usable, seed=seed)
-        return chosen.positions
-    if method == "random" and groups is None:
+        return s2l_select(points, count, k=clusters, sources=groups, undefined=unusable, seed=seed).positions
+    if method == "facility-location":
+        everywhere = np.zeros(len(points), np.int64) if groups is None else groups
+        return facility_locations(points, everywhere, usable, count, equal_sources=True)
+    if groups is None:
         return random_subset(usable, count, seed=seed)
-    if method == "random":
-        return source_balanced_random(groups, usable, count, seed=seed)
-    everywhere = np.zeros(len(points), np.int64) if groups is None else groups
-    return facility_locations(points, everywhere, usable, count, equal_sources=True)
+    return source_balanced_random(groups, usable, count, seed=seed)

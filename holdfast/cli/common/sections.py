@@ -54,7 +54,7 @@ def parse_sections(
     places = {name: f"section{place}" for place, name in enumerate(sections)}
     slots = [(places[name], *_slot(section)) for name, section in sections.items()]
     slots.sort(key=lambda slot: slot[2].default_factory is not MISSING)  # fields without a default come first
-    parsed = tyro.cli(make_dataclass("Arguments", slots), args=list(words), prog=program, description=about)
+    parsed: Any = tyro.cli(make_dataclass("Arguments", slots), args=list(words), prog=program, description=about)
     return {name: _of_class(section.kind, getattr(parsed, places[name])) for name, section in sections.items()}
 
 
@@ -132,7 +132,7 @@ def fields_of(part: Any) -> dict[str, Any]:
 
 
 def _settable(cls: type) -> list[Field[Any]]:
-    return [f for f in fields(cls) if f.init and not f.name.startswith("_")]  # type: ignore[arg-type]
+    return [f for f in fields(cls) if f.init and not f.name.startswith("_")]
 
 
 def _option(option: Field[Any]) -> str:

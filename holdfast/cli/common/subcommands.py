@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import tyro
 
 
 def run_subcommand(
-    commands: Mapping[str, Callable[[list[str]], None]], arguments: list[str], *, program: str, about: str
+    commands: dict[str, Callable[[list[str]], None]], arguments: list[str], *, program: str, about: str
 ) -> None:
     """Run the command that the first word names; without one, list the commands.
 

@@ -269,7 +269,7 @@ def _with_recipe(name: str, recipe: TrainingRecipe) -> Callable[[], Personalizer
     if name not in PERSONALIZATION:
         return METHODS[name]
     method = PERSONALIZATION[name]
-    if "epochs" in {f.name for f in fields(method)}:  # type: ignore[arg-type]
+    if "epochs" in {f.name for f in fields(method)}:
         return partial(method, epochs=recipe.finetune_epochs)  # type: ignore[call-arg]
     return method
 
