@@ -62,7 +62,7 @@ def select(
     if points.ndim != 2 or (groups is not None and groups.shape != points.shape[:1]):
         shape = "none" if groups is None else groups.shape
         raise DataError(f"vectors have shape {points.shape} and sources {shape}; give (n, d) and (n,)")
-    usable: NDArray[np.bool_] = np.isfinite(points).all(axis=1)
+    usable: NDArray[np.bool_] = np.logical_and.reduce(np.isfinite(points), axis=1)
     unusable: NDArray[np.bool_] = np.logical_not(usable)
     count = resolve_budget(budget, len(points))
     if count > usable.sum():

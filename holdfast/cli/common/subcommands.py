@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import tyro
 
 
 def run_subcommand(
-    commands: dict[str, Callable[[list[str]], None]], arguments: list[str], *, program: str, about: str
+    commands: Mapping[str, Callable[[list[str]], None]], arguments: list[str], *, program: str, about: str
 ) -> None:
     """Run the command that the first word names; without one, list the commands.
 
@@ -20,5 +20,5 @@ def run_subcommand(
     """
     name = arguments[0] if arguments else "--help"
     if name not in commands:
-        tyro.extras.subcommand_cli_from_dict(commands, args=[name], prog=program, description=about)
+        tyro.extras.subcommand_cli_from_dict(dict(commands), args=[name], prog=program, description=about)
     commands[name](arguments[1:])
