@@ -1,8 +1,9 @@
-"""Files that are written as a whole or not at all, and configuration files, whose content never runs."""
+"""Files written as a whole or not at all, configuration files whose content never runs, and plain values for both."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,14 @@ def read_yaml(path: Path) -> Any:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"the configuration file {path} is not valid YAML of plain values: {reason}") from error
+
+
+def plain_values(value: Any) -> Any:
+    """Plain JSON and YAML values out of what dataclasses hold: paths as text, tuples and tensors as lists."""
+    if isinstance(value, Mapping):
+        return {str(key): plain_values(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_values(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "tolist") else value

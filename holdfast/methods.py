@@ -1,111 +1,87 @@
 """Every method by the name it has on the command line; the fields of each are its options.
 
 A method is a policy, with the objective and the last step that belong to it. Names joined by ``+`` chain. Where groups
-are needed, they are the data set's, or those that another method infers: ``pde`` with the groups of ``spare``.
+are needed, they are the data set's, or those that another method infers: ``pde`` with the groups of ``spare``. A method
+is imported when it is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
-from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
+from holdfast import spurious, training
 from holdfast.errors import ConfigError, nearest
-from holdfast.multimodal import FineTunedClip, SpuriousAware
-from holdfast.poisoning import Epic
-from holdfast.poisoning.defenses import (
-    ActivationClustering,
-    AdversarialPoisoning,
-    DeepKnn,
-    DpSgd,
-    HighestLoss,
-    LowestConfidence,
-    SpectralSignatures,
-)
-from holdfast.spurious import (
-    ClassBalanced,
-    Cnc,
-    CvarDRO,
-    DfrTrain,
-    DfrVal,
-    Eiil,
-    George,
-    GroupBalanced,
-    GroupDRO,
-    GroupInference,
-    GroupSubsampled,
-    GroupWeighted,
-    InferGroups,
-    Jtt,
-    Lff,
-    Pde,
-    Pgi,
-    Spare,
-    Ssa,
-)
-from holdfast.training.policy import Chain, Policy, Uniform
+from holdfast.lazy import LazyTable
 
-METHODS: dict[str, type[Policy]] = {
-    "erm": Uniform,
-    "class-balanced": ClassBalanced,
-    "group-balanced": GroupBalanced,
-    "group-weighted": GroupWeighted,
-    "group-subsampled": GroupSubsampled,
-    "group-dro": GroupDRO,
-    "cvar": CvarDRO,
-    "jtt": Jtt,
-    "lff": Lff,
-    "eiil": Eiil,
-    "pgi": Pgi,
-    "george": George,
-    "cnc": Cnc,
-    "ssa": Ssa,
-    "dfr-train": DfrTrain,
-    "dfr-val": DfrVal,
-    "pde": Pde,
-    "spare": Spare,
-    "crest": Crest,
-    "craig": Craig,
-    "gradmatch": GradMatch,
-    "glister": Glister,
-    "el2n": El2n,
-    "grand": Grand,
-    "forgetting": Forgotten,
-    "epic": Epic,
-    "deep-knn": DeepKnn,
-    "spectral-signatures": SpectralSignatures,
-    "activation-clustering": ActivationClustering,
-    "dp-sgd": DpSgd,
-    "adversarial-poisoning": AdversarialPoisoning,
-    "highest-loss": HighestLoss,
-    "lowest-confidence": LowestConfidence,
-}
+if TYPE_CHECKING:
+    from holdfast.spurious import GroupInference
+    from holdfast.training.policy import Policy
+
+METHODS: LazyTable[type[Policy]] = LazyTable(
+    "method",
+    {
+        "erm": "holdfast.training:Uniform",
+        "class-balanced": "holdfast.spurious:ClassBalanced",
+        "group-balanced": "holdfast.spurious:GroupBalanced",
+        "group-weighted": "holdfast.spurious:GroupWeighted",
+        "group-subsampled": "holdfast.spurious:GroupSubsampled",
+        "group-dro": "holdfast.spurious:GroupDRO",
+        "cvar": "holdfast.spurious:CvarDRO",
+        "jtt": "holdfast.spurious:Jtt",
+        "lff": "holdfast.spurious:Lff",
+        "eiil": "holdfast.spurious:Eiil",
+        "pgi": "holdfast.spurious:Pgi",
+        "george": "holdfast.spurious:George",
+        "cnc": "holdfast.spurious:Cnc",
+        "ssa": "holdfast.spurious:Ssa",
+        "dfr-train": "holdfast.spurious:DfrTrain",
+        "dfr-val": "holdfast.spurious:DfrVal",
+        "pde": "holdfast.spurious:Pde",
+        "spare": "holdfast.spurious:Spare",
+        "crest": "holdfast.coresets:Crest",
+        "craig": "holdfast.coresets:Craig",
+        "gradmatch": "holdfast.coresets:GradMatch",
+        "glister": "holdfast.coresets:Glister",
+        "el2n": "holdfast.coresets:El2n",
+        "grand": "holdfast.coresets:Grand",
+        "forgetting": "holdfast.coresets:Forgotten",
+        "epic": "holdfast.poisoning:Epic",
+        "deep-knn": "holdfast.poisoning.defenses:DeepKnn",
+        "spectral-signatures": "holdfast.poisoning.defenses:SpectralSignatures",
+        "activation-clustering": "holdfast.poisoning.defenses:ActivationClustering",
+        "dp-sgd": "holdfast.poisoning.defenses:DpSgd",
+        "adversarial-poisoning": "holdfast.poisoning.defenses:AdversarialPoisoning",
+        "highest-loss": "holdfast.poisoning.defenses:HighestLoss",
+        "lowest-confidence": "holdfast.poisoning.defenses:LowestConfidence",
+    },
+)
 
 #: The methods that fine-tune a vision-language model (`holdfast fit --task clip`); the last three train a linear layer
 #: on its frozen embeddings, and ``zero-shot`` trains nothing.
-CLIP_METHODS: dict[str, type[Policy]] = {
-    "spurious-aware": SpuriousAware,
-    "fine-tuned-clip": FineTunedClip,
-    "erm": Uniform,
-    "group-dro": GroupDRO,
-    "zero-shot": Uniform,
-    "linear-probe": Uniform,
-    "dfr-train": DfrTrain,
-    "dfr-val": DfrVal,
-}
+CLIP_METHODS: LazyTable[type[Policy]] = LazyTable(
+    "method for vision-language models",
+    {
+        "spurious-aware": "holdfast.multimodal:SpuriousAware",
+        "fine-tuned-clip": "holdfast.multimodal:FineTunedClip",
+        "erm": "holdfast.training:Uniform",
+        "group-dro": "holdfast.spurious:GroupDRO",
+        "zero-shot": "holdfast.training:Uniform",
+        "linear-probe": "holdfast.training:Uniform",
+        "dfr-train": "holdfast.spurious:DfrTrain",
+        "dfr-val": "holdfast.spurious:DfrVal",
+    },
+)
 
-#: The methods whose groups any other can use.
-GROUP_SOURCES: dict[str, type[GroupInference]] = {
-    name: method for name, method in METHODS.items() if issubclass(method, GroupInference)
-}
+#: The methods whose groups any other can use: those that are a `GroupInference`.
+GROUP_SOURCES = ("jtt", "eiil", "pgi", "george", "cnc", "ssa", "spare")
 
 
 def method_names(joined: str) -> list[str]:
     """The methods named by ``"epic+crest"``, in order; an unknown one is answered with the nearest known."""
     names = [name.strip() for name in joined.split("+")]
     for name in names:
-        if name not in METHODS:
-            raise ConfigError(f"there is no method {name!r}{nearest(name, METHODS)}")
+        METHODS.expect(name)
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"{joined} names {', '.join(repeated)} more than once; name every method once")
     return names
@@ -121,13 +97,13 @@ def group_source(name: str, methods: Sequence[str]) -> type[GroupInference]:
         raise ConfigError(f"no method called {name!r} infers groups{nearest(name, GROUP_SOURCES)}")
     if name in methods:
         raise ConfigError(f"{name} infers its own groups; leave groups out, or give them to another method")
-    return GROUP_SOURCES[name]
+    return cast("type[GroupInference]", METHODS[name])
 
 
 def chained(policies: Sequence[Policy], source: GroupInference | None = None) -> Policy:
     """The policies one after the other, behind the one whose groups they use."""
-    members = [*([InferGroups(source)] if source is not None else []), *policies]
-    return members[0] if len(members) == 1 else Chain(members)
+    members = [*([spurious.InferGroups(source)] if source is not None else []), *policies]
+    return members[0] if len(members) == 1 else training.Chain(members)
 
 
 def build_method(

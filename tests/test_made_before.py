@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.main import main
+from holdfast.training import Run
 
 BEFORE = Path(__file__).parent / "fixtures" / "made_before"
 
@@ -55,3 +56,22 @@ def test_an_old_configuration_starts_a_new_run(tmp_path):
     config = BEFORE / "fit" / "config.yaml"
     assert main(["fit", "--config", str(config), "--epochs", "1", "--out", str(tmp_path / "new")]) == 0
     assert results(tmp_path / "new")["full_epochs"] > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("fit", "fit"), ("federation", "federation"), ("federation-killed", "federation")]
+)
+def test_an_old_run_did_not_say_its_kind_and_is_recognised(name, kind):
+    run = Run.open(BEFORE / name)
+    assert "kind" not in run.environment and run.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("config", "kind"),
+    [({"task": "clip", "method": "erm"}, "clip"), ({"budget": "50%", "clusters": 9, "by_source": True}, "selection")],
+)
+def test_old_configurations_of_other_kinds_are_recognised(tmp_path, config, kind):
+    run = Run.create(tmp_path / "run", config)
+    known = {key: value for key, value in run.environment.items() if key != "kind"}
+    (run.path / "environment.json").write_text(json.dumps(known))
+    assert run.kind == kind

@@ -23,7 +23,7 @@ from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
 from holdfast.models.registry import load_weights
 from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
 from holdfast.poisoning.attacks.public_benchmark.pickled_data import read_pickled
-from holdfast.spurious.group_inference.partition import Partition
+from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.training.run import Run
 from holdfast.training.state import load_state
 from tests.poisoning.attacks.public_benchmark.hostile import Evil, tensor_with, torch_file
@@ -110,7 +110,7 @@ READERS = {
     "tensor of a poison package": (read_pickled, tensor_in_a_pickle),
     "arrays": (read_npz, objects_in_an_npz),
     "clients": (read_folder, objects_of_clients),
-    "partition": (Partition.load, objects_of_a_partition),
+    "partition": (ClusterPartition.load, objects_of_a_partition),
     "configuration": (read_config, yaml_tag),
     "configuration of a run": (lambda path: Run.open(path).config, run_folder),
     "tokenizer": (lambda path: load_tokenizer(str(path)), code_of_the_hub),

@@ -1,13 +1,15 @@
-"""`holdfast COMMAND`: finds the command, runs it, and turns the library's errors into one sentence."""
+"""`holdfast COMMAND`: finds the command, runs it, and turns the library's errors into one sentence.
+
+A command imports what it needs when it needs it, so that help pages and mistakes in options are answered at once.
+"""
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
-
-from rich.console import Console
-from rich.table import Table
 
 import holdfast
 from holdfast.errors import HoldfastError, nearest
@@ -22,7 +24,7 @@ COMMANDS = {
         "federation.federate",
     ),
     "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),
-    "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select"),
+    "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select.select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),
     "report": ("Write a run's HTML page (again).", "report"),
@@ -40,32 +42,55 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit code: 0 done, 1 done but something failed on the way, 2 a mistake in what was asked for.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    errors = Console(stderr=True, soft_wrap=True)
     if not given or given[0] in ("-h", "--help"):
         _help()
         return 0
     if given[0] in ("-V", "--version"):
-        Console().print(f"holdfast {holdfast.__version__}", highlight=False)
+        sys.stdout.write(f"holdfast {holdfast.__version__}\n")
         return 0
     if given[0] not in COMMANDS:
-        hint = nearest(given[0], COMMANDS)
-        errors.print(f"[red]holdfast:[/] there is no command {given[0]!r}{hint}", highlight=False)
+        _print_error(f"there is no command {given[0]!r}{nearest(given[0], COMMANDS)}")
         return 2
-    module = import_module(f"holdfast.cli.commands.{COMMANDS[given[0]][1]}")
+    with _nothing_to_collect() if arguments is None else nullcontext():
+        module = import_module(f"holdfast.cli.commands.{COMMANDS[given[0]][1]}")
     command: Callable[[list[str]], int] = module.main
     keep_freed_memory()
     try:
         return command(given[1:])
     except HoldfastError as error:
-        errors.print("[red]holdfast:[/]", end=" ")
-        errors.print(str(error), markup=False, highlight=False)
+        _print_error(str(error))
         return 2
     except KeyboardInterrupt:
-        errors.print("[red]holdfast:[/] stopped", highlight=False)
+        _print_error("stopped")
         return 130
 
 
+@contextmanager
+def _nothing_to_collect() -> Iterator[None]:
+    """Imports leave no garbage, but the collector walks through all that they make, again and again: keep it away.
+
+    Only for a process of our own: what there is at the end is never looked at again.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _print_error(sentence: str) -> None:
+    from rich.console import Console
+
+    errors = Console(stderr=True, soft_wrap=True)
+    errors.print("[red]holdfast:[/]", end=" ")
+    errors.print(sentence, markup=False, highlight=False)
+
+
 def _help() -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     console.print(
         "[bold]holdfast[/]: training that holds up for every group, under attack, on a fraction of the data.\n"

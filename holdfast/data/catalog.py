@@ -1,7 +1,8 @@
 """The catalog of data sets: each is a frozen dataclass whose fields are its options and whose `load` gives `Splits`.
 
 The dataclass is the single source of the options: the command line, configuration files and `load` all read its
-fields. A new data set is one class with `@register`; nothing else has to know of it.
+fields. A data set of your own is one class with `@register`; one of the library also has a line in `DATASETS`, so that
+its module is imported when it is used.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from holdfast.data.download import Progress, RemoteFile, fetch
-from holdfast.data.examples import Examples, Splits
 from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.lazy import LazyTable
+
+if TYPE_CHECKING:
+    from holdfast.data.examples import Examples, Splits
 
 
 @dataclass(frozen=True)
@@ -82,12 +86,33 @@ DataSetType = TypeVar("DataSetType", bound=type[DataSet])
 EntryType = TypeVar("EntryType", bound=CatalogEntry)
 
 #: Every data set by name.
-DATASETS: dict[str, type[DataSet]] = {}
+DATASETS: LazyTable[type[DataSet]] = LazyTable(
+    "data set",
+    {
+        "digits": "holdfast.data.sets.images.digits:Digits",
+        "arrays": "holdfast.data.readers.arrays:Arrays",
+        "folder": "holdfast.data.readers.folder:Folder",
+        "waterbirds": "holdfast.data.readers.folder:Waterbirds",
+        "mnist": "holdfast.data.readers.idx:Mnist",
+        "fashion-mnist": "holdfast.data.readers.idx:FashionMnist",
+        "celeba": "holdfast.data.sets.images.celeba:CelebA",
+        "cmnist5": "holdfast.data.sets.images.coloured:CMnist5",
+        "coloured-digits": "holdfast.data.sets.images.coloured:ColouredDigits",
+        "coloured-digits5": "holdfast.data.sets.images.coloured:ColouredDigits5",
+        "cifar10": "holdfast.data.sets.images.cifar:Cifar10",
+        "patches": "holdfast.data.sets.images.patches:PatchData",
+        "restricted-imagenet": "holdfast.data.sets.images.restricted_imagenet:RestrictedImageNet",
+        "spuco-mnist": "holdfast.data.sets.images.spuco_mnist:SpucoMnist",
+        "urbancars": "holdfast.data.sets.images.urbancars:UrbanCars",
+        "civilcomments": "holdfast.data.sets.text.civilcomments:CivilComments",
+        "snli": "holdfast.data.sets.text.snli:Snli",
+    },
+)
 
 
 def register(cls: DataSetType) -> DataSetType:
-    """Class decorator that puts a data set into the catalog."""
-    if cls.name in DATASETS:
+    """Class decorator that puts a data set into the catalog; the library's own are in it before they are imported."""
+    if cls.name in DATASETS and not DATASETS.awaits(cls.name, cls):
         raise ConfigError(f"there are two data sets named {cls.name!r}; rename one")
     DATASETS[cls.name] = cls
     return cls
@@ -99,9 +124,7 @@ def find(name: str) -> type[DataSet]:
     Raises:
         ConfigError: if there is none; the message offers the nearest name.
     """
-    if name not in DATASETS:
-        raise ConfigError(f"there is no data set {name!r}{nearest(name, DATASETS)}")
-    return DATASETS[name]
+    return DATASETS.find(name)
 
 
 def load(name: str, root: Path | str | None = None, **options: Any) -> Splits:

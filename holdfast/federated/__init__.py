@@ -4,60 +4,67 @@
 and reports how every client fares.
 """
 
-from holdfast.federated.aggregation import (
-    AGGREGATORS,
-    Aggregator,
-    Clipping,
-    FedMgda,
-    GeometricMedian,
-    KLoss,
-    KNorm,
-    Krum,
-    Mean,
-    Median,
-    MultiKrum,
-    TrimmedMean,
-)
-from holdfast.federated.attacks import (
-    ATTACKS,
-    Attack,
-    Gaussian,
-    InnerProduct,
-    LabelPoisoning,
-    LittleIsEnough,
-    MinMax,
-    ModelReplacement,
-    RandomUpdates,
-    SignFlip,
-)
-from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.federation import federate
-from holdfast.federated.metrics.client_report import ClientReport
-from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FederatedObjective, FedProx, FedSGD, QFair, Term
-from holdfast.federated.personalization import (
-    PERSONALIZATION,
-    Apfl,
-    Ditto,
-    Ewc,
-    FineTuned,
-    FineTuning,
-    FlippedLabel,
-    JustTrainTwice,
-    L2Sgd,
-    Local,
-    Mapper,
-    Near,
-    PerFedAvg,
-    Personalizer,
-    PFedMe,
-    Skl,
-    Transferability,
-    UpWeighted,
-    WithPolicy,
-)
-from holdfast.federated.post_hoc import Personalized, personalize
-from holdfast.federated.result import FederationResult
-from holdfast.federated.settings import Rounds
+from typing import TYPE_CHECKING
+
+from holdfast.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from holdfast.federated.aggregation import (
+        AGGREGATORS,
+        Aggregator,
+        Clipping,
+        FedMgda,
+        GeometricMedian,
+        KLoss,
+        KNorm,
+        Krum,
+        Mean,
+        Median,
+        MultiKrum,
+        TrimmedMean,
+    )
+    from holdfast.federated.attacks import (
+        ATTACKS,
+        Attack,
+        Gaussian,
+        InnerProduct,
+        LabelPoisoning,
+        LittleIsEnough,
+        MinMax,
+        ModelReplacement,
+        RandomUpdates,
+        SignFlip,
+    )
+    from holdfast.federated.attacks.threat import Threat
+    from holdfast.federated.federation import federate
+    from holdfast.federated.metrics.client_report import ClientReport
+    from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FederatedObjective, FedProx, FedSGD, QFair, Term
+    from holdfast.federated.personalization import (
+        PERSONALIZATION,
+        Apfl,
+        Ditto,
+        Ewc,
+        FineTuned,
+        FineTuning,
+        FlippedLabel,
+        JustTrainTwice,
+        L2Sgd,
+        Local,
+        Mapper,
+        Near,
+        PerFedAvg,
+        Personalizer,
+        PFedMe,
+        Skl,
+        Transferability,
+        UpWeighted,
+        WithPolicy,
+    )
+    from holdfast.federated.post_hoc import Personalized, personalize
+    from holdfast.federated.result import FederationResult
+    from holdfast.federated.settings import Rounds
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "AGGREGATORS",

@@ -14,8 +14,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.errors import ConfigError, nearest
+from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import Aggregator, q_fair_weights, reported, tilted_weights, weighted_sum
+from holdfast.lazy import LazyTable
 from holdfast.primitives.projections import project_to_simplex
 
 State = dict[str, Tensor]
@@ -234,16 +235,9 @@ class Afl(FederatedObjective):
         return (weights.double() + state["lag"]).to(weights.dtype)
 
 
-OBJECTIVES: dict[str, type[FederatedObjective]] = {
-    objective.name: objective for objective in (FedAvg, FedSGD, FedProx, Term, QFair, Afl)
-}
-
-
-def objective_named(name: str) -> type[FederatedObjective]:
-    """The objective of that name; an unknown one is answered with the nearest known."""
-    if name not in OBJECTIVES:
-        raise ConfigError(f"there is no objective {name!r}{nearest(name, OBJECTIVES)}")
-    return OBJECTIVES[name]
+OBJECTIVES: LazyTable[type[FederatedObjective]] = LazyTable(
+    "objective", {objective.name: objective for objective in (FedAvg, FedSGD, FedProx, Term, QFair, Afl)}
+)
 
 
 def _not_negative(name: str, option: str, value: float) -> None:

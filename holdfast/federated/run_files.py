@@ -64,11 +64,6 @@ class FederationSpec:
     threat: Threat | None
 
 
-def is_federation(run: Run) -> bool:
-    """Whether a run directory is that of a federation."""
-    return "aggregate" in run.config
-
-
 def save_outcome(run: Run, outcome: FederationResult, clients: Clients, spec: FederationSpec) -> None:
     """Write ``clients.parquet`` and, last, ``results.json``.
 

@@ -3,32 +3,37 @@
 Everything that chooses is a function of arrays; `TrajectoryRecorder` gets them from a model.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING
 
-from holdfast.finetuning.language_models.fine_tuning import FineTuningSettings, fine_tune
-from holdfast.finetuning.language_models.losses import example_losses
-from holdfast.finetuning.language_models.models import (
-    LanguageModel,
-    load_language_model,
-    small_language_model,
-    with_lora,
-)
-from holdfast.finetuning.language_models.processes import Processes
-from holdfast.finetuning.language_models.templates import Template
-from holdfast.finetuning.language_models.tokens import TokenPairs, tokenize
-from holdfast.finetuning.selection.balanced import balanced, quotas, resolve_budget
-from holdfast.finetuning.selection.baselines import (
-    facility_locations,
-    high_learnability,
-    least_confidence,
-    middle_perplexity,
-    random_subset,
-    source_balanced_random,
-)
-from holdfast.finetuning.selection.curriculum import ConfidenceCurriculum
-from holdfast.finetuning.selection.s2l import S2lSelection, TrajectoryClusters, cluster_trajectories, s2l_select
-from holdfast.finetuning.selection.scores import hidden_states, response_scores
-from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
+from holdfast.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from holdfast.finetuning.language_models.fine_tuning import FineTuningSettings, fine_tune
+    from holdfast.finetuning.language_models.losses import example_losses
+    from holdfast.finetuning.language_models.models import (
+        LanguageModel,
+        load_language_model,
+        small_language_model,
+        with_lora,
+    )
+    from holdfast.finetuning.language_models.processes import Processes
+    from holdfast.finetuning.language_models.templates import Template
+    from holdfast.finetuning.language_models.tokens import TokenPairs, tokenize
+    from holdfast.finetuning.selection.balanced import balanced, quotas, resolve_budget
+    from holdfast.finetuning.selection.baselines import (
+        facility_locations,
+        high_learnability,
+        least_confidence,
+        middle_perplexity,
+        random_subset,
+        source_balanced_random,
+    )
+    from holdfast.finetuning.selection.curriculum import ConfidenceCurriculum
+    from holdfast.finetuning.selection.s2l import S2lSelection, TrajectoryClusters, cluster_trajectories, s2l_select
+    from holdfast.finetuning.selection.scores import hidden_states, response_scores
+    from holdfast.finetuning.trajectories import Trajectories, TrajectoryRecorder
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ConfidenceCurriculum",

@@ -7,7 +7,7 @@ from files, and reading them never executes code. Only ``weights="hub"`` may fet
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -15,79 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.catalog import data_root
-from holdfast.errors import CheckpointError, ConfigError, nearest
+from holdfast.errors import CheckpointError, ConfigError
 from holdfast.models.heads import find_head
-from holdfast.models.networks.cubic import CubicCNN
-from holdfast.models.networks.densenet import DenseNet121, current_name
-from holdfast.models.networks.environment_cnns import StridedCNN
-from holdfast.models.networks.federated_cnns import CelebACNN, FederatedCNN
-from holdfast.models.networks.federated_linear import BagOfWords, LinearSVM, SoftmaxRegression
-from holdfast.models.networks.lenet import LeNet5
-from holdfast.models.networks.linear import LinearClassifier
-from holdfast.models.networks.mlp import MLP
-from holdfast.models.networks.pocket_cnn import PocketCNN
-from holdfast.models.networks.resnet import pixel_resnet18, resnet18, resnet20, resnet50, wide_resnet50
-from holdfast.models.networks.text import distilbert, roberta
-from holdfast.models.shapes import expect_shape
+from holdfast.models.networks.densenet import current_name
+from holdfast.models.table import HUB_MODELS, MODELS
 from holdfast.models.weight_files import read_weight_file
 
 _log = logging.getLogger(__name__)
-
-#: Makes a model from the shape of one input and the number of classes.
-Factory = Callable[[tuple[int, ...], int], nn.Module]
-
-
-def _channels(model: str, input_shape: tuple[int, ...]) -> int:
-    return expect_shape(model, input_shape, "channels", "height", "width")[0]
-
-
-def _cubic(form: Callable[[int], CubicCNN]) -> Factory:
-    def make(input_shape: tuple[int, ...], n_classes: int) -> nn.Module:
-        if n_classes != 2:
-            raise ConfigError(f"the cubic CNN tells two classes apart and was asked for {n_classes}; use another model")
-        return form(expect_shape("the cubic CNN", input_shape, "patches", "dimension")[1])
-
-    return make
-
-
-#: The networks by name.
-MODELS: Mapping[str, Factory] = MappingProxyType(
-    {
-        "lenet5": LeNet5,
-        "mlp": MLP,
-        "linear": LinearClassifier,
-        "resnet18": lambda shape, n: resnet18(n, channels=_channels("resnet18", shape)),
-        "resnet18-pixels": lambda shape, n: pixel_resnet18(n, channels=_channels("resnet18-pixels", shape)),
-        "resnet50": lambda shape, n: resnet50(n, channels=_channels("resnet50", shape)),
-        "wide-resnet50": lambda shape, n: wide_resnet50(n, channels=_channels("wide-resnet50", shape)),
-        "resnet18-cifar": lambda shape, n: resnet18(n, channels=_channels("resnet18-cifar", shape), stem="cifar"),
-        "resnet20": lambda shape, n: resnet20(n, channels=_channels("resnet20", shape)),
-        "densenet121": DenseNet121,
-        "distilbert-base-uncased": distilbert,
-        "roberta-base": roberta,
-        "cubic": _cubic(CubicCNN.released),
-        "cubic-pure": _cubic(CubicCNN.pure),
-        "cnn-femnist": lambda shape, n: FederatedCNN(shape, n, (16, 32), 128, dropout=(0.25, 0.5)),
-        "cnn-fashion": lambda shape, n: FederatedCNN(shape, n, (32, 64), 1024),
-        "cnn-celeba": CelebACNN,
-        "cnn-small": lambda shape, n: FederatedCNN(shape, n, (8, 16), 64, padded=False),
-        "cnn-half": lambda shape, n: FederatedCNN(shape, n, (8, 16), 32, kernel=3, halved=True),
-        "cnn-pfl": lambda shape, n: FederatedCNN(shape, n, (32, 64), 128, kernel=3, padded=False, pool_first=False),
-        "cnn-28": lambda shape, n: StridedCNN(shape, n, (64, 128), 4096),
-        "cnn-64": lambda shape, n: StridedCNN(shape, n, (64, 64), 4096),
-        "cnn-28-small": lambda shape, n: StridedCNN(shape, n, (8, 16), 64),
-        "pocket-cnn": lambda shape, n: PocketCNN(shape, n, "group"),
-        "pocket-cnn-batchnorm": lambda shape, n: PocketCNN(shape, n, "batch"),
-        "svm": LinearSVM,
-        "softmax": SoftmaxRegression,
-        "bag-of-words": BagOfWords,
-    }
-)
-
-#: The networks whose published weights have their name on the Hugging Face hub, made from a name there or a folder.
-HUB_MODELS: Mapping[str, Callable[[tuple[int, ...], int, Path | str], nn.Module]] = MappingProxyType(
-    {"distilbert-base-uncased": distilbert, "roberta-base": roberta}
-)
 
 #: File names of torchvision's IMAGENET1K_V1 weights, which are published under `IMAGENET_URL`.
 IMAGENET_WEIGHTS: Mapping[str, str] = MappingProxyType(
@@ -135,8 +69,7 @@ def build(
         >>> sum(parameter.numel() for parameter in model.parameters())
         55298
     """
-    if name not in MODELS:
-        raise ConfigError(f"there is no model {name!r}" + nearest(name, MODELS))
+    MODELS.expect(name)
     if n_classes < 1:
         raise ConfigError(f"a model needs at least one class and was asked for {n_classes}")
     source = _hub_source(name, weights, root)

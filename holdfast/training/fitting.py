@@ -25,7 +25,7 @@ from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
-from holdfast.training.method import Method, as_method
+from holdfast.training.method import Method, validated
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
@@ -91,7 +91,9 @@ def fit(
     Returns:
         The model of the best epoch and its reports.
     """
-    loop = _Fit(model, splits, as_method(method), settings or Training(), run=run, listeners=listeners, head=head)
+    settings = settings or Training()
+    accepted = validated(method, settings.planned)
+    loop = _Fit(model, splits, accepted, settings, run=run, listeners=listeners, head=head)
     if run is None:
         return loop.go()
     run.lock()
@@ -135,7 +137,6 @@ class _Fit:
             head=head,
             validation=splits.validation,
         )
-        self.curator.chain.validate(settings.planned)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from holdfast.training.objective import CrossEntropy, Objective
-from holdfast.training.policy import Policy, Uniform
+from holdfast.training.policy import PlannedTraining, Policy, Uniform
 from holdfast.training.post_training import PostTraining
 
 
@@ -22,6 +22,34 @@ class Method:
     policy: Policy = field(default_factory=Uniform)
     objective: Objective = field(default_factory=CrossEntropy)
     finish: PostTraining | None = None
+
+
+@dataclass(frozen=True)
+class ValidatedMethod(Method):
+    """A method whose policy accepted a training, so that `fit` does not ask it again.
+
+    Attributes:
+        planned: the training that it accepted.
+    """
+
+    planned: PlannedTraining | None = None
+
+
+def validated(what: Method | Policy | Objective | None, planned: PlannedTraining) -> ValidatedMethod:
+    """A method that can do its work in a training; ask before data are read or files are written.
+
+    Args:
+        what: a policy, an objective, or both.
+        planned: the training.
+
+    Raises:
+        ConfigError: if the policy refuses.
+    """
+    if isinstance(what, ValidatedMethod) and what.planned == planned:
+        return what
+    method = as_method(what)
+    method.policy.validate(planned)
+    return ValidatedMethod(method.policy, method.objective, method.finish, planned)
 
 
 def as_method(what: Method | Policy | Objective | None) -> Method:

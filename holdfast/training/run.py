@@ -3,7 +3,7 @@
 ::
 
     config.yaml            everything that determines the run
-    environment.json       versions, machine, command, commit
+    environment.json       what kind of run it is, versions, machine, command, commit
     metrics.jsonl          one event per line
     plans/*.parquet        what was trained on after each change of plan, by example id
     checkpoints/last.safetensors   the whole state: a killed run continues from it to the bit
@@ -27,23 +27,25 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import yaml
-from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.files import read_yaml, write_atomically
+from holdfast.files import plain_values, read_yaml, write_atomically
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation.evaluation import Predictions
 from holdfast.training.events import Event
 from holdfast.training.plan import Plan
 from holdfast.training.state import load_state, save_state
+
+#: What is run: a training by `fit`, of a vision-language model by `fit --task clip`, a federation, a choice of data.
+RunKind = Literal["fit", "clip", "federation", "selection"]
 
 
 class Run:
@@ -58,12 +60,20 @@ class Run:
         self._lock: IO[str] | None = None
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], *, folders: Sequence[str] = ("checkpoints", "plans")) -> Run:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        *,
+        kind: RunKind = "fit",
+        folders: Sequence[str] = ("checkpoints", "plans"),
+    ) -> Run:
         """Make the directory and write down what was asked for.
 
         Args:
             path: where; must not hold a run already.
             config: everything that determines the run, plain values.
+            kind: what is run, which decides how its page looks and which command continues it.
             folders: made below it, for what it will write.
 
         Raises:
@@ -78,7 +88,7 @@ class Run:
                 f"the run directory {path} can't be made ({error.strerror}); choose another place with --out"
             ) from error
         run = cls(path)
-        run._write("environment.json", json.dumps({**machine(), **_occasion()}, indent=2))
+        run._write("environment.json", json.dumps({"kind": kind, **machine(), **_occasion()}, indent=2))
         # Last: a directory is a run once it has this file.
         run._write("config.yaml", yaml.safe_dump(plain_values(config), sort_keys=False))
         return run
@@ -112,8 +122,13 @@ class Run:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """Versions, machine, command, commit and start."""
+        """Kind, versions, machine, command, commit and start."""
         return dict(json.loads((self.path / "environment.json").read_text()))
+
+    @property
+    def kind(self) -> RunKind:
+        """What is run."""
+        return self.environment.get("kind") or _kind_of_older(self.config)
 
     @property
     def results(self) -> dict[str, Any] | None:
@@ -244,17 +259,13 @@ class Run:
         write_atomically(self.path / name, text.encode())
 
 
-def plain_values(value: Any) -> Any:
-    """Plain JSON and YAML values out of what dataclasses hold: paths as text, tuples as lists, string keys."""
-    if isinstance(value, Mapping):
-        return {str(key): plain_values(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain_values(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    if isinstance(value, Tensor):
-        return value.tolist()
-    return value
+def _kind_of_older(config: Mapping[str, Any]) -> RunKind:
+    """The kind of a run made before runs said their kind: what only such a run has in its configuration."""
+    if "aggregate" in config:
+        return "federation"
+    if {"budget", "clusters", "by_source"} <= config.keys():
+        return "selection"
+    return "clip" if config.get("task") == "clip" else "fit"
 
 
 def _occasion() -> dict[str, Any]:

@@ -18,9 +18,13 @@ from unittest.mock import patch
 
 import pytest
 
+from holdfast.cli.commands.audit.groups import parse_groups
+from holdfast.cli.commands.audit.multimodal import parse_multimodal
+from holdfast.cli.commands.audit.poison import parse_poison
 from holdfast.cli.commands.federation import options as federate_options
 from holdfast.cli.commands.fit import task_of
 from holdfast.cli.commands.fit_clip import parse_clip
+from holdfast.cli.commands.select.options import parse_s2l
 from holdfast.cli.common import options
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
@@ -32,12 +36,17 @@ LANGUAGES = {"python", "console", "sh", "text", "yaml", "csv", "toml"}
 OPTIONAL = {"lightning", "transformers", "accelerate", "tensorboard", "mlflow", "flwr"}
 
 #: The functions that a command's options are read off.
+PARSERS = {
+    "audit groups": parse_groups,
+    "audit poison": parse_poison,
+    "audit multimodal": parse_multimodal,
+    "select s2l": parse_s2l,
+}
 FUNCTIONS = {
     "demo": ("demo",),
     "data": ("list_", "info", "get_"),
     "runs": ("list_", "compare"),
-    "audit": ("groups", "audit_poison", "multimodal", "verdict"),
-    "select": ("s2l",),
+    "audit verdict": ("write_verdict",),
     "report": ("report",),
     "reproduce": ("reproduce",),
 }
@@ -173,12 +182,19 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
             parse_fit = parse_clip if command == "fit" and task_of(arguments) == "clip" else options.parse
             (parse_fit if command == "fit" else federate_options.parse)(arguments)
             return
-        module = importlib.import_module(f"holdfast.cli.commands.{COMMANDS[command][1]}")
+        if command in ("audit", "select"):
+            command, arguments = f"{command} {arguments[0]}", arguments[1:]
+        if command in PARSERS:
+            PARSERS[command](arguments)
+            return
+        place = "audit.verdict" if command == "audit verdict" else COMMANDS[command][1]
+        module = importlib.import_module(f"holdfast.cli.commands.{place}")
+        run = module.audit_verdict if command == "audit verdict" else module.main
         called = []
         with monkeypatch.context() as recorded:
             for name in FUNCTIONS[command]:
                 recorded.setattr(module, name, _recorder(getattr(module, name), called))
-            module.main(arguments)
+            run(arguments)
     except SystemExit as end:
         raise AssertionError(f"{where}: holdfast {shlex.join(words)} doesn't parse") from end
     assert called, f"{where}: holdfast {shlex.join(words)} calls nothing"

@@ -17,7 +17,6 @@ from holdfast.federated.objectives import (
     FedSGD,
     QFair,
     Term,
-    objective_named,
 )
 from holdfast.primitives.projections import project_to_simplex
 from tests.federated.aggregation.rounds import LOSSES, UPDATES, random_losses, random_round
@@ -142,9 +141,9 @@ def test_objectives_say_what_clients_must_do() -> None:
 
 
 def test_unknown_objectives_and_negative_options_are_refused() -> None:
-    assert objective_named("term") is Term
+    assert OBJECTIVES.find("term") is Term
     with pytest.raises(ConfigError, match="did you mean 'fedprox'"):
-        objective_named("fedprx")
+        OBJECTIVES.find("fedprx")
     for wrong in (lambda: FedProx(-1.0), lambda: Term(-1.0), lambda: QFair(-0.5), lambda: Afl(gamma_p=float("nan"))):
         with pytest.raises(ConfigError, match="give a number that is not negative"):
             wrong()

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from holdfast.data import DATASETS, FEDERATIONS, FederatedData, catalog, describe, find, get, status
-from holdfast.data.catalog import CatalogEntry, DataSet
-from holdfast.data.clients.clients import Clients
+import holdfast.data
+from holdfast.data import catalog
+from holdfast.data.catalog import DATASETS, CatalogEntry, DataSet, describe, get, status
+from holdfast.data.clients.federations import FEDERATIONS, FederatedData
 from holdfast.errors import ConfigError, HoldfastError, nearest
+
+if TYPE_CHECKING:
+    from holdfast.data import Clients
 
 
 def list_(data_root: Path | None = None) -> None:
@@ -45,9 +50,9 @@ def info(name: tyro.conf.Positional[str], data_root: Path | None = None, clients
     """
     cls, place, console = _find(name, clients), catalog.data_root(data_root), Console()
     console.print(f"[bold]{name}[/]: {cls.summary}", highlight=False)
-    for wanted, found in status(cls, place).items():
-        mark = "[green]here[/]   " if found else "[red]missing[/]"
-        console.print(f"  {mark} {found or place / wanted}", highlight=False, soft_wrap=True)
+    for wanted, path in status(cls, place).items():
+        mark = "[green]here[/]   " if path else "[red]missing[/]"
+        console.print(f"  {mark} {path or place / wanted}", highlight=False, soft_wrap=True)
     if cls.by_hand:
         console.print(f"  {cls.by_hand}", highlight=False)
     recipe = dataclasses.asdict(cls.recipe) if issubclass(cls, FederatedData) else cls.recipe
@@ -58,7 +63,9 @@ def info(name: tyro.conf.Positional[str], data_root: Path | None = None, clients
     except (HoldfastError, TypeError) as error:
         console.print(f"The examples can't be counted: {error}", highlight=False)
         return
-    console.print(_client_table(loaded) if isinstance(loaded, Clients) else _group_table(describe(loaded)))
+    console.print(
+        _client_table(loaded) if isinstance(loaded, holdfast.data.Clients) else _group_table(describe(loaded))
+    )
 
 
 def _client_table(clients: Clients) -> Table:
@@ -98,7 +105,7 @@ def _find(name: str, clients: bool = False) -> type[DataSet] | type[FederatedDat
     if clients or name not in DATASETS:
         known = FEDERATIONS if clients else {*DATASETS, *FEDERATIONS}
         raise ConfigError(f"there is no data set {name!r}{nearest(name, known)}")
-    return find(name)
+    return DATASETS[name]
 
 
 def get_(name: tyro.conf.Positional[str], data_root: Path | None = None) -> None:
@@ -116,12 +123,12 @@ def get_(name: tyro.conf.Positional[str], data_root: Path | None = None) -> None
     with Progress(*columns, console=console) as progress:
         bars: dict[str, int] = {}
 
-        def tell(file: str, done: int, total: int | None) -> None:
+        def show(file: str, done: int, total: int | None) -> None:
             if file not in bars:
                 bars[file] = progress.add_task(Path(file).name, total=total)
             progress.update(bars[file], completed=done, total=total)  # type: ignore[arg-type]
 
-        for path in get(cls, place, tell):
+        for path in get(cls, place, show):
             console.print(f"[green]here[/] {path}", highlight=False, soft_wrap=True)
 
 
@@ -136,5 +143,5 @@ def main(arguments: list[str]) -> int:
 def _presence(cls: type[CatalogEntry], root: Path) -> str:
     if not cls.files:
         return "given by path" if cls.name in ("folder", "arrays") else "built in"
-    found = [path is not None for path in status(cls, root).values()]
-    return "[green]yes[/]" if all(found) else "[yellow]partly[/]" if any(found) else "no"
+    here = [path is not None for path in status(cls, root).values()]
+    return "[green]yes[/]" if all(here) else "[yellow]partly[/]" if any(here) else "no"

@@ -11,9 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.commands.fit import train
-from holdfast.cli.common.options import parse
-from holdfast.training import FitResult
+from holdfast import training
 
 
 def demo(out: Path = Path("runs/demo"), seed: int = 0) -> None:
@@ -27,8 +25,11 @@ def demo(out: Path = Path("runs/demo"), seed: int = 0) -> None:
         out: where the two runs go; earlier runs of the demo there are replaced.
         seed: names every random stream.
     """
+    from holdfast.cli.commands.fit import train
+    from holdfast.cli.common.options import parse
+
     console = Console()
-    results: dict[str, FitResult] = {}
+    results: dict[str, training.FitResult] = {}
     for method in ("erm", "group-balanced"):
         place = out / method
         if (place / "config.yaml").exists():
@@ -58,7 +59,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _comparison(results: dict[str, FitResult]) -> Table:
+def _comparison(results: dict[str, training.FitResult]) -> Table:
     table = Table(title="test accuracy by group")
     table.add_column("group")
     for method in results:

@@ -7,42 +7,37 @@ sets and methods are those of `holdfast.multimodal`; an audit's verdicts can say
 from __future__ import annotations
 
 import copy
-import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, make_dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
-import yaml
 from rich.console import Console
 
-from holdfast.cli.common.arguments import (
-    NOT_CONFIGURATION,
-    check_keys,
-    configurable,
-    free_place,
-    refuse_changes,
-    value_of,
-    with_config,
-)
-from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, data_field, load_subject, named_clip_data
+from holdfast import report, training
+from holdfast.cli.common.arguments import value_of, with_config
+from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, FOR_CLIP, load_subject
 from holdfast.cli.common.progress import TrainingProgress
-from holdfast.data import Splits, data_root
-from holdfast.errors import ConfigError, nearest
+from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
+from holdfast.cli.common.sections import (
+    Section,
+    check_configuration,
+    configuration,
+    data_section,
+    named_data,
+    parse_sections,
+)
+from holdfast.data.catalog import data_root
 from holdfast.methods import CLIP_METHODS
-from holdfast.multimodal.audit.reviews import SEEN, check_audited, mitigated, read_review, spurious_words
-from holdfast.multimodal.audit.task_detections import read_detections
 from holdfast.multimodal.backends import Trained, TwoTowerModel
-from holdfast.multimodal.method.baselines import linear_probe, probe_splits, zero_shot
-from holdfast.multimodal.method.training import fine_tune
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
-from holdfast.multimodal.tasks.task import ClipData, ClipTask, explanation_score
-from holdfast.report import write_report
-from holdfast.report.pages.before_after import looked_at, shown_places, write_before_after
-from holdfast.training import GroupReport, Run, Training, fit
-from holdfast.training.policy import Policy
-from holdfast.training.run import plain_values
+from holdfast.training.settings import Training
+
+if TYPE_CHECKING:
+    from holdfast.data import Splits
+    from holdfast.multimodal.tasks.task import ClipData, ClipTask
+    from holdfast.training import GroupReport, Policy, Run
 
 _PROBES = ("linear-probe", "dfr-train", "dfr-val")
 _PROGRAM = "holdfast fit --task clip"
@@ -113,21 +108,19 @@ class ClipOptions:
 
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
-        choices = {key: value for key, value in asdict(self.choices).items() if key not in NOT_CONFIGURATION}
-        sections = {self.data.name: asdict(self.data), self.choices.method: _fields_of(self.method)}
-        merged = {**choices, **asdict(self.training), **{name: part for name, part in sections.items() if part}}
-        return dict(plain_values(merged))
+        sections = {self.data.name: self.data, self.choices.method: self.method}
+        return configuration(self.choices, self.training, sections=sections)
 
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
-    options, console = parse_clip(arguments), Console()
+    options, run = parse_clip(arguments), None
     if options.choices.print_config:
-        console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
-    elif options.choices.resume is not None:
-        tune(*_resumed(options.choices.resume, arguments, console))
-    else:
-        tune(options, console)
+        print_config(options.config())
+        return 0
+    if options.choices.resume is not None:
+        options, run = continued(options.choices.resume, arguments, parse_clip, "clip")
+    tune(options, Console(), run)
     return 0
 
 
@@ -142,21 +135,21 @@ def tune(options: ClipOptions, console: Console, run: Run | None = None) -> Grou
     Returns:
         How the groups of the test set fare.
     """
-    choices = options.choices
+    from holdfast.multimodal.method.baselines import zero_shot
+
+    choices, settings = options.choices, options.training
     tower, task = _subject(options, console)
     before = zero_shot(tower, task.wording, task.splits.test, task.splits.train)
     if choices.method == "zero-shot":
         console.print(before.table(f"{choices.data}, zero-shot: test set"))
         return before
     was, explained = copy.deepcopy(tower), choices.explained > 0 and choices.method not in _PROBES
-    run = run or Run.create(choices.out or _free_place(options), options.config())
-    try:
-        with TrainingProgress(f"{Path(choices.data).name}, {choices.method}", console) as progress:
-            after = _train(options, tower, task, run, progress)
-    except KeyboardInterrupt:
-        console.print(f"stopped; continue with: [bold]holdfast fit --resume {shlex.quote(str(run.path))}[/]")
-        raise
-    page = write_report(run, None if choices.method in _PROBES else task.splits)
+    place = choices.out or run_place(choices.data, choices.method, settings.seed)
+    run = run or training.Run.create(place, options.config(), kind="clip")
+    title = f"{Path(choices.data).name}, {choices.method}"
+    with says_how_to_continue(run, console), TrainingProgress(title, console) as progress:
+        after = _train(options, tower, task, run, progress)
+    page = report.write_report(run, None if choices.method in _PROBES else task.splits)
     console.print(before.table("zero-shot, before: test set"))
     console.print(after.table(f"{choices.data}, {choices.method}: test set"))
     if explained:
@@ -193,6 +186,9 @@ def _subject(options: ClipOptions, console: Console) -> tuple[TwoTowerModel, Cli
         console=console,
     )
     if choices.audit is not None:
+        from holdfast.multimodal.audit.reviews import SEEN, check_audited, mitigated, read_review, spurious_words
+        from holdfast.multimodal.audit.task_detections import read_detections
+
         check_audited(choices.audit, task)
         words = spurious_words(read_review(choices.audit))
         task = mitigated(task, words, read_detections(choices.audit / SEEN, task))
@@ -202,11 +198,14 @@ def _subject(options: ClipOptions, console: Console) -> tuple[TwoTowerModel, Cli
 def _train(
     options: ClipOptions, tower: TwoTowerModel, task: ClipTask, run: Run, progress: TrainingProgress
 ) -> GroupReport:
+    from holdfast.multimodal.method.baselines import linear_probe, probe_splits
+    from holdfast.multimodal.method.training import fine_tune
+
     choices, settings = options.choices, options.training
     if choices.method in _PROBES:
         features = probe_splits(tower, task.splits)
         layer = linear_probe(features, settings.seed)
-        return fit(layer, features, options.method, settings, run=run, listeners=[progress]).test
+        return training.fit(layer, features, options.method, settings, run=run, listeners=[progress]).test
     return fine_tune(
         tower,
         task.splits,
@@ -231,13 +230,16 @@ def _explain(
     console: Console,
 ) -> None:
     """AIoU before and after, and a page with the maps."""
+    from holdfast.multimodal.tasks.task import explanation_score
+    from holdfast.report.pages.before_after import looked_at, shown_places, write_before_after
+
     seed, places = options.training.seed, shown_places(task, seed=options.training.seed)
     looked = []
-    for tower, report in (before, after):
+    for tower, scores in (before, after):
         score = None
         if "test" in task.regions:
-            score = explanation_score(tower, task, report, per_group=options.choices.explained, seed=seed)
-        looked.append(looked_at(tower, task, report, score, places))
+            score = explanation_score(tower, task, scores, per_group=options.choices.explained, seed=seed)
+        looked.append(looked_at(tower, task, scores, score, places))
     was, now = looked
     if was.score is not None and now.score is not None:
         console.print(
@@ -270,39 +272,16 @@ def parse_clip(arguments: Sequence[str]) -> ClipOptions:
     if resumed is not None and file is None:
         return parse_clip([*arguments, "--config", str(Path(resumed) / "config.yaml")])
     method = value_of("method", typed) or ClipChoices.method
-    if method not in CLIP_METHODS:
-        raise ConfigError(f"there is no method {method!r} for vision-language models{nearest(method, CLIP_METHODS)}")
-    data_class, folder = named_clip_data(value_of("data", typed) or DEFAULT_CLIP_DATA)
-    policy, training = CLIP_METHODS[method], Training(**data_class.recipe)  # type: ignore[arg-type]
-    parts: list[tuple[str, Any, Any]] = [
-        ("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], data_field(data_class, folder)),
-        ("choices", Annotated[ClipChoices, tyro.conf.arg(name="")], field(default=ClipChoices())),
-        ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
-        ("method", Annotated[policy, tyro.conf.arg(name=method)], field(default_factory=policy)),
-    ]
+    policy = CLIP_METHODS.find(method)
+    data_class, folder = named_data(value_of("data", typed) or DEFAULT_CLIP_DATA, CLIP_DATA, FOR_CLIP)
+    recipe: dict[str, Any] = dict(data_class.recipe)
+    sections = {
+        "data": data_section(data_class, folder),
+        "choices": Section(ClipChoices, ClipChoices),
+        "training": Section(Training, partial(Training, **recipe)),
+        "method": Section(policy, policy, method),
+    }
     if settings:
-        named: dict[str, Any] = {data_class.name: data_class, method: policy}
-        keys = {name: {f.name for f in fields(part)} for name, part in named.items()}
-        check_keys(settings, configurable(ClipChoices, Training), keys, file)
+        check_configuration(settings, (ClipChoices, Training), {data_class.name: data_class, method: policy}, file)
     about = _PREAMBLE.format(methods=", ".join(CLIP_METHODS), data=", ".join(CLIP_DATA))
-    parsed: Any = tyro.cli(make_dataclass("ClipArguments", parts), args=list(typed), prog=_PROGRAM, description=about)
-    return ClipOptions(parsed.choices, parsed.training, parsed.data, parsed.method)
-
-
-def _resumed(path: Path, arguments: list[str], console: Console) -> tuple[ClipOptions, Console, Run]:
-    run = Run.open(path)
-    if run.status == "finished":
-        raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
-    stored = parse_clip(["--config", str(run.path / "config.yaml")])
-    asked = parse_clip([*arguments, "--config", str(run.path / "config.yaml")])
-    refuse_changes(stored.config(), asked.config())
-    return replace(stored), console, run
-
-
-def _free_place(options: ClipOptions) -> Path:
-    data = Path(options.choices.data).name
-    return free_place("runs", f"{data}-{options.choices.method}-s{options.training.seed}")
-
-
-def _fields_of(policy: Policy) -> dict[str, Any]:
-    return {f.name: getattr(policy, f.name) for f in fields(policy) if f.init and not f.name.startswith("_")}  # type: ignore[arg-type]
+    return ClipOptions(**parse_sections(typed, sections, program=_PROGRAM, about=about))

@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 import webbrowser
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 from rich.console import Console
 
-from holdfast.cli.commands.fit import task_of
-from holdfast.cli.commands.fit_clip import clip_splits
-from holdfast.cli.commands.select_options import refuse_selection
-from holdfast.cli.common.options import parse
-from holdfast.data import Splits, data_root
+import holdfast
+from holdfast.cli.common.runs import refuse_selection
+from holdfast.data.catalog import data_root
 from holdfast.errors import HoldfastError
-from holdfast.federated.run_files import is_federation
-from holdfast.report import write_report
-from holdfast.training import Run
+
+if TYPE_CHECKING:
+    from holdfast.data import Splits
+    from holdfast.training import Run
 
 
 def report(run: tyro.conf.Positional[Path], open_: bool = False, data_root: Path | None = None) -> None:
@@ -28,9 +28,9 @@ def report(run: tyro.conf.Positional[Path], open_: bool = False, data_root: Path
         open_: show it in the browser.
         data_root: where data sets live, for the sheet of examples; without the data the page says so.
     """
-    found = Run.open(run)
-    refuse_selection(found)
-    page = write_report(found, None if is_federation(found) else _splits(found, data_root))
+    opened = holdfast.training.Run.open(run)
+    refuse_selection(opened)
+    page = holdfast.report.write_report(opened, _splits(opened, data_root))
     Console().print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     if open_:
         webbrowser.open(page.resolve().as_uri())
@@ -43,10 +43,17 @@ def main(arguments: list[str]) -> int:
 
 
 def _splits(run: Run, root: Path | None) -> Splits | None:
+    """The data of the run, for its sheet of examples, if they can be read; a federation's page shows none."""
     config = ["--config", str(run.path / "config.yaml")]
+    if run.kind == "federation":
+        return None
     try:
-        if task_of(config) == "clip":
+        if run.kind == "clip":
+            from holdfast.cli.commands.fit_clip import clip_splits
+
             return clip_splits(config, root)
+        from holdfast.cli.common.options import parse
+
         options = parse(config)
         return options.data.load(data_root(root or options.choices.data_root))
     except HoldfastError as error:

@@ -124,7 +124,7 @@ def default_results_dir() -> Path:
 
 
 class _TimeLeft(ProgressColumn):
-    """Time left, from how fast cells were computed in this run; cells found in the cache say nothing about it."""
+    """Time left, from how fast cells were computed in this run; cells from the cache say nothing about it."""
 
     max_refresh = 0.5
 
@@ -218,14 +218,14 @@ def _judge(console: Console, folder: Path, name: str | None) -> int:
             store.judge()
             for experiment, record in store.records.items():
                 total.update(claim.verdict for claim in record.claims)
-                _say_changes(console, f"{experiment}.{scale}", before.get(experiment, ()), record.claims)
+                _print_changes(console, f"{experiment}.{scale}", before.get(experiment, ()), record.claims)
             store.write()
-    said = ", ".join(f"{total[word]} {word}" for word in ("holds", "fails", "not judged"))
-    console.print(f"{sum(total.values())} claims judged from stored values: {said}.", highlight=False)
+    counts = ", ".join(f"{total[word]} {word}" for word in ("holds", "fails", "not judged"))
+    console.print(f"{sum(total.values())} claims judged from stored values: {counts}.", highlight=False)
     return 0
 
 
-def _say_changes(console: Console, where: str, before: Sequence[Judgement], now: Sequence[Judgement]) -> None:
+def _print_changes(console: Console, where: str, before: Sequence[Judgement], now: Sequence[Judgement]) -> None:
     known = {claim.name: claim.verdict for claim in before}
     for claim in now:
         if known.get(claim.name) != claim.verdict:
@@ -248,25 +248,26 @@ def _recheck(console: Console, folder: Path, name: str | None, minutes: float, d
         if chosen is None:
             break
         waiting.remove(chosen)
-        for found in recheck([chosen], data_root=data_root):
-            console.print(_found(found), highlight=False)
-            done, alarms = done + 1, alarms + found.alarming
-            rounded += not found.alarming and found.check is not None and found.check.farthest > 0
+        for outcome in recheck([chosen], data_root=data_root):
+            console.print(_recheck_line(outcome), highlight=False)
+            done, alarms = done + 1, alarms + outcome.alarming
+            rounded += not outcome.alarming and outcome.check is not None and outcome.check.farthest > 0
     elsewhere = f", {rounded} differ from another processor's" if rounded else ""
-    said = f"{done} cells computed again, {alarms} differ or failed{elsewhere}; {len(waiting)} wait for the next time."
-    console.print(said)
+    console.print(
+        f"{done} cells computed again, {alarms} differ or failed{elsewhere}; {len(waiting)} wait for the next time."
+    )
     return FAILED if alarms else 0
 
 
-def _found(found: RecheckOutcome) -> str:
-    """What a recheck found of a cell, in a line."""
-    where = escape(f"{found.candidate.cell.name}, seed {found.candidate.seed}")
-    if found.check is None:
-        return f"[red]failed[/] {where}: {escape(found.error or '')}"
-    if not found.check.farthest:
+def _recheck_line(outcome: RecheckOutcome) -> str:
+    """What came out of a recheck of a cell, in a line."""
+    where = escape(f"{outcome.candidate.cell.name}, seed {outcome.candidate.seed}")
+    if outcome.check is None:
+        return f"[red]failed[/] {where}: {escape(outcome.error or '')}"
+    if not outcome.check.farthest:
         return f"[green]same[/] {where}"
-    how = escape(f"{found.check.metric} by {found.check.farthest:.2g} of its size")
-    if found.elsewhere:
+    how = escape(f"{outcome.check.metric} by {outcome.check.farthest:.2g} of its size")
+    if outcome.elsewhere:
         return f"[yellow]differs[/] {where}: {how}; it was measured on another processor, whose rounding may explain it"
     return f"[red]differs[/] {where}: {how}"
 

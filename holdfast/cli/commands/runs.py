@@ -8,15 +8,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from holdfast.cli.commands.select_options import is_selection, refuse_selection
+from holdfast import training
+from holdfast.cli.common.runs import refuse_selection
 from holdfast.errors import ConfigError
-from holdfast.federated.run_files import is_federation
 from holdfast.report.html.markup import counted, number
-from holdfast.report.pages.comparison import comparison, comparison_table
-from holdfast.report.pages.federation.comparison import federation_table
-from holdfast.report.pages.federation.page import write_comparison
-from holdfast.report.pages.federation.record import FederationRecord
-from holdfast.training import Run
 
 
 def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
@@ -25,7 +20,7 @@ def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
     Args:
         folder: where to look.
     """
-    runs = [Run.open(file.parent) for file in folder.rglob("config.yaml")]
+    runs = [training.Run.open(file.parent) for file in folder.rglob("config.yaml")]
     if not runs:
         raise ConfigError(
             f"there are no runs below {folder}; `holdfast fit`, `holdfast federate` and `holdfast select` make some"
@@ -34,8 +29,8 @@ def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
     for column in ("run", "started", "status", "data", "method", "worst", "done"):
         table.add_column(column, overflow="fold" if column == "run" else "ellipsis")
     for run in sorted(runs, key=lambda run: str(run.environment["started"]), reverse=True):
-        told = _federation(run) if is_federation(run) else _selection(run) if is_selection(run) else _fit(run)
-        table.add_row(str(run.path), run.environment["started"], run.status, str(run.config.get("data", "")), *told)
+        cells = _CELLS[run.kind](run)
+        table.add_row(str(run.path), run.environment["started"], run.status, str(run.config.get("data", "")), *cells)
     Console().print(table)
 
 
@@ -48,45 +43,60 @@ def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = No
     """
     if len(runs) < 2:
         raise ConfigError("give two or more run directories to compare")
-    found = [Run.open(path) for path in runs]
-    for run in found:
+    opened = [training.Run.open(path) for path in runs]
+    for run in opened:
         refuse_selection(run)
-    federated = [is_federation(run) for run in found]
+    federated = [run.kind == "federation" for run in opened]
     if not any(federated):
         if page is not None:
             raise ConfigError("--page shows federations, and these are runs of fit; leave it out")
-        Console().print(comparison_table(comparison(found)))
+        from holdfast.report import comparison, comparison_table
+
+        Console().print(comparison_table(comparison(opened)))
         return
     if not all(federated):
-        other = found[federated.index(False)].path
+        other = opened[federated.index(False)].path
         raise ConfigError(f"{other} is a run of fit and others are federations; compare runs of one kind")
-    records = [FederationRecord.of(run) for run in found]
-    console = Console()
+    _compare_federations(opened, page)
+
+
+def _compare_federations(runs: list[training.Run], page: Path | None) -> None:
+    from holdfast.report.pages.federation.comparison import federation_table
+    from holdfast.report.pages.federation.page import write_comparison
+    from holdfast.report.pages.federation.record import FederationRecord
+
+    records, console = [FederationRecord.of(run) for run in runs], Console()
     console.print(federation_table(records))
     if page is not None:
         console.print(f"Page: [bold]{write_comparison(records, page)}[/]", highlight=False, soft_wrap=True)
 
 
-def _fit(run: Run) -> tuple[str, str, str]:
+def _fit(run: training.Run) -> tuple[str, str, str]:
     """Method, worst group, epochs."""
     worst = f"{100 * run.results['test']['worst_accuracy']:.1f}% group" if run.results else ""
     done = sum(record["event"] == "epoch" for record in run.metrics())
     return str(run.config.get("method", "")), worst, counted(done, "epoch")
 
 
-def _selection(run: Run) -> tuple[str, str, str]:
+def _selection(run: training.Run) -> tuple[str, str, str]:
     """Method, nothing, how many were chosen; a selection has no groups to do badly on."""
     results = run.results
     done = f"{number(results['chosen'])} of {number(results['examples'])} chosen" if results else ""
     return "s2l", "", done
 
 
-def _federation(run: Run) -> tuple[str, str, str]:
+def _federation(run: training.Run) -> tuple[str, str, str]:
     """Methods, worst tenth of clients, rounds."""
+    from holdfast.report.pages.federation.record import FederationRecord
+
     record = FederationRecord.of(run)
     method = ", ".join(record.settings("objective", "aggregate", "attack", "personalize"))
     worst = f"{100 * record.models[record.headline]['worst_tenth']:.1f}% tenth" if record.finished else ""
     return method, worst, counted(record.done, "round")
+
+
+#: The last cells of a run's row in the list: method, worst, how much is done.
+_CELLS = {"fit": _fit, "clip": _fit, "federation": _federation, "selection": _selection}
 
 
 def main(arguments: list[str]) -> int:

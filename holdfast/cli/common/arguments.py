@@ -41,13 +41,13 @@ def with_config(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any], st
 
 def value_of(option: str, arguments: Sequence[str]) -> str | None:
     """The last value given to ``--option``, before the real parsing knows which options there are."""
-    found = None
+    value = None
     for place, word in enumerate(arguments):
         if word == f"--{option}" and place + 1 < len(arguments):
-            found = arguments[place + 1]
+            value = arguments[place + 1]
         elif word.startswith(f"--{option}="):
-            found = word.split("=", 1)[1]
-    return None if found == str(None) else found
+            value = word.split("=", 1)[1]
+    return None if value == str(None) else value
 
 
 def as_arguments(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -93,9 +93,9 @@ def configurable(*parts: type) -> set[str]:
     return {f.name for part in parts for f in fields(part)} - set(NOT_CONFIGURATION)
 
 
-def refuse_changes(stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+def refuse_changes(stored: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Refuse to continue a run with options other than those it was started with."""
-    changed = [key for key, value in asked.items() if value != stored.get(key)]
+    changed = [key for key, value in given.items() if value != stored.get(key)]
     if changed:
         raise ConfigError(
             f"a run is continued with the options it was started with, and {', '.join(changed)} would change; "

@@ -4,43 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, field, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.errors import DataError
 from holdfast.multimodal.backends import TwoTowerModel
 from holdfast.multimodal.backends.towers import load_tower
-from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
 
 DEFAULT_CLIP_DATA = "shapes"
-
-
-def named_clip_data(data: str) -> tuple[type[ClipData], Path | None]:
-    """The data set that ``--data`` names, and the folder with images where it names one.
-
-    Raises:
-        ConfigError: if it is neither.
-    """
-    if data in CLIP_DATA:
-        return CLIP_DATA[data], None
-    if Path(data).is_dir():
-        return CLIP_DATA["folder"], Path(data).resolve()
-    raise ConfigError(
-        f"there is no data set and no folder {data!r} for vision-language models{nearest(data, CLIP_DATA)}"
-    )
-
-
-def data_field(data_class: type[ClipData], folder: Path | None) -> Any:
-    """The data set's place among the options of a command: with a default where none of its fields must be given."""
-    if folder is not None:
-        return field(default=data_class(path=folder))  # type: ignore[call-arg]
-    required = [f for f in fields(data_class) if f.default is MISSING and f.default_factory is MISSING]
-    return field() if required else field(default_factory=data_class)
+#: What data sets and methods of these commands are for, in error messages.
+FOR_CLIP = " for vision-language models"
 
 
 def read_templates(path: Path) -> tuple[str, ...]:
@@ -61,7 +39,7 @@ def read_templates(path: Path) -> tuple[str, ...]:
 def load_subject(
     data: ClipData, tower: str | None, root: Path, templates: Path | None, *, seed: int, device: str, console: Console
 ) -> tuple[TwoTowerModel, ClipTask]:
-    """The tower that was asked for, and the data as it takes them.
+    """The tower, and the data in the form that it reads.
 
     Args:
         data: the data set with its options.
@@ -75,18 +53,18 @@ def load_subject(
     Returns:
         Both.
     """
-    with bar(console, "pre-training the small tower", "epochs") as told:
-        found = load_tower(tower or data.tower, root, seed=seed, progress=lambda done, of, _: told(done, of))
-    found.to(device)
-    task = data.load(root, found.preprocessing)
+    with bar(console, "pre-training the small tower", "epochs") as show:
+        model = load_tower(tower or data.tower, root, seed=seed, progress=lambda done, of, _: show(done, of))
+    model.to(device)
+    task = data.load(root, model.preprocessing)
     if templates is None:
-        return found, task
-    return found, replace(task, wording=replace(task.wording, templates=read_templates(templates)))
+        return model, task
+    return model, replace(task, wording=replace(task.wording, templates=read_templates(templates)))
 
 
 @contextmanager
 def bar(console: Console, title: str, unit: str) -> Iterator[Any]:
-    """A bar that appears when it is first told something."""
+    """A bar that appears when there is something to show."""
     columns = (
         TextColumn(f"[bold]{title}"),
         BarColumn(bar_width=16),
@@ -97,14 +75,14 @@ def bar(console: Console, title: str, unit: str) -> Iterator[Any]:
     progress = Progress(*columns, console=console)
     bars: list[Any] = []
 
-    def tell(done: int, of: int) -> None:
+    def show(done: int, of: int) -> None:
         if not bars:
             progress.start()
             bars.append(progress.add_task(title, total=of))
         progress.update(bars[0], completed=done)
 
     try:
-        yield tell
+        yield show
     finally:
         if bars:
             progress.stop()

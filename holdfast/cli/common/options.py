@@ -8,24 +8,31 @@ settings. A configuration file holds the same options under the same names, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, field, fields, make_dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
-
-from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
-from holdfast.data import DATASETS, DataSet
-from holdfast.data.catalog import find
-from holdfast.errors import ConfigError, nearest
+from holdfast.cli.common.arguments import value_of, with_config
+from holdfast.cli.common.sections import (
+    Section,
+    check_configuration,
+    configuration,
+    data_section,
+    named_data,
+    parse_sections,
+)
+from holdfast.data.catalog import DATASETS
+from holdfast.errors import ConfigError
 from holdfast.methods import METHODS, chained, group_source, method_names
 from holdfast.models import MODELS
 from holdfast.presets import preset_for
-from holdfast.spurious import GroupInference
-from holdfast.training.policy import Policy
-from holdfast.training.run import plain_values
 from holdfast.training.settings import Training
+
+if TYPE_CHECKING:
+    from holdfast.data import DataSet
+    from holdfast.spurious import GroupInference
+    from holdfast.training.policy import Policy
 
 DEFAULT_DATA = "coloured-digits"
 DEFAULT_METHOD = "erm"
@@ -107,14 +114,11 @@ class FitOptions:
 
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
-        choices = {key: value for key, value in asdict(self.choices).items() if key not in NOT_CONFIGURATION}
-        sections = {self.data.name: asdict(self.data)}
-        names = method_names(self.choices.method)
-        sections |= {name: _fields_of(policy) for name, policy in zip(names, self.methods, strict=True)}
+        sections: dict[str, Any] = {self.data.name: self.data}
+        sections |= dict(zip(method_names(self.choices.method), self.methods, strict=True))
         if self.source is not None:
-            sections[self.source.name] = _fields_of(self.source)
-        merged = {**choices, **asdict(self.training), **{name: part for name, part in sections.items() if part}}
-        return dict(plain_values(merged))
+            sections[self.source.name] = self.source
+        return configuration(self.choices, self.training, sections=sections)
 
 
 def parse(arguments: Sequence[str]) -> FitOptions:
@@ -138,10 +142,10 @@ def parse(arguments: Sequence[str]) -> FitOptions:
     data = value_of("data", typed) or DEFAULT_DATA
     method = value_of("method", typed) or DEFAULT_METHOD
     groups, preset = value_of("groups", typed), value_of("preset", typed)
-    return parse_for(data, method, typed, groups=groups, preset=preset, settings=settings, file=file)
+    return _parse_for(data, method, typed, groups=groups, preset=preset, settings=settings, file=file)
 
 
-def parse_for(
+def _parse_for(
     data: str,
     method: str,
     typed: Sequence[str],
@@ -152,60 +156,26 @@ def parse_for(
     file: str | None = None,
 ) -> FitOptions:
     """Options for a given data set and method; their fields become options too."""
-    data_class, folder = named_data(data)
+    data_class, folder = named_data(data, DATASETS)
     names = method_names(method)
     published = preset_for(data_class.name, method, preset)
-    recipe = {**data_class.recipe, **published.training}
-    model, weights = str(recipe.pop("model", FitChoices.model)), recipe.pop("weights", None)
-    chosen = FitChoices(model=model, weights=None if weights is None else str(weights))
-    training = Training(**recipe)
-    parts: list[tuple[str, Any, Any]] = [
-        ("choices", Annotated[FitChoices, tyro.conf.arg(name="")], field(default=chosen)),
-        ("training", Annotated[Training, tyro.conf.arg(name="")], field(default=training)),
-    ]
-    data_default = _default(data_class, folder, published.data_options)
-    parts.append(("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], data_default))
-    sections: dict[str, type[Policy]] = {name: METHODS[name] for name in names}
+    recipe: dict[str, Any] = {**data_class.recipe, **published.training}
+    model, weights = recipe.pop("model", FitChoices.model), recipe.pop("weights", None)
+    methods = {name: (METHODS[name], published.options) for name in names}
     if groups is not None:
-        sections[groups] = group_source(groups, names)
-    for place, (name, policy) in enumerate(sections.items()):
-        options = preset_for(data_class.name, name).options if name == groups else published.options
-        default = field(default_factory=partial(policy, **options) if options else policy)
-        parts.append((f"method{place}", Annotated[policy, tyro.conf.arg(name=name)], default))
-    parts.sort(key=lambda part: part[2].default is not MISSING or part[2].default_factory is not MISSING)
+        methods[groups] = (group_source(groups, names), preset_for(data_class.name, groups).options)
+    sections = {
+        "choices": Section(FitChoices, partial(FitChoices, model=model, weights=weights)),
+        "training": Section(Training, partial(Training, **recipe)),
+        "data": data_section(data_class, folder, published.data_options),
+    }
+    for name, (policy, options) in methods.items():
+        sections[f"method {name}"] = Section(policy, partial(policy, **options), name)
     if settings:
-        named = {data_class.name: data_class, **sections}
-        keys = {name: {f.name for f in fields(part)} for name, part in named.items()}  # type: ignore[arg-type]
-        check_keys(settings, configurable(FitChoices, Training), keys, file)
-    description = _PREAMBLE.format(
-        methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS))
-    )
-    parsed: Any = tyro.cli(
-        make_dataclass("FitArguments", parts), args=list(typed), prog="holdfast fit", description=description
-    )
-    policies = tuple(getattr(parsed, f"method{place}") for place in range(len(names)))
-    source = None if groups is None else getattr(parsed, f"method{len(names)}")
-    return FitOptions(parsed.choices, parsed.training, parsed.data, policies, source)
-
-
-def named_data(data: str) -> tuple[type[DataSet], Path | None]:
-    """The data set that ``--data`` names, and the folder with images where it names one.
-
-    Raises:
-        ConfigError: if it is neither.
-    """
-    folder = Path(data).resolve() if data not in DATASETS and Path(data).is_dir() else None
-    if folder is None and data not in DATASETS:
-        raise ConfigError(f"there is no data set and no folder {data!r}{nearest(data, DATASETS)}")
-    return find("folder" if folder is not None else data), folder
-
-
-def _default(data_class: type[DataSet], folder: Path | None, options: Mapping[str, Any]) -> Any:
-    if folder is not None:
-        return field(default=data_class(path=folder))  # type: ignore[call-arg]
-    required = [f for f in fields(data_class) if f.default is MISSING and f.default_factory is MISSING]
-    return field() if required else field(default_factory=partial(data_class, **options))
-
-
-def _fields_of(policy: Policy) -> dict[str, Any]:
-    return {f.name: getattr(policy, f.name) for f in fields(policy) if f.init and not f.name.startswith("_")}  # type: ignore[arg-type]
+        named = {section.name: section.kind for section in sections.values() if section.name}
+        check_configuration(settings, (FitChoices, Training), named, file)
+    about = _PREAMBLE.format(methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS)))
+    parsed = parse_sections(typed, sections, program="holdfast fit", about=about)
+    policies = tuple(parsed[f"method {name}"] for name in names)
+    source = None if groups is None else parsed[f"method {groups}"]
+    return FitOptions(parsed["choices"], parsed["training"], parsed["data"], policies, source)

@@ -9,11 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from holdfast.data.catalog import DATASETS, CatalogEntry, configured, data_root
-from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, nearest
+from holdfast.lazy import LazyTable
+
+if TYPE_CHECKING:
+    from holdfast.data.clients.clients import Clients
 
 
 @dataclass(frozen=True)
@@ -79,12 +82,31 @@ class FederatedData(CatalogEntry, ABC):
 FederatedType = TypeVar("FederatedType", bound=type[FederatedData])
 
 #: Every federated data set by name.
-FEDERATIONS: dict[str, type[FederatedData]] = {}
+FEDERATIONS: LazyTable[type[FederatedData]] = LazyTable(
+    "federated data set",
+    {
+        "partitioned": "holdfast.data.clients.partitioned:Partitioned",
+        "digits-clients": "holdfast.data.clients.partitioned:DigitsClients",
+        "celeba-blond": "holdfast.data.sets.federated.celebrity_clients:CelebrityClients",
+        "bar": "holdfast.data.sets.federated.bar_clients:BarClients",
+        "celeba-leaf": "holdfast.data.sets.federated.celeba_leaf:CelebaLeaf",
+        "femnist": "holdfast.data.sets.federated.femnist:Femnist",
+        "femnist-skewed": "holdfast.data.sets.federated.femnist:FemnistSkewed",
+        "painted-mnist": "holdfast.data.sets.federated.painted_clients:PaintedMnist",
+        "painted-digits": "holdfast.data.sets.federated.painted_clients:PaintedDigits",
+        "painted-coil20": "holdfast.data.sets.federated.painted_clients:PaintedCoil",
+        "stackoverflow": "holdfast.data.sets.federated.stackoverflow:StackOverflow",
+        "surrogate": "holdfast.data.sets.federated.surrogate:Surrogate",
+        "synthetic-many": "holdfast.data.sets.federated.surrogate:SyntheticMany",
+        "vehicle": "holdfast.data.sets.federated.vehicle:Vehicle",
+        "fashion-mnist": "holdfast.data.sets.federated.fashion:FederatedFashion",
+    },
+)
 
 
 def register_federation(cls: FederatedType) -> FederatedType:
-    """Class decorator that puts a federated data set into the catalog."""
-    if cls.name in FEDERATIONS:
+    """Class decorator that puts a federated data set into the catalog; the library's own are in it already."""
+    if cls.name in FEDERATIONS and not FEDERATIONS.awaits(cls.name, cls):
         raise ConfigError(f"there are two federated data sets named {cls.name!r}; rename one")
     FEDERATIONS[cls.name] = cls
     return cls

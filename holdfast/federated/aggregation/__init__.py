@@ -1,22 +1,29 @@
 """How a server combines updates: pure functions of a matrix (clients, parameters), and rules with options."""
 
-from holdfast.federated.aggregation.base import Aggregator, Mean, PreStep, WithPreStep, mean, reported
-from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
-from holdfast.federated.aggregation.distances import squared_distances
-from holdfast.federated.aggregation.fedmgda import FedMgda, min_norm_step, shortest_mixture
-from holdfast.federated.aggregation.geometric import GeometricMedian, geometric_median
-from holdfast.federated.aggregation.krum import Krum, MultiKrum, krum_scores, krum_select
-from holdfast.federated.aggregation.losses import (
-    KLoss,
-    QFairMean,
-    TiltedMean,
-    q_fair_weights,
-    tilted_risk,
-    tilted_weights,
-)
-from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
-from holdfast.federated.aggregation.sums import update_norms, weighted_sum
-from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, build_aggregator
+from typing import TYPE_CHECKING
+
+from holdfast.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from holdfast.federated.aggregation.base import Aggregator, Mean, PreStep, WithPreStep, mean, reported
+    from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
+    from holdfast.federated.aggregation.distances import squared_distances
+    from holdfast.federated.aggregation.fedmgda import FedMgda, min_norm_step, shortest_mixture
+    from holdfast.federated.aggregation.geometric import GeometricMedian, geometric_median
+    from holdfast.federated.aggregation.krum import Krum, MultiKrum, krum_scores, krum_select
+    from holdfast.federated.aggregation.losses import (
+        KLoss,
+        QFairMean,
+        TiltedMean,
+        q_fair_weights,
+        tilted_risk,
+        tilted_weights,
+    )
+    from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
+    from holdfast.federated.aggregation.sums import update_norms, weighted_sum
+    from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, build_aggregator
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "AGGREGATORS",

@@ -5,40 +5,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.errors import ConfigError, nearest
-from holdfast.federated.aggregation.base import Aggregator, Mean, PreStep, WithPreStep
-from holdfast.federated.aggregation.coordinates import Median, TrimmedMean
-from holdfast.federated.aggregation.fedmgda import FedMgda
-from holdfast.federated.aggregation.geometric import GeometricMedian
-from holdfast.federated.aggregation.krum import Krum, MultiKrum
-from holdfast.federated.aggregation.losses import KLoss, QFairMean, TiltedMean
-from holdfast.federated.aggregation.norms import Clipping, KNorm
+from holdfast.errors import ConfigError
+from holdfast.federated.aggregation.base import Aggregator, PreStep, WithPreStep
+from holdfast.lazy import LazyTable
 
-AGGREGATORS: dict[str, type[Aggregator]] = {
-    rule.name: rule
-    for rule in (
-        Mean,
-        Median,
-        TrimmedMean,
-        GeometricMedian,
-        Clipping,
-        Krum,
-        MultiKrum,
-        KNorm,
-        KLoss,
-        FedMgda,
-        TiltedMean,
-        QFairMean,
-    )
-}
+AGGREGATORS: LazyTable[type[Aggregator]] = LazyTable(
+    "aggregator",
+    {
+        "mean": "holdfast.federated.aggregation:Mean",
+        "median": "holdfast.federated.aggregation:Median",
+        "trimmed-mean": "holdfast.federated.aggregation:TrimmedMean",
+        "geometric-median": "holdfast.federated.aggregation:GeometricMedian",
+        "clipping": "holdfast.federated.aggregation:Clipping",
+        "krum": "holdfast.federated.aggregation:Krum",
+        "multi-krum": "holdfast.federated.aggregation:MultiKrum",
+        "k-norm": "holdfast.federated.aggregation:KNorm",
+        "k-loss": "holdfast.federated.aggregation:KLoss",
+        "fedmgda": "holdfast.federated.aggregation:FedMgda",
+        "tilted-mean": "holdfast.federated.aggregation:TiltedMean",
+        "q-fair": "holdfast.federated.aggregation:QFairMean",
+    },
+)
 
 
 def aggregator_names(joined: str) -> list[str]:
     """The rules named by ``"clipping+krum"``, in order; an unknown one is answered with the nearest known."""
     names = [name.strip() for name in joined.split("+")]
     for name in names:
-        if name not in AGGREGATORS:
-            raise ConfigError(f"there is no aggregator {name!r}{nearest(name, AGGREGATORS)}")
+        AGGREGATORS.expect(name)
     return names
 
 

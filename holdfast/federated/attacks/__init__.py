@@ -4,11 +4,24 @@ A1, A2 and A3 are those of Ditto (Section 2). The others are published attacks t
 Personal models are never touched.
 """
 
-from holdfast.errors import ConfigError, nearest
-from holdfast.federated.attacks.base import Attack
-from holdfast.federated.attacks.local_updates import Gaussian, LabelPoisoning, ModelReplacement, RandomUpdates, SignFlip
-from holdfast.federated.attacks.omniscient import InnerProduct, LittleIsEnough, MinMax, alie_z
-from holdfast.federated.attacks.poisoning import malicious_clients, poison_labels
+from typing import TYPE_CHECKING
+
+from holdfast.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from holdfast.federated.attacks.base import Attack
+    from holdfast.federated.attacks.local_updates import (
+        Gaussian,
+        LabelPoisoning,
+        ModelReplacement,
+        RandomUpdates,
+        SignFlip,
+    )
+    from holdfast.federated.attacks.omniscient import InnerProduct, LittleIsEnough, MinMax, alie_z
+    from holdfast.federated.attacks.poisoning import malicious_clients, poison_labels
+    from holdfast.federated.attacks.table import ATTACKS
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ATTACKS",
@@ -22,28 +35,6 @@ __all__ = [
     "RandomUpdates",
     "SignFlip",
     "alie_z",
-    "attack_named",
     "malicious_clients",
     "poison_labels",
 ]
-
-ATTACKS: dict[str, type[Attack]] = {
-    attack.name: attack
-    for attack in (
-        LabelPoisoning,
-        RandomUpdates,
-        ModelReplacement,
-        SignFlip,
-        Gaussian,
-        LittleIsEnough,
-        InnerProduct,
-        MinMax,
-    )
-}
-
-
-def attack_named(name: str) -> type[Attack]:
-    """The attack of that name; an unknown one is answered with the nearest known."""
-    if name not in ATTACKS:
-        raise ConfigError(f"there is no attack {name!r}{nearest(name, ATTACKS)}")
-    return ATTACKS[name]

@@ -1,26 +1,33 @@
 """A model per client: trained alongside the shared model, jointly with it, or post-hoc."""
 
-from holdfast.errors import ConfigError, nearest
-from holdfast.federated.personalization.apfl import Apfl
-from holdfast.federated.personalization.base import (
-    AlongsidePersonalizer,
-    JointPersonalizer,
-    Personalizer,
-    PostHocPersonalizer,
-)
-from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto
-from holdfast.federated.personalization.ditto.ditto import Ditto
-from holdfast.federated.personalization.ditto.oracle import best_lambda
-from holdfast.federated.personalization.factory import resolve, strong_attack
-from holdfast.federated.personalization.fine_tuning import Ewc, FineTuning, Skl
-from holdfast.federated.personalization.l2sgd import L2Sgd
-from holdfast.federated.personalization.local import Local
-from holdfast.federated.personalization.mapper import Mapper
-from holdfast.federated.personalization.per_fedavg import PerFedAvg
-from holdfast.federated.personalization.pfedme import PFedMe
-from holdfast.federated.personalization.policies import WithPolicy
-from holdfast.federated.personalization.transferability import FineTuned, FlippedLabel, Near, Transferability
-from holdfast.federated.personalization.upweighting import JustTrainTwice, UpWeighted
+from typing import TYPE_CHECKING
+
+from holdfast.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from holdfast.federated.personalization.apfl import Apfl
+    from holdfast.federated.personalization.base import (
+        AlongsidePersonalizer,
+        JointPersonalizer,
+        Personalizer,
+        PostHocPersonalizer,
+    )
+    from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto
+    from holdfast.federated.personalization.ditto.ditto import Ditto
+    from holdfast.federated.personalization.ditto.oracle import best_lambda
+    from holdfast.federated.personalization.factory import resolve, strong_attack
+    from holdfast.federated.personalization.fine_tuning import Ewc, FineTuning, Skl
+    from holdfast.federated.personalization.l2sgd import L2Sgd
+    from holdfast.federated.personalization.local import Local
+    from holdfast.federated.personalization.mapper import Mapper
+    from holdfast.federated.personalization.per_fedavg import PerFedAvg
+    from holdfast.federated.personalization.pfedme import PFedMe
+    from holdfast.federated.personalization.policies import WithPolicy
+    from holdfast.federated.personalization.table import PERSONALIZATION
+    from holdfast.federated.personalization.transferability import FineTuned, FlippedLabel, Near, Transferability
+    from holdfast.federated.personalization.upweighting import JustTrainTwice, UpWeighted
+else:
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "PERSONALIZATION",
@@ -48,23 +55,6 @@ __all__ = [
     "UpWeighted",
     "WithPolicy",
     "best_lambda",
-    "personalization_named",
     "resolve",
     "strong_attack",
 ]
-
-#: Every method by the name that users type.
-PERSONALIZATION: dict[str, type[Personalizer]] = {
-    method.name: method
-    for method in (
-        *(Ditto, Local, FineTuning, Ewc, Skl, Apfl, L2Sgd, Mapper, PerFedAvg, PFedMe),
-        *(Transferability, FlippedLabel, FineTuned, Near, UpWeighted, JustTrainTwice),
-    )
-}
-
-
-def personalization_named(name: str) -> type[Personalizer]:
-    """The method of that name; an unknown one is answered with the nearest known."""
-    if name not in PERSONALIZATION:
-        raise ConfigError(f"there is no personalization method {name!r}{nearest(name, PERSONALIZATION)}")
-    return PERSONALIZATION[name]

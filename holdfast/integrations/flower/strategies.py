@@ -25,7 +25,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.federated.aggregation import Aggregator, build_aggregator, weighted_sum
-from holdfast.federated.objectives import FedAvg, FederatedObjective, QFair, objective_named
+from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
@@ -106,7 +106,7 @@ class RobustStrategy(FlowerFedAvg):
     ) -> None:
         super().__init__(**options)
         self.aggregator = build_aggregator(aggregator) if isinstance(aggregator, str) else aggregator
-        self.objective = objective_named(objective)() if isinstance(objective, str) else objective or FedAvg()
+        self.objective = OBJECTIVES.find(objective)() if isinstance(objective, str) else objective or FedAvg()
         self.f, self.weighted, self.learning_rate = f, weighted, learning_rate
         self.client_key, self.loss_key, self.most_examples = client_key, loss_key, most_examples
         self.dropped: list[DroppedReply] = []

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from holdfast.multimodal.tasks.emoji.data import EmojiClip
-from holdfast.multimodal.tasks.folder_task import FolderClip
-from holdfast.multimodal.tasks.imagenet_pair import ImageNetPair
-from holdfast.multimodal.tasks.shapes.data import ShapesClip
-from holdfast.multimodal.tasks.task import ClipData
-from holdfast.multimodal.tasks.waterbirds import WaterbirdsClip
+from typing import TYPE_CHECKING
 
-CLIP_DATA: dict[str, type[ClipData]] = {
-    data.name: data for data in (ShapesClip, EmojiClip, WaterbirdsClip, ImageNetPair, FolderClip)
-}
+from holdfast.lazy import LazyTable
+
+if TYPE_CHECKING:
+    from holdfast.multimodal.tasks.task import ClipData
+
+CLIP_DATA: LazyTable[type[ClipData]] = LazyTable(
+    "data set for vision-language models",
+    {
+        "shapes": "holdfast.multimodal.tasks.shapes.data:ShapesClip",
+        "emoji": "holdfast.multimodal.tasks.emoji.data:EmojiClip",
+        "waterbirds": "holdfast.multimodal.tasks.waterbirds:WaterbirdsClip",
+        "imagenet-pair": "holdfast.multimodal.tasks.imagenet_pair:ImageNetPair",
+        "folder": "holdfast.multimodal.tasks.folder_task:FolderClip",
+    },
+)

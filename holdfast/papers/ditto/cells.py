@@ -21,13 +21,13 @@ from holdfast.data import FEDERATIONS, data_root
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData
 from holdfast.federated.aggregation import AGGREGATORS, Mean, aggregator_names, build_aggregator
-from holdfast.federated.attacks import attack_named
+from holdfast.federated.attacks import ATTACKS
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.executors import make_executor
 from holdfast.federated.federation import federate
 from holdfast.federated.metrics.client_report import ClientReport, benign_of
-from holdfast.federated.objectives import FedAvg, objective_named
-from holdfast.federated.personalization import Personalizer, personalization_named
+from holdfast.federated.objectives import OBJECTIVES, FedAvg
+from holdfast.federated.personalization import PERSONALIZATION, Personalizer
 from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.models.registry import build
@@ -121,7 +121,7 @@ def build_parts(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     aggregator, rule = _named(settings.get("aggregator") or {"name": Mean.name})
     parts: dict[str, Any] = {
         "settings": pinned(Rounds, **settings["rounds"], seed=seed),
-        "objective": pinned(objective_named(objective), **given),
+        "objective": pinned(OBJECTIVES.find(objective), **given),
         "aggregator": build_aggregator(
             aggregator, {name: options(AGGREGATORS[name], rule) for name in aggregator_names(aggregator)}
         ),
@@ -129,7 +129,7 @@ def build_parts(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     if chosen := settings.get("threat"):
         name, given = _named(chosen)
         ratio = given.pop("ratio")
-        parts["threat"] = pinned(Threat, attack=pinned(attack_named(name), **given), ratio=ratio)
+        parts["threat"] = pinned(Threat, attack=pinned(ATTACKS.find(name), **given), ratio=ratio)
     parts["personalize"] = _personalizers(settings.get("personalize", ()))
     return parts
 
@@ -138,7 +138,7 @@ def _personalizers(chosen: Sequence[Mapping[str, Any]]) -> list[Personalizer]:
     methods = []
     for each in chosen:
         name, given = _named(each)
-        methods.append(pinned(personalization_named(name), **given))
+        methods.append(pinned(PERSONALIZATION.find(name), **given))
     return methods
 
 

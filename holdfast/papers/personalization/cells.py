@@ -20,7 +20,7 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FEDERATIONS
 from holdfast.data.sets.federated.environments import some_clients
 from holdfast.federated.aggregation import AGGREGATORS, Aggregator, build_aggregator
-from holdfast.federated.attacks import attack_named
+from holdfast.federated.attacks import ATTACKS
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.federation import federate
 from holdfast.federated.metrics.disparity import (
@@ -31,7 +31,7 @@ from holdfast.federated.metrics.disparity import (
     instability,
 )
 from holdfast.federated.objectives import FedAvg
-from holdfast.federated.personalization import PostHocPersonalizer, Transferability, WithPolicy, personalization_named
+from holdfast.federated.personalization import PERSONALIZATION, PostHocPersonalizer, Transferability, WithPolicy
 from holdfast.federated.personalization.adversarial import Budget, search_budget
 from holdfast.federated.personalization.early_stopping import ENOUGH, RECORDED, EarlyStoppedFineTuning
 from holdfast.federated.post_hoc import Personalized, personalize
@@ -100,7 +100,7 @@ def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, Feder
     parts: dict[str, Any] = {"objective": pinned(FedAvg), "aggregator": _aggregator(settings.get("aggregator", "mean"))}
     if "threat" in settings:
         threat = settings["threat"]
-        parts["threat"] = pinned(Threat, attack=pinned(attack_named(threat["name"])), ratio=threat["ratio"])
+        parts["threat"] = pinned(Threat, attack=pinned(ATTACKS.find(threat["name"])), ratio=threat["ratio"])
     rounds = pinned(Rounds, **settings["rounds"], seed=seed)
     return clients, pinned(federate, clients=clients, model=model, settings=rounds, **parts)
 
@@ -133,7 +133,7 @@ def make_method(row: str, method: Mapping[str, Any], epsilon: float) -> PostHocP
     given = {**method.get("options", {}), "called": row, "keep": "last", "epsilon": epsilon}
     if method["name"] == Transferability.name:
         given["search"] = False
-    made = pinned(personalization_named(method["name"]), **given)
+    made = pinned(PERSONALIZATION.find(method["name"]), **given)
     assert isinstance(made, EarlyStoppedFineTuning)
     return made
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.examples import Examples, Splits
-from holdfast.federated.run_files import is_federation
 from holdfast.report.html.charts import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.html.images import example_sheet
 from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag
@@ -46,7 +45,7 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
         DataError: if `splits` are not what the run was on.
         CheckpointError: if the page can't be written; an earlier one is left alone.
     """
-    if is_federation(run):
+    if run.kind == "federation":
         return write_federation_report(run)
     record = RunRecord.of(run)
     data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from holdfast.cli.commands import report, runs, select
+from holdfast.cli.commands import report, runs
+from holdfast.cli.commands.select import s2l, select
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, DataError, HoldfastError
 from holdfast.finetuning.language_models import fine_tuning
@@ -54,7 +55,7 @@ def test_a_directory_is_left_behind(data: Path, capsys: pytest.CaptureFixture[st
 
 def test_the_same_curves_give_another_number_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run("--budget", "25%")
-    monkeypatch.setattr(select, "record_trajectories", None)
+    monkeypatch.setattr(s2l, "record_trajectories", None)
     words = ["--data", "train.jsonl", "--trajectories", str(out / "trajectories.parquet"), "--clusters", "4"]
     select.main(["s2l", *words, "--budget", "25%", "--out", "again"])
     select.main(["s2l", *words, "--budget", "6", "--out", "few"])
@@ -232,7 +233,7 @@ def test_what_was_stopped_before_it_began_can_not_be_continued(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(select, "record_trajectories", stopped)
+    monkeypatch.setattr(s2l, "record_trajectories", stopped)
     with pytest.raises(KeyboardInterrupt):
         run("--budget", "25%")
     assert "--resume" not in capsys.readouterr().out
@@ -277,7 +278,7 @@ def test_only_some_are_trained_on_and_all_are_recorded() -> None:
 
 def test_selections_are_listed_as_what_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     out = run("--budget", "25%")
-    Run.create(Path("begun"), Run.open(out).config, folders=())
+    Run.create(Path("begun"), Run.open(out).config, kind="selection", folders=())
     assert not {"checkpoints", "plans"} & {place.name for place in out.iterdir()}
     capsys.readouterr()
     assert main(["runs", "list", "."]) == 0

@@ -13,7 +13,6 @@ from holdfast.federated.attacks import (
     ModelReplacement,
     RandomUpdates,
     SignFlip,
-    attack_named,
 )
 from tests.federated.aggregation.rounds import random_round
 from tests.federated.attacks.rounds import send
@@ -36,9 +35,9 @@ def test_benign_rows_pass_and_the_honest_updates_are_not_touched(attack: Attack,
 
 def test_dittos_attackers_poison_their_labels_too_and_the_others_do_not() -> None:
     assert {name for name, attack in ATTACKS.items() if attack.poisons_labels} == {"a1", "a2", "a3"}
-    assert attack_named("a1") is LabelPoisoning
+    assert ATTACKS.find("a1") is LabelPoisoning
     with pytest.raises(ConfigError, match="did you mean 'sign-flip'"):
-        attack_named("signflip")
+        ATTACKS.find("signflip")
 
 
 class TestRandomUpdates:

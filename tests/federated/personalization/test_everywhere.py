@@ -10,7 +10,7 @@ from holdfast.errors import ConfigError
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
 from holdfast.federated.metrics.scoring import score_models
-from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper, personalization_named
+from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper
 from holdfast.federated.personalization.early_stopping import EarlyStoppedFineTuning
 from holdfast.federated.personalization.validation_losses import validation_losses
 from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
@@ -64,9 +64,9 @@ def test_names_are_what_users_type():
     expected = {"ditto", "local", "finetuning", "ewc", "skl", "apfl", "l2sgd", "mapper", "per-fedavg", "pfedme"}
     expected |= {"transferability", "flipped-label", "ft", "near", "uw", "jtt"}
     assert set(PERSONALIZATION) == expected
-    assert personalization_named("l2sgd") is L2Sgd
+    assert PERSONALIZATION.find("l2sgd") is L2Sgd
     with pytest.raises(ConfigError, match="did you mean 'ditto'"):
-        personalization_named("dito")
+        PERSONALIZATION.find("dito")
 
 
 def test_two_methods_that_decide_what_is_sent_are_refused():

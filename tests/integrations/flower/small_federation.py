@@ -50,7 +50,7 @@ def in_simulator(options: FederateOptions) -> FederationResult:
 
 
 def new_run(folder: Path, options: FederateOptions) -> Run:
-    return Run.create(folder, options.config())
+    return Run.create(folder, options.config(), kind="federation")
 
 
 def personal_rows(deployment: Deployment, run: Run, label: str, clients: int) -> dict[int, torch.Tensor]:

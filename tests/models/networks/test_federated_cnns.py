@@ -4,8 +4,7 @@ from torch import nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 
 from holdfast.errors import ConfigError
-from holdfast.models import CelebACNN, FederatedCNN, build
-from holdfast.models.registry import MODELS
+from holdfast.models import MODELS, CelebACNN, FederatedCNN, build
 
 SMALL = {
     "cnn-femnist": ((1, 12, 12), 3),

@@ -2,8 +2,7 @@ import pytest
 import torch
 
 from holdfast.errors import ConfigError
-from holdfast.models import BagOfWords, LinearSVM, build
-from holdfast.models.registry import MODELS
+from holdfast.models import MODELS, BagOfWords, LinearSVM, build
 
 
 @pytest.mark.parametrize(("name", "shape"), [("svm", (3,)), ("softmax", (3,)), ("bag-of-words", (3,))])

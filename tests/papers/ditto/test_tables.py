@@ -10,7 +10,7 @@ from holdfast.data import FEDERATIONS
 from holdfast.data.sets.federated.surrogate import Surrogate
 from holdfast.errors import DataError
 from holdfast.federated.personalization import resolve
-from holdfast.models.registry import MODELS
+from holdfast.models import MODELS
 from holdfast.papers.ditto import across_data_sets as ditto_more
 from holdfast.papers.ditto import claims as ditto_claims
 from holdfast.papers.ditto import surrogate as ditto_surrogate

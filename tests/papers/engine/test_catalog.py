@@ -8,7 +8,7 @@ import pytest
 from holdfast.data import catalog as data
 from holdfast.errors import ConfigError
 from holdfast.methods import build_method
-from holdfast.models.registry import MODELS
+from holdfast.models import MODELS
 from holdfast.papers.engine.catalog import FORMER_NAMES, PAPERS, every_experiment, experiments_of, find
 from holdfast.papers.engine.kinds import KINDS, key_of
 from holdfast.training import Training

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from holdfast.data.sets.images.patches import PatchData
-from holdfast.models.registry import MODELS
+from holdfast.models import MODELS
 from holdfast.papers.pde.cells import study
 from holdfast.papers.pde.synthetic import EXPERIMENTS, PURE, TABLE_1
 from holdfast.theory.spurious import Schedule

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import tyro
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.cli.commands.audit.subject import whole_folder
+from holdfast.cli.commands.audit.subject import parse_audit, whole_folder
 from holdfast.cli.common.arguments import free_place
-from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, bar, data_field, load_subject, named_clip_data
-from holdfast.data import data_root
+from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, FOR_CLIP, bar, load_subject
+from holdfast.cli.common.tables import plain_table
+from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError
 from holdfast.files import write_atomically
 from holdfast.multimodal.audit.detection import Finding, Order
-from holdfast.multimodal.audit.detectors import THRESHOLD, load_owl_vit
-from holdfast.multimodal.audit.evidence import gather_evidence
-from holdfast.multimodal.audit.reviews import FINDINGS, SEEN, Decision, Review, decide, write_audited
-from holdfast.multimodal.audit.running_detectors import read_vocabulary, run_detector
-from holdfast.multimodal.audit.task_detections import TaskDetections, read_detections, write_detections
-from holdfast.multimodal.backends import TwoTowerModel
+from holdfast.multimodal.audit.detectors import THRESHOLD
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
-from holdfast.multimodal.tasks.task import ClipData, ClipTask
-from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
 from holdfast.report.html.markup import DASH, counted, number, percent
-from holdfast.report.pages.audit_multimodal import write_evidence
+
+if TYPE_CHECKING:
+    from holdfast.multimodal import TwoTowerModel
+    from holdfast.multimodal.audit.task_detections import TaskDetections
+    from holdfast.multimodal.tasks.task import ClipData, ClipTask
 
 PROGRAM = "holdfast audit multimodal"
 _PREAMBLE = """Find the visible things that a vision-language model leans on, and show them to a person.
@@ -98,35 +93,39 @@ class Multimodal:
     data_root: Path | None = None
 
 
-def multimodal(asked: Multimodal, data: ClipData, typed: Sequence[str]) -> None:
+def audit_multimodal(arguments: list[str]) -> None:
     """Rank attributes, write the page and the files beside it, and show the ranking.
 
     Args:
-        asked: how to look, and where to write.
-        data: the data set with its options.
-        typed: the arguments, for the record.
+        arguments: as typed.
     """
-    console, root = Console(), data_root(asked.data_root)
-    name = Path(asked.data).name
-    out = asked.out or free_place("audits", f"{name}-multimodal")
-    with whole_folder(out) as folder, torch_threads(asked.threads):
+    from holdfast.multimodal.audit.evidence import gather_evidence
+    from holdfast.multimodal.audit.reviews import FINDINGS, SEEN, write_audited
+    from holdfast.multimodal.audit.task_detections import write_detections
+    from holdfast.primitives.threads import torch_threads
+    from holdfast.report.pages.audit_multimodal import write_evidence
+
+    (options, data), console = parse_multimodal(arguments), Console()
+    root, name = data_root(options.data_root), Path(options.data).name
+    out = options.out or free_place("audits", f"{name}-multimodal")
+    with whole_folder(out) as folder, torch_threads(options.threads):
         tower, task = load_subject(
-            data, asked.tower, root, asked.templates, seed=asked.seed, device=asked.device, console=console
+            data, options.tower, root, options.templates, seed=options.seed, device=options.device, console=console
         )
-        seen = _sightings(asked, task, tower, root, console)
+        seen = _sightings(options, task, tower, root, console)
         evidence = gather_evidence(
             tower,
             task,
             seen,
-            part=asked.part,
-            threshold=asked.threshold,
-            min_support=asked.min_support,
-            top=asked.top,
-            order=asked.order,
-            images=asked.images,
-            seed=asked.seed,
+            part=options.part,
+            threshold=options.threshold,
+            min_support=options.min_support,
+            top=options.top,
+            order=options.order,
+            images=options.images,
+            seed=options.seed,
         )
-        examples = task.part(asked.part)
+        examples = task.part(options.part)
         write_atomically(folder / FINDINGS, findings_json(evidence.findings, examples.class_names).encode())
         write_detections(folder / SEEN, seen, task)
         write_audited(folder, task)
@@ -136,17 +135,17 @@ def multimodal(asked: Multimodal, data: ClipData, typed: Sequence[str]) -> None:
             examples,
             tower.preprocessing,
             name=name,
-            about=f"tower {asked.tower or data.tower}, zero-shot on {counted(len(examples), 'image')}",
+            about=f"tower {options.tower or data.tower}, zero-shot on {counted(len(examples), 'image')}",
             folder=out,
             facts={
-                "command": shlex.join([*PROGRAM.split(), *typed]),
+                "command": shlex.join([*PROGRAM.split(), *arguments]),
                 "images": number(len(examples)),
                 "words": number(len(seen.words)),
                 "zero-shot accuracy": percent(
                     float((evidence.predictions.predicted == examples.labels).float().mean())
                 ),
-                "least support": asked.min_support,
-                "seed": asked.seed,
+                "least support": options.min_support,
+                "seed": options.seed,
                 **machine(),
             },
         )
@@ -157,29 +156,6 @@ def multimodal(asked: Multimodal, data: ClipData, typed: Sequence[str]) -> None:
         soft_wrap=True,
     )
     console.print(f"Page: [bold]{out / 'audit.html'}[/]", highlight=False, soft_wrap=True)
-
-
-def verdict(
-    folder: tyro.conf.Positional[Path], *, label: str, word: str, verdict: Decision, reviewer: str, reason: str
-) -> None:
-    """Write down what a person decided about a finding; without a verdict nothing is mitigated.
-
-    Args:
-        folder: of the audit.
-        label: name of the class.
-        word: the attribute.
-        verdict: spurious, a healthy part of the class, or unsure.
-        reviewer: who decides.
-        reason: why.
-    """
-    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-    decided = decide(folder, Review(label, word, verdict, reviewer, reason, now))
-    table = _table(f"{folder}: verdicts", ("class", "attribute", "verdict", "reviewer", "reason"), right=())
-    for one in decided:
-        table.add_row(*(escape(text) for text in (one.label, one.word, one.verdict, one.reviewer, one.reason)))
-    Console().print(table)
-    if any(one.verdict == "spurious" for one in decided):
-        Console().print(f"Next: [bold]holdfast fit --task clip --audit {folder}[/]", highlight=False, soft_wrap=True)
 
 
 def findings_json(findings: Sequence[Finding], names: Sequence[str]) -> str:
@@ -195,7 +171,8 @@ def findings_json(findings: Sequence[Finding], names: Sequence[str]) -> str:
 def findings_table(findings: Sequence[Finding], names: Sequence[str], title: str) -> Table:
     """The findings for a terminal."""
     right = ("with it", "without it", "discrepancy", "95% interval", "information")
-    table = _table(title, ("class", "attribute", *right, "taken for"), right=right)
+    table = plain_table(title, ("class", "attribute", *right, "taken for"), right=right)
+    table.columns[1].no_wrap = True
     for one in findings:
         low, high = one.interval
         table.add_row(
@@ -218,33 +195,38 @@ def parse_multimodal(arguments: Sequence[str]) -> tuple[Multimodal, ClipData]:
         ConfigError: if a data set is unknown, or options contradict each other.
     """
     about = _PREAMBLE.format(data=", ".join(CLIP_DATA))
-    first, _ = tyro.cli(Multimodal, args=arguments, prog=PROGRAM, add_help=False, return_unknown_args=True)
-    if first.seen is not None and first.detector is not None:
+    options, _, data = parse_audit(
+        Multimodal,
+        arguments,
+        CLIP_DATA,
+        DEFAULT_CLIP_DATA,
+        program=PROGRAM,
+        about=about,
+        check=_check,
+        purpose=FOR_CLIP,
+    )
+    return options, data
+
+
+def _check(options: Multimodal) -> None:
+    if options.seen is not None and options.detector is not None:
         raise ConfigError("--seen says what the images show, so --detector would change nothing; leave one out")
-    if first.vocabulary is not None and first.detector is None:
+    if options.vocabulary is not None and options.detector is None:
         raise ConfigError("--vocabulary is what a detector looks for; give --detector too")
-    data_class, folder = named_clip_data(first.data)
-    parts: list[tuple[str, Any, Any]] = [
-        ("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], data_field(data_class, folder)),
-        ("asked", Annotated[Multimodal, tyro.conf.arg(name="")], field(default=Multimodal())),
-    ]
-    parsed: Any = tyro.cli(make_dataclass("Arguments", parts), args=arguments, prog=PROGRAM, description=about)
-    return parsed.asked, parsed.data
 
 
-def _sightings(asked: Multimodal, task: ClipTask, tower: TwoTowerModel, root: Path, console: Console) -> TaskDetections:
-    if asked.seen is not None:
-        return read_detections(asked.seen, task)
-    if asked.detector is None:
+def _sightings(
+    options: Multimodal, task: ClipTask, tower: TwoTowerModel, root: Path, console: Console
+) -> TaskDetections:
+    from holdfast.multimodal.audit.detectors import load_owl_vit
+    from holdfast.multimodal.audit.running_detectors import read_vocabulary, run_detector
+    from holdfast.multimodal.audit.task_detections import TaskDetections, read_detections
+
+    if options.seen is not None:
+        return read_detections(options.seen, task)
+    if options.detector is None:
         return TaskDetections.known(task)
-    words = read_vocabulary(asked.vocabulary, root, task.wording.class_names)
-    detector = load_owl_vit(asked.detector, threshold=asked.threshold)
-    with bar(console, f"looking for {counted(len(words), 'word')}", "images") as told:
-        return run_detector(task, tower.preprocessing, detector, words, told)
-
-
-def _table(title: str, columns: Sequence[str], right: Sequence[str]) -> Table:
-    table = Table(title=escape(title), title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, justify="right" if column in right else "left", no_wrap=column == "attribute")
-    return table
+    words = read_vocabulary(options.vocabulary, root, task.wording.class_names)
+    detector = load_owl_vit(options.detector, threshold=options.threshold)
+    with bar(console, f"looking for {counted(len(words), 'word')}", "images") as show:
+        return run_detector(task, tower.preprocessing, detector, words, show)

@@ -6,31 +6,29 @@ import csv
 import io
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-import tyro
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.cli.commands.audit.subject import Subject, subject_of_data, whole_folder
+from holdfast import models, training
+from holdfast.cli.commands.audit.subject import Subject, parse_audit, subject_of_data, whole_folder
 from holdfast.cli.common.arguments import free_place
-from holdfast.cli.common.options import DEFAULT_DATA, named_data
+from holdfast.cli.common.options import DEFAULT_DATA
 from holdfast.cli.common.progress import TrainingProgress
-from holdfast.data import DATASETS, Examples
+from holdfast.cli.common.tables import plain_table
+from holdfast.data.catalog import DATASETS
 from holdfast.files import write_atomically
-from holdfast.models import MODELS, build
-from holdfast.poisoning import Epic
 from holdfast.poisoning.isolation import Proxy
-from holdfast.poisoning.suspects import Suspect, suspects
-from holdfast.primitives.threads import torch_threads
 from holdfast.provenance import machine
 from holdfast.report.html.markup import counted, number, percent
-from holdfast.report.pages.audit_poison import write_suspects
-from holdfast.training import fit
+
+if TYPE_CHECKING:
+    from holdfast.data import Examples
+    from holdfast.poisoning.suspects import Suspect
 
 PROGRAM = "holdfast audit poison"
 _PREAMBLE = """Train on data that isn't trusted, drop what EPIC finds isolated, and show it to a person.
@@ -89,90 +87,79 @@ class Poison:
 
 
 def audit_poison(arguments: list[str]) -> None:
-    """The examples whose gradients stand alone while a network learns: are they poisons?"""
-    poison(*parse_poison(arguments), arguments)
-
-
-def poison(asked: Poison, subject: Subject, typed: Sequence[str]) -> None:
     """Train with EPIC, write the page and the files beside it, and show the suspects.
 
     Args:
-        asked: how to look, and where to write.
-        subject: what is audited.
-        typed: the arguments, for the record.
+        arguments: as typed.
     """
-    console, settings = Console(), subject.settings
-    out = asked.out or free_place("audits", f"{subject.name}-poison-s{settings.seed}")
-    start = asked.start if asked.start is not None else max(1, settings.epochs // 4)
-    epic = Epic(fraction=asked.fraction, start=start, every=asked.every, proxy=asked.proxy, pool=asked.pool)
-    epic.validate(settings.planned)
+    from holdfast.poisoning import Epic
+    from holdfast.poisoning.suspects import suspects
+    from holdfast.primitives.threads import torch_threads
+    from holdfast.report.pages.audit_poison import write_suspects
+
+    (options, subject), console = parse_poison(arguments), Console()
+    settings = subject.settings
+    out = options.out or free_place("audits", f"{subject.name}-poison-s{settings.seed}")
+    start = options.start if options.start is not None else max(1, settings.epochs // 4)
+    epic = Epic(fraction=options.fraction, start=start, every=options.every, proxy=options.proxy, pool=options.pool)
+    method = training.validated(epic, settings.planned)
     with whole_folder(out) as folder, torch_threads(settings.threads or None):
         splits = subject.data.load(subject.data_root)
         train = splits.train
-        model = build(
-            subject.model,
-            train.input_shape,
-            train.n_classes,
-            seed=settings.seed,
-            weights=subject.start,
-            root=subject.data_root,
-        )
+        shape, classes, seed = train.input_shape, train.n_classes, settings.seed
+        model = models.build(subject.model, shape, classes, seed=seed, weights=subject.start, root=subject.data_root)
         with TrainingProgress(f"{subject.name}, epic", console) as progress:
-            result = fit(model, splits, epic, settings, listeners=[progress])
-        found = suspects(epic.drops, train)
+            result = training.fit(model, splits, method, settings, listeners=[progress])
+        isolated = suspects(epic.drops, train)
         epic.save_artifacts(folder)
-        write_atomically(folder / "suspects.csv", suspects_csv(found, train).encode())
+        write_atomically(folder / "suspects.csv", suspects_csv(isolated, train).encode())
         write_suspects(
             folder / "audit.html",
             epic.drops,
-            found,
+            isolated,
             train,
             name=subject.name,
-            about=f"{subject.model}, {counted(settings.epochs, 'epoch')}, EPIC with {asked.fraction:.0%} medoids",
+            about=f"{subject.model}, {counted(settings.epochs, 'epoch')}, EPIC with {options.fraction:.0%} medoids",
             facts={
-                "command": shlex.join([*PROGRAM.split(), *typed]),
+                "command": shlex.join([*PROGRAM.split(), *arguments]),
                 "examples": number(len(train)),
                 "test accuracy": percent(result.test_last.accuracy),
-                "first round": f"after {counted(start, 'epoch')}, then every {asked.every}",
-                "seed": settings.seed,
+                "first round": f"after {counted(start, 'epoch')}, then every {options.every}",
+                "seed": seed,
                 **machine(),
             },
         )
-    console.print(suspects_table(found, train, subject.name))
+    console.print(suspects_table(isolated, train, subject.name))
     console.print(
-        f"{number(len(found))} of {number(len(train))} examples were isolated and dropped; test accuracy "
+        f"{number(len(isolated))} of {number(len(train))} examples were isolated and dropped; test accuracy "
         f"{percent(result.test_last.accuracy)}. Odd but clean examples are among them: look before you delete.",
         highlight=False,
     )
     console.print(f"Page: [bold]{out / 'audit.html'}[/]", highlight=False, soft_wrap=True)
 
 
-def suspects_csv(found: Sequence[Suspect], train: Examples) -> str:
+def suspects_csv(isolated: Sequence[Suspect], train: Examples) -> str:
     """A line per suspect, the most suspicious first."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(("id", "class", "class_name", "epoch", "cluster_size", "loss", "taken_for"))
-    for one in found:
+    for one in isolated:
         names = train.class_names
         lines.writerow((one.id, one.label, names[one.label], one.epoch, one.size, one.loss, names[one.predicted]))
     return text.getvalue()
 
 
-def suspects_table(found: Sequence[Suspect], train: Examples, title: str) -> Table:
+def suspects_table(isolated: Sequence[Suspect], train: Examples, title: str) -> Table:
     """The suspects for a terminal."""
-    hidden = len(found) - _MOST_ROWS
-    table = Table(
-        title=f"{escape(title)}: isolated examples, earliest first",
-        title_justify="left",
+    hidden = len(isolated) - _MOST_ROWS
+    table = plain_table(
+        f"{title}: isolated examples, earliest first",
+        ("id", "class", "epoch", "loss", "taken for"),
+        right=("id", "epoch", "loss"),
         caption=f"and {number(hidden)} more in suspects.csv" if hidden > 0 else None,
         caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
     )
-    for column in ("id", "class", "epoch", "loss", "taken for"):
-        table.add_column(column, justify="left" if column in ("class", "taken for") else "right")
-    for one in found[:_MOST_ROWS]:
+    for one in isolated[:_MOST_ROWS]:
         names = train.class_names
         table.add_row(
             str(one.id), escape(names[one.label]), str(one.epoch), f"{one.loss:.2f}", escape(names[one.predicted])
@@ -186,16 +173,8 @@ def parse_poison(arguments: Sequence[str]) -> tuple[Poison, Subject]:
     Raises:
         ConfigError: if a data set is unknown.
     """
-    about = _PREAMBLE.format(data=", ".join(DATASETS), models=", ".join(sorted(MODELS)))
-    first, _ = tyro.cli(Poison, args=arguments, prog=PROGRAM, add_help=False, return_unknown_args=True)
-    data = first.data or DEFAULT_DATA
-    data_class, folder = named_data(data)
-    own = field() if folder is None else field(default=data_class(path=folder))  # type: ignore[call-arg]
-    parts: list[tuple[str, Any, Any]] = [
-        ("data", Annotated[data_class, tyro.conf.arg(name=data_class.name)], own),
-        ("asked", Annotated[Poison, tyro.conf.arg(name="")], field(default=Poison())),
-    ]
-    parsed: Any = tyro.cli(make_dataclass("PoisonArguments", parts), args=arguments, prog=PROGRAM, description=about)
+    about = _PREAMBLE.format(data=", ".join(DATASETS), models=", ".join(sorted(models.MODELS)))
+    options, name, data = parse_audit(Poison, arguments, DATASETS, DEFAULT_DATA, program=PROGRAM, about=about)
     taken = ("model", "data_root", "epochs", "batch_size", "learning_rate", "threads", "seed", "device")
-    options = {option: getattr(parsed.asked, option) for option in taken}
-    return parsed.asked, subject_of_data(Path(data).name, parsed.data, **options)
+    given = {option: getattr(options, option) for option in taken}
+    return options, subject_of_data(Path(name).name, data, **given)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.data import DataSet, data_root
+import tyro
+
+from holdfast.cli.common.sections import Section, data_section, named_data, parse_sections
+from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError
-from holdfast.training import Training
+from holdfast.lazy import LazyTable
+from holdfast.training.settings import Training
+
+if TYPE_CHECKING:
+    from holdfast.data import DataSet
+
+Options = TypeVar("Options")
+Data = TypeVar("Data")
 
 
 @dataclass(frozen=True)
@@ -36,19 +46,53 @@ class Subject:
     data_root: Path
 
 
-def subject_of_data(name: str, data: DataSet, **asked: Any) -> Subject:
+def subject_of_data(name: str, data: DataSet, **given: Any) -> Subject:
     """What is audited by a data set's recipe.
 
     Args:
         name: of the data set.
         data: the data set with its options.
-        asked: ``model``, ``data_root`` and fields of `Training`; those that are None follow the recipe.
+        given: ``model``, ``data_root`` and fields of `Training`; those that are None follow the recipe.
     """
     recipe: dict[str, Any] = dict(data.recipe)
     model, start = recipe.pop("model", "mlp"), recipe.pop("weights", None)
-    own, root = asked.pop("model"), asked.pop("data_root")
-    settings = replace(Training(**recipe), **{key: value for key, value in asked.items() if value is not None})
+    own, root = given.pop("model"), given.pop("data_root")
+    settings = replace(Training(**recipe), **{key: value for key, value in given.items() if value is not None})
     return Subject(name, data, own or model, start, settings, data_root(root))
+
+
+def parse_audit(
+    cls: type[Options],
+    arguments: Sequence[str],
+    table: LazyTable[type[Data]],
+    default: str,
+    *,
+    program: str,
+    about: str,
+    check: Callable[[Options], None] = lambda options: None,
+    purpose: str = "",
+) -> tuple[Options, str, Data]:
+    """Options of an audit; the fields of the data set that they name are options too.
+
+    Args:
+        cls: the audit's own options, a dataclass with the field ``data``.
+        arguments: as typed.
+        table: data sets by name.
+        default: the one to take where none is named.
+        program: the command, for its help.
+        about: what stands above the options in its help.
+        check: refuses options that contradict each other, before the data set is looked for.
+        purpose: what the data sets are for, in the error message.
+
+    Returns:
+        The options, the data set as it was named, and the data set with its own options.
+    """
+    first, _ = tyro.cli(cls, args=arguments, prog=program, add_help=False, return_unknown_args=True)
+    check(first)
+    name: str = getattr(first, "data") or default  # noqa: B009
+    sections = {"data": data_section(*named_data(name, table, purpose)), "options": Section(cls, cls)}
+    parsed = parse_sections(arguments, sections, program=program, about=about)
+    return parsed["options"], name, parsed["data"]
 
 
 @contextmanager

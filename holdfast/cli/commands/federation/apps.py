@@ -69,7 +69,7 @@ def _serve(grid: Grid, context: Context) -> None:
     if not isinstance(where, str) or not where:
         raise ConfigError(f"the app does not say where its run directory is; add -c '{RUN}=\"/a/folder\"' to flwr run")
     path = Path(where)
-    run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, options.config())
+    run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, options.config(), kind="federation")
     if run.status == "finished":
         raise ConfigError(f"the run at {run.path} is finished; choose another folder")
     outcome = on_grid(grid, options, run)

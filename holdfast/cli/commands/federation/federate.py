@@ -9,31 +9,25 @@ import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast import report, training
 from holdfast.cli.commands.federation.options import FederateOptions, parse
-from holdfast.cli.common.arguments import free_place, refuse_changes
-from holdfast.cli.common.progress import RoundsProgress
-from holdfast.data.clients.clients import Clients
+from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
-from holdfast.federated.federation import run_federation
-from holdfast.federated.metrics.client_report import ClientReport
-from holdfast.federated.preparation import PreparedFederation
-from holdfast.federated.result import FederationResult
-from holdfast.federated.run_files import FREE, FederationSpec, is_federation, save_outcome
-from holdfast.integrations.trackers.tracker import trackers
-from holdfast.report import write_report
 from holdfast.report.html.markup import counted, duration
-from holdfast.training import Run
-from holdfast.training.events import Listener
+
+if TYPE_CHECKING:
+    from holdfast.data import Clients
+    from holdfast.federated import ClientReport, FederationResult
+    from holdfast.federated.preparation import PreparedFederation
+    from holdfast.training import Listener, Run
 
 _COLUMNS = {
     "mean": "mean",
@@ -55,16 +49,16 @@ _WARNINGS_SHOWN = 5
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
-    options = parse(arguments)
-    console = Console()
+    options, console, run = parse(arguments), Console(), None
     if options.choices.print_config:
-        console.print(yaml.safe_dump(options.config(), sort_keys=False), end="", highlight=False, soft_wrap=True)
+        print_config(options.config())
         return 0
     if options.choices.app is not None:
         return _write_app(options, console)
-    run = None
     if options.choices.resume is not None:
-        options, run = _resumed(options, arguments)
+        from holdfast.federated.run_files import FREE
+
+        options, run = continued(options.choices.resume, arguments, parse, "federation", free=FREE)
     if options.flower is None:
         simulate(options, console, run)
     else:
@@ -84,8 +78,10 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
         The models and the reports.
     """
     with _shown_warnings(console):
+        from holdfast.federated.federation import run_federation
+
         clients, prepared = _fitting(options, run)
-        run = run or Run.create(options.choices.out or _free_place(options), options.config())
+        run = run or _new_run(options)
         with _under_way(options, run, console) as listeners:
             outcome = run_federation(prepared, run=run, listeners=listeners)
     return finish(outcome, clients, options, run, console)
@@ -107,7 +103,7 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
         clients, _ = _fitting(options, run)
         if nodes > len(clients):
             raise ConfigError(f"there are {nodes} nodes for {len(clients)} clients; lower --nodes")
-        run = run or Run.create(options.choices.out or _free_place(options), options.config())
+        run = run or _new_run(options)
         with (
             _under_way(options, run, console) as listeners,
             Deployment(run.path / "flower", ["holdfast.cli.commands.federation.apps"]) as deployment,
@@ -121,6 +117,7 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
 
 def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> FederationResult:
     """Run a federation on the nodes of a Flower run that there is already."""
+    from holdfast.cli.commands.federation.blueprint import blueprint_of
     from holdfast.integrations.flower.server.federation import federate_on_flower
     from holdfast.integrations.flower.settings import FlowerSettings
 
@@ -132,12 +129,14 @@ def finish(
     outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console
 ) -> FederationResult:
     """Write the record and the page of a federation that is over, and show what came out."""
+    from holdfast.federated.run_files import FederationSpec, save_outcome
+
     choices = options.choices
-    asked = FederationSpec(
+    spec = FederationSpec(
         choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
     )
-    save_outcome(run, outcome, clients, asked)
-    page = write_report(run)
+    save_outcome(run, outcome, clients, spec)
+    page = report.write_report(run)
     console.print(results_table(outcome.reports, options.title))
     if environments := (run.results or {}).get("environments"):
         console.print(environments_table(environments))
@@ -148,9 +147,11 @@ def finish(
 
 def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, PreparedFederation]:
     """The data, and the federation if everything goes together: nothing is written before that is known."""
+    from holdfast.cli.commands.federation.blueprint import blueprint_of
+
     choices = options.choices
-    if run is None and choices.out is not None and (choices.out / "config.yaml").exists():
-        Run.create(choices.out, {})
+    if run is None and choices.out is not None:
+        training.Run.check_free(choices.out)
     blueprint = blueprint_of(options)
     clients = blueprint.load()
     return clients, blueprint.prepare(clients)
@@ -159,13 +160,13 @@ def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, Prepar
 @contextmanager
 def _under_way(options: FederateOptions, run: Run, console: Console) -> Iterator[list[Listener]]:
     """Shows progress and logs to trackers; says how to continue when the user stops it."""
+    from holdfast.cli.common.progress import RoundsProgress
+    from holdfast.integrations.trackers.tracker import trackers
+
     listeners = trackers(options.choices.track, run)
-    try:
-        with RoundsProgress(Path(options.choices.data).name, console) as progress:
-            yield [progress, *listeners]
-    except KeyboardInterrupt:
-        console.print(f"stopped; continue with: [bold]holdfast federate --resume {shlex.quote(str(run.path))}[/]")
-        raise
+    title = Path(options.choices.data).name
+    with says_how_to_continue(run, console), RoundsProgress(title, console) as progress:
+        yield [progress, *listeners]
 
 
 def _write_app(options: FederateOptions, console: Console) -> int:
@@ -190,8 +191,8 @@ def results_table(reports: dict[str, ClientReport], title: str) -> Table:
     table.add_column("model")
     for column in _COLUMNS.values():
         table.add_column(column, justify="right", no_wrap=True)
-    for label, report in reports.items():
-        summary = report.summary()
+    for label, clients in reports.items():
+        summary = clients.summary()
         cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
         table.add_row(label, *cells)
     return table
@@ -211,7 +212,7 @@ def environments_table(environments: Mapping[str, Mapping[str, float]]) -> Table
 def facts(outcome: FederationResult, clients: Clients) -> str:
     """One line: what was dropped, who never took part, how it was run, what was sent."""
     never = int((outcome.joined == 0).sum())
-    said = [
+    parts = [
         f"{counted(outcome.dropped, 'update')} dropped",
         "no divergence" if outcome.diverged_at is None else f"shared model frozen in round {outcome.diverged_at + 1}",
         "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
@@ -219,7 +220,7 @@ def facts(outcome: FederationResult, clients: Clients) -> str:
         f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
         duration(outcome.seconds),
     ]
-    return "; ".join(said) + "."
+    return "; ".join(parts) + "."
 
 
 def _how(outcome: FederationResult) -> str:
@@ -238,31 +239,15 @@ def _bytes(count: int) -> str:
     return f"{size:,.1f} GB"
 
 
-def _free_place(options: FederateOptions) -> Path:
-    """A run directory named after what is run."""
+def _new_run(options: FederateOptions) -> Run:
+    """A run directory, by default one that is named after what is run."""
     choices = options.choices
     words = [Path(choices.data).name, *([] if choices.objective == "fedavg" else [choices.objective])]
     words += [] if choices.aggregate == "mean" else [choices.aggregate]
     words += [] if choices.attack is None else [f"{choices.attack}-{choices.malicious:g}"]
     words += [] if not options.personalizers else [choices.personalize]
-    return free_place("runs", f"{'-'.join(words)}-s{options.settings.seed}")
-
-
-def _resumed(options: FederateOptions, arguments: list[str]) -> tuple[FederateOptions, Run]:
-    assert options.choices.resume is not None
-    run = Run.open(options.choices.resume)
-    if run.status == "finished":
-        raise ConfigError(f"the run at {run.path} is finished; `holdfast report {run.path}` shows it")
-    if run.status == "running":
-        raise ConfigError(f"another process is running the federation at {run.path}; wait or stop it")
-    if not is_federation(run):
-        raise ConfigError(f"the run at {run.path} is one of `holdfast fit`; continue it with that")
-    stored = parse(["--config", str(run.path / "config.yaml")])
-    asked = parse([*arguments, "--config", str(run.path / "config.yaml")])
-    free = {name: getattr(asked.settings, name) for name in FREE}
-    refuse_changes({**stored.config(), **free}, asked.config())
-    choices = replace(stored.choices, track=options.choices.track)
-    return replace(stored, choices=choices, settings=replace(stored.settings, **free)), run
+    place = choices.out or free_place("runs", f"{'-'.join(words)}-s{options.settings.seed}")
+    return training.Run.create(place, options.config(), kind="federation")
 
 
 class _Warnings(logging.Handler):

@@ -6,15 +6,14 @@ What can be set depends on what is chosen: ``--personalize ditto --objective ter
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
-
-from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, value_of, with_config
+from holdfast.cli.common.arguments import value_of, with_config
+from holdfast.cli.common.sections import Section, check_configuration, configuration, fields_of, parse_sections
 from holdfast.data.clients.federations import FEDERATIONS, FederatedData, TrainingRecipe, federation
 from holdfast.errors import ConfigError
 from holdfast.federated import (
@@ -27,19 +26,15 @@ from holdfast.federated import (
     FederatedObjective,
     Personalizer,
     Rounds,
-    Threat,
 )
 from holdfast.federated.aggregation import aggregator_names, build_aggregator
-from holdfast.federated.attacks import attack_named
-from holdfast.federated.objectives import objective_named
-from holdfast.federated.personalization import Ditto, personalization_named, strong_attack
-from holdfast.federated.personalization.ditto.adaptive import CANDIDATES
-from holdfast.federated.personalization.policies import WithPolicy
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS
 from holdfast.models import MODELS
 from holdfast.training.policy import Policy
-from holdfast.training.run import plain_values
+
+if TYPE_CHECKING:
+    from holdfast.federated.attacks.threat import Threat
 
 DEFAULT_DATA = "digits-clients"
 _NONE = "none"
@@ -65,8 +60,6 @@ federate --objective term --personalize ditto --help`. Defaults are the data set
 Examples: `holdfast federate`; `holdfast federate --attack a1 --malicious 0.5 --aggregate multi-krum`; `holdfast \
 federate --data fashion-mnist --personalize ditto+local+finetuning --rounds 500`; `holdfast federate --engine flower \
 --nodes 4`; `holdfast federate --resume runs/mine`."""
-
-Part = TypeVar("Part")
 
 
 @dataclass(frozen=True)
@@ -143,6 +136,8 @@ class FederateOptions:
         """Who attacks and how, if somebody does."""
         if self.attack is None:
             return None
+        from holdfast.federated.attacks.threat import Threat
+
         return Threat(self.attack, self.choices.malicious, known=self.choices.malicious_known)
 
     @property
@@ -153,21 +148,20 @@ class FederateOptions:
     @property
     def title(self) -> str:
         """What is run, in a few words."""
-        said = [Path(self.choices.data).name, self.choices.objective]
+        words = [Path(self.choices.data).name, self.choices.objective]
         if self.choices.aggregate != "mean":
-            said.append(self.choices.aggregate)
+            words.append(self.choices.aggregate)
         if self.attack is not None:
-            said.append(f"{self.attack.name} {self.choices.malicious:g}")
-        return ", ".join([*said, *personalizer_names(self.choices.personalize)])
+            words.append(f"{self.attack.name} {self.choices.malicious:g}")
+        return ", ".join([*words, *personalizer_names(self.choices.personalize)])
 
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
-        choices = {key: value for key, value in asdict(self.choices).items() if key not in NOT_CONFIGURATION}
-        sections = {name: _options_of(part) for name, part in self.sections.items()}
+        on_flower = [] if self.flower is None else [self.flower]
+        config = configuration(self.choices, self.settings, *on_flower, sections=self.sections)
         if self.flower is None:
-            del choices["engine"]
-        flower = {} if self.flower is None else asdict(self.flower)
-        return dict(plain_values({**choices, **asdict(self.settings), **flower, **sections}))
+            del config["engine"]
+        return config
 
 
 def parse(arguments: Sequence[str]) -> FederateOptions:
@@ -185,38 +179,39 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     typed, settings, file = with_config(arguments)
     data = federation(value_of("data", typed) or FederateChoices.data)
     attack = value_of("attack", typed)
-    objective = objective_named(value_of("objective", typed) or FederateChoices.objective)
+    objective = OBJECTIVES.find(value_of("objective", typed) or FederateChoices.objective)
     rules = aggregator_names(value_of("aggregate", typed) or FederateChoices.aggregate)
     methods = personalizer_names(value_of("personalize", typed) or FederateChoices.personalize)
-    parts: dict[str, Any] = {data.name: data, objective.name: objective()}
-    parts |= {name: AGGREGATORS[name]() for name in rules}
+    parts: dict[str, Callable[[], Any]] = {data.name: lambda: data, objective.name: objective}
+    parts |= {name: AGGREGATORS[name] for name in rules}
     if attack is not None:
-        parts[attack] = attack_named(attack)()
+        parts[attack] = ATTACKS.find(attack)
     parts |= {name: _with_recipe(name, data.recipe) for name in methods}
-    sections = {name: part for name, part in parts.items() if fields(part)}
     on_flower = value_of("engine", typed) == "flower"
     _check_engine(typed, on_flower)
+    top = _sections_of_all(data.recipe, on_flower)
+    named = {name: Section(type(make()), make, name) for name, make in parts.items()}
+    with_options = {name: section for name, section in named.items() if fields(section.kind)}
     if settings:
-        keys = {name: set(_options_of(part)) for name, part in sections.items()}
-        check_keys(
-            settings, configurable(FederateChoices, Rounds, *([FlowerSettings] if on_flower else [])), keys, file
-        )
-    parsed = _typed(typed, data.recipe, sections, on_flower)
-    chosen = {name: _plain(part, getattr(parsed, _slot(name), part)) for name, part in parts.items()}
-    choices: FederateChoices = parsed.choices
+        kinds = {name: section.kind for name, section in with_options.items()}
+        check_configuration(settings, [section.kind for section in top.values()], kinds, file)
+    slots = {f"of {name}": section for name, section in with_options.items()}
+    parsed = parse_sections(typed, {**top, **slots}, program="holdfast federate", about=_about())
+    chosen = {name: parsed[f"of {name}"] if name in with_options else make() for name, make in parts.items()}
+    choices: FederateChoices = parsed["choices"]
     _check_threat(choices)
     if choices.app is not None and not on_flower:
         raise ConfigError(f"--app {choices.app} writes a Flower app; add --engine flower")
     return FederateOptions(
         choices,
-        parsed.settings,
+        parsed["settings"],
         chosen[data.name],
         chosen[objective.name],
-        build_aggregator(choices.aggregate, {name: _fields_of(chosen[name]) for name in rules}),
+        build_aggregator(choices.aggregate, {name: fields_of(chosen[name]) for name in rules}),
         None if attack is None else chosen[attack],
         tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
-        parsed.flower if on_flower else None,
-        {name: chosen[name] for name in sections},
+        parsed.get("flower"),
+        {name: chosen[name] for name in with_options},
     )
 
 
@@ -227,7 +222,7 @@ def personalizer_names(joined: str) -> list[str]:
     names = [name.strip() for name in joined.split("+")]
     for name in names:
         if name not in METHODS:
-            personalization_named(name)
+            PERSONALIZATION.expect(name)
         if names.count(name) > 1:
             raise ConfigError(f"the personalization method {name!r} is named twice; give each once")
     return names
@@ -247,23 +242,18 @@ def settings_of(recipe: TrainingRecipe) -> Rounds:
     )
 
 
-def _typed(typed: Sequence[str], recipe: TrainingRecipe, sections: Mapping[str, Any], on_flower: bool) -> Any:
-    """What tyro makes of the words, with a slot for each section."""
-    slots: list[tuple[str, Any, Any]] = [
-        (
-            "choices",
-            Annotated[FederateChoices, tyro.conf.arg(name="")],
-            field(default=FederateChoices(model=recipe.model, weights=recipe.weights)),
-        ),
-        ("settings", Annotated[Rounds, tyro.conf.arg(name="")], field(default=settings_of(recipe))),
-    ]
-    if on_flower:
-        slots.append(("flower", Annotated[FlowerSettings, tyro.conf.arg(name="")], field(default=FlowerSettings())))
-    for name, part in sections.items():
-        kind = _for_tyro(type(part))
-        default = field(default_factory=functools.partial(kind, **_fields_of(part)))
-        slots.append((_slot(name), Annotated[kind, tyro.conf.arg(name=name)], default))
-    description = _PREAMBLE.format(
+def _sections_of_all(recipe: TrainingRecipe, on_flower: bool) -> dict[str, Section]:
+    """The options of all federations, with the defaults that a data set publishes."""
+    choices = partial(FederateChoices, model=recipe.model, weights=recipe.weights)
+    sections = {
+        "choices": Section(FederateChoices, choices),
+        "settings": Section(Rounds, partial(settings_of, recipe)),
+    }
+    return {**sections, "flower": Section(FlowerSettings, FlowerSettings)} if on_flower else sections
+
+
+def _about() -> str:
+    return _PREAMBLE.format(
         data=", ".join(FEDERATIONS),
         objectives=", ".join(OBJECTIVES),
         aggregators=", ".join(AGGREGATORS),
@@ -272,64 +262,31 @@ def _typed(typed: Sequence[str], recipe: TrainingRecipe, sections: Mapping[str, 
         inside=", ".join(name for name in METHODS if name not in PERSONALIZATION),
         models=", ".join(sorted(MODELS)),
     )
-    arguments = make_dataclass("FederateArguments", slots)
-    return tyro.cli(arguments, args=list(typed), prog="holdfast federate", description=description)
 
 
-def _for_tyro(part: type) -> Any:
-    """The class with an option called ``lambda`` for a field called ``lambda_``."""
-    hints = get_type_hints(part, include_extras=True)
-    renamed: list[tuple[str, Any, Any]] = [
-        (f.name, Annotated[hints[f.name], tyro.conf.arg(name=f.name.rstrip("_"))], _default_of(f))
-        for f in fields(part)
-        if f.init
-    ]
-    frozen: bool = part.__dataclass_params__.frozen  # type: ignore[attr-defined]
-    return make_dataclass(part.__name__, renamed, bases=(part,), frozen=frozen, namespace={"__doc__": part.__doc__})
-
-
-def _default_of(option: Field[Any]) -> Any:
-    if option.default_factory is not MISSING:
-        return field(default_factory=option.default_factory)
-    return field(default=option.default)
-
-
-def _plain(default: Part, parsed: Any) -> Part:
-    """What was parsed, as the class that the library knows."""
-    return type(default)(**_fields_of(parsed))
-
-
-def _fields_of(part: Any) -> dict[str, Any]:
-    return {f.name: getattr(part, f.name) for f in fields(part) if f.init}
-
-
-def _options_of(part: Any) -> dict[str, Any]:
-    return {name.rstrip("_"): value for name, value in _fields_of(part).items()}
-
-
-def _slot(name: str) -> str:
-    return "of_" + name.replace("-", "_")
-
-
-def _with_recipe(name: str, recipe: TrainingRecipe) -> Personalizer | Policy:
-    """A personalization method with the data set's published settings, or a policy of `fit` for inside clients."""
+def _with_recipe(name: str, recipe: TrainingRecipe) -> Callable[[], Personalizer | Policy]:
+    """What makes a personalization method with the published settings, or a policy of `fit` for inside clients."""
     if name not in PERSONALIZATION:
-        return METHODS[name]()
+        return METHODS[name]
     method = PERSONALIZATION[name]
-    options: dict[str, Any] = {}
     if "epochs" in {f.name for f in fields(method)}:
-        options["epochs"] = recipe.finetune_epochs
-    return method(**options)
+        return partial(method, epochs=recipe.finetune_epochs)  # type: ignore[call-arg]
+    return method
 
 
 def _inside_clients(name: str, part: Personalizer | Policy, recipe: TrainingRecipe) -> Personalizer:
     if isinstance(part, Policy):
+        from holdfast.federated.personalization.policies import WithPolicy
+
         return WithPolicy(policy=part, epochs=recipe.finetune_epochs, called=name)
     return part
 
 
 def _settled(method: Personalizer, recipe: TrainingRecipe, threat: Threat | None) -> Personalizer:
     """Ditto with the data set's candidates for lambda, where it has others than usual and none were given."""
+    from holdfast.federated.personalization import Ditto, strong_attack
+    from holdfast.federated.personalization.ditto.adaptive import CANDIDATES
+
     strong = strong_attack(threat)
     published = recipe.strong if strong else recipe.weak
     if isinstance(method, Ditto) and isinstance(method.lambda_, str) and not method.candidates:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ConfigError
-from holdfast.files import write_atomically
-from holdfast.training.run import plain_values
+from holdfast.files import plain_values, write_atomically
 
 #: Keys of the app's run configuration.
 OPTIONS, FEDERATION, RUN = "holdfast", "federation", "run"

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from holdfast.cli.commands.audit.audit import parse_groups
+from holdfast.cli.commands.audit.groups import parse_groups
 from holdfast.cli.main import main
 from holdfast.data import load
 from holdfast.errors import ConfigError

@@ -178,7 +178,7 @@ def test_every_command_of_the_documentation_parses():
 
 
 def test_runs_of_two_kinds_are_not_compared(tmp_path, capsys):
-    Run.create(tmp_path / "a", {"data": "digits-clients", "aggregate": "mean"})
+    Run.create(tmp_path / "a", {"data": "digits-clients", "aggregate": "mean"}, kind="federation")
     Run.create(tmp_path / "b", {"data": "coloured-digits", "method": "erm"})
     assert main(["runs", "compare", "a", "b"]) == 2
     assert "compare runs of one kind" in " ".join(capsys.readouterr().err.split())

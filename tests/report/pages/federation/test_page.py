@@ -43,7 +43,7 @@ def toy_clients(clients: int = 10) -> Clients:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    run = Run.create(tmp_path_factory.mktemp("runs") / "attacked", CONFIG)
+    run = Run.create(tmp_path_factory.mktemp("runs") / "attacked", CONFIG, kind="federation")
     clients, threat = toy_clients(), Threat(LabelPoisoning(), 0.2)
     outcome = federate(
         clients,
@@ -75,7 +75,7 @@ def test_faults_of_a_real_federation_are_listed_and_strangers_words_are_escaped(
     run, outcome = finished
     faults = [{"round": 3, "clients": [4, 7], "kind": "refused", "reason": "it claims <script> examples"}]
     there = replace(outcome, faults=faults, dropped=2, choice=ExecutorChoice("flower", 2))
-    copy = Run.create(tmp_path / "real", CONFIG)
+    copy = Run.create(tmp_path / "real", CONFIG, kind="federation")
     save_outcome(copy, there, toy_clients(), FederationSpec("toy", "softmax", SETTINGS, FedAvg(), Mean(), None))
     text = write_report(copy).read_text()
     assert "flower, 2 nodes" in text and "1 fault in all" in text
@@ -95,7 +95,7 @@ def test_benign_clients_come_worst_first_and_malicious_ones_last(finished):
 
 
 def test_an_unfinished_federation_says_how_to_continue(tmp_path):
-    run = Run.create(tmp_path / "run", CONFIG)
+    run = Run.create(tmp_path / "run", CONFIG, kind="federation")
     assert "there are no numbers yet" in write_report(run).read_text()
     summary = {"mean": 0.5, "pooled": 0.5, "std": 0.1, "worst": 0.2, "worst_tenth": 0.25, "loss": math.nan}
     run.log(Event("start", 0, 0, {"rounds": 4}))
@@ -106,7 +106,7 @@ def test_an_unfinished_federation_says_how_to_continue(tmp_path):
 
 
 def test_what_was_logged_beyond_the_point_of_resumption_is_not_shown_twice(tmp_path):
-    run = Run.create(tmp_path / "run", CONFIG)
+    run = Run.create(tmp_path / "run", CONFIG, kind="federation")
     for kind, number, values in (
         ("start", 0, {}),
         ("epoch", 1, {"global": {"mean": 0.1}}),

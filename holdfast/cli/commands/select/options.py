@@ -9,10 +9,11 @@ from typing import Any
 
 import tyro
 
+from holdfast import training
 from holdfast.cli.common.arguments import as_arguments, check_keys, configurable, refuse_changes, with_config
 from holdfast.errors import ConfigError
+from holdfast.files import plain_values
 from holdfast.primitives.lloyd import Engine, Start
-from holdfast.training.run import Run, plain_values
 
 PROGRAM = "holdfast select s2l"
 #: The proxy that is made on the spot.
@@ -103,8 +104,8 @@ class S2l:
 
     def stored(self) -> dict[str, Any]:
         """What determines the selection, as a configuration file holds it."""
-        kept = configurable(S2l)
-        return dict(plain_values({name: value for name, value in asdict(self).items() if name in kept}))
+        names = configurable(S2l)
+        return dict(plain_values({name: value for name, value in asdict(self).items() if name in names}))
 
     def located(self) -> S2l:
         """The same with whole paths, which mean the same from any folder; names on the hub stay."""
@@ -123,25 +124,8 @@ class S2l:
     def again(self, trajectories: Path, budget: str) -> list[str]:
         """The words that choose another number by curves that are recorded, all else as it was."""
         left_out = (*_OF_PROXY, "device", "data", "trajectories", "budget")
-        kept = {name.replace("_", "-"): value for name, value in self.changed().items() if name not in left_out}
-        return as_arguments({"data": self.data, "trajectories": trajectories, **kept, "budget": budget})
-
-
-def is_selection(run: Run) -> bool:
-    """Whether a run directory is that of a selection."""
-    return {"budget", "clusters", "by_source"} <= run.config.keys()
-
-
-def refuse_selection(run: Run) -> None:
-    """Refuse a selection where a trained model is to be looked at.
-
-    Raises:
-        ConfigError: if the directory is a selection's.
-    """
-    if is_selection(run):
-        raise ConfigError(
-            f"{run.path} is a selection of data and has no model to score; its page is {run.path / 'report.html'}"
-        )
+        same = {name.replace("_", "-"): value for name, value in self.changed().items() if name not in left_out}
+        return as_arguments({"data": self.data, "trajectories": trajectories, **same, "budget": budget})
 
 
 def parse_s2l(arguments: Sequence[str]) -> S2l:
@@ -152,35 +136,35 @@ def parse_s2l(arguments: Sequence[str]) -> S2l:
     """
     words, settings, file = with_config(arguments)
     check_keys(settings, configurable(S2l), {}, file)
-    asked = tyro.cli(S2l, args=words, prog=PROGRAM, description=_PREAMBLE)
-    if asked.resume is not None:
-        if Run.open(asked.resume).status == "finished":
+    options = tyro.cli(S2l, args=words, prog=PROGRAM, description=_PREAMBLE)
+    if options.resume is not None:
+        if training.Run.open(options.resume).status == "finished":
             raise ConfigError(
-                f"the selection at {asked.resume} is finished; its page is {asked.resume / 'report.html'}"
+                f"the selection at {options.resume} is finished; its page is {options.resume / 'report.html'}"
             )
-        stored = parse_s2l(["--config", str(Run.open(asked.resume).path / "config.yaml")])
+        stored = parse_s2l(["--config", str(training.Run.open(options.resume).path / "config.yaml")])
         again = tyro.cli(S2l, args=[*as_arguments(stored.stored()), *arguments], prog=PROGRAM)
         refuse_changes(stored.located().stored(), again.located().stored())
-        return replace(stored, resume=asked.resume)
-    if not asked.data and not asked.print_config:
+        return replace(stored, resume=options.resume)
+    if not options.data and not options.print_config:
         raise ConfigError("there is nothing to choose from; give --data FILE, or the name of a data set on the hub")
-    if asked.trajectories is not None:
-        given = [name for name in _OF_PROXY if name in asked.changed()]
+    if options.trajectories is not None:
+        given = [name for name in _OF_PROXY if name in options.changed()]
         if given:
             names = " and ".join(_option(name) for name in given)
             raise ConfigError(f"--trajectories are recorded already, so {names} would change nothing; leave that out")
-    _check_numbers(asked)
-    return asked
+    _check_numbers(options)
+    return options
 
 
-def _check_numbers(asked: S2l) -> None:
+def _check_numbers(options: S2l) -> None:
     """Refuse at once what would fail, or mean something else, once a proxy is trained."""
     for name, least in _LEAST.items():
-        value = getattr(asked, name)
+        value = getattr(options, name)
         if value is not None and value < least:
             raise ConfigError(f"{_option(name)} is {value}; give at least {least}")
-    if asked.learning_rate is not None and not asked.learning_rate > 0:
-        raise ConfigError(f"--learning-rate is {asked.learning_rate}; give a number above 0, or leave it out")
+    if options.learning_rate is not None and not options.learning_rate > 0:
+        raise ConfigError(f"--learning-rate is {options.learning_rate}; give a number above 0, or leave it out")
 
 
 def _option(name: str) -> str:

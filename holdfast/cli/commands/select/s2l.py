@@ -1,4 +1,4 @@
-"""`holdfast select`: choose the part of the data that is worth fine-tuning on."""
+"""`holdfast select s2l`: choose fine-tuning data by the loss curves of a small model."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import tyro
-import yaml
 from numpy.typing import NDArray
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from holdfast.cli.commands.select_options import PROGRAM, SCRATCH, S2l, parse_s2l
+from holdfast.cli.commands.select.options import PROGRAM, SCRATCH, S2l
 from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.runs import print_how_to_continue
+from holdfast.cli.common.tables import plain_table
 from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
@@ -50,60 +49,59 @@ _SUFFIXES = (".json", ".jsonl", ".parquet")
 _DOING = {"training": "proxy, steps", "recording": "losses, examples"}
 
 
-def s2l(asked: S2l, typed: Sequence[str]) -> None:
+def select_s2l(options: S2l, typed: Sequence[str]) -> None:
     """Choose, and leave a directory behind.
 
     Args:
-        asked: what to choose from and how.
+        options: what to choose from and how.
         typed: the arguments, for the record.
     """
     processes = Processes.started()
     console = Console(quiet=not processes.is_main)
-    columns = InstructionColumns(asked.prompt_column, asked.response_column, asked.source_column)
-    data = read_instructions(asked.data, columns, split=asked.split)
-    budget = resolve_budget(asked.budget, len(data))
-    _check_sources(asked, data, budget)
-    run = Run(asked.resume or _free(asked, processes))
+    columns = InstructionColumns(options.prompt_column, options.response_column, options.source_column)
+    data = read_instructions(options.data, columns, split=options.split)
+    budget = resolve_budget(options.budget, len(data))
+    _check_sources(options, data, budget)
+    run = Run(options.resume or _free(options, processes))
 
     def begin(undefined: NDArray[np.bool_]) -> None:
-        lost = _check_enough(asked, budget, undefined)
+        lost = _check_enough(options, budget, undefined)
         if processes.is_main:
-            if asked.resume is None:
-                Run.create(run.path, asked.located().stored(), folders=())
+            if options.resume is None:
+                Run.create(run.path, options.located().stored(), kind="selection", folders=())
             run.lock()
         processes.wait()
         if lost:
             console.print(f"{lost} and can't be chosen.", highlight=False, soft_wrap=True)
 
     try:
-        if asked.trajectories is not None:
-            trajectories = _recorded(asked.trajectories, data)
+        if options.trajectories is not None:
+            trajectories = _recorded(options.trajectories, data)
             begin(trajectories.undefined)
         else:
-            trajectories = _record(asked, data, begin, folder=run.path, processes=processes, console=console)
+            trajectories = _record(options, data, begin, folder=run.path, processes=processes, console=console)
     except KeyboardInterrupt:
         if (run.path / "config.yaml").exists():
-            again = escape(f"{PROGRAM} --resume {shlex.quote(str(run.path))}")
-            console.print(f"stopped; continue with: [bold]{again}[/]", highlight=False, soft_wrap=True)
+            print_how_to_continue(run, console)
         raise
     if not processes.is_main:
         return
     chosen = s2l_select(
         trajectories.losses,
         budget,
-        k=asked.clusters,
-        sources=data.sources if asked.by_source else None,
+        k=options.clusters,
+        sources=data.sources if options.by_source else None,
         undefined=trajectories.undefined,
-        smallest=asked.smallest,
-        seed=asked.seed,
-        start=asked.start,
-        engine=asked.engine,
+        smallest=options.smallest,
+        seed=options.seed,
+        start=options.start,
+        engine=options.engine,
     )
-    suffix = Path(asked.data).suffix if Path(asked.data).suffix in _SUFFIXES else data.suffix
+    suffix = Path(options.data).suffix if Path(options.data).suffix in _SUFFIXES else data.suffix
     subset = run.path / f"subset{suffix}"
     write_atomically(subset, data.part(chosen.positions).encoded(suffix))
     write_atomically(run.path / "clusters.parquet", clusters_parquet(chosen, data))
-    _page(asked, data, trajectories, chosen, folder=run.path, typed=typed)
+    _page(options, data, trajectories, chosen, folder=run.path, typed=typed)
     run.save_results(_results(chosen, data, trajectories))
     console.print(sources_table(chosen, data))
     console.print(f"Subset: [bold]{escape(str(subset))}[/]", highlight=False, soft_wrap=True)
@@ -112,16 +110,10 @@ def s2l(asked: S2l, typed: Sequence[str]) -> None:
 
 def sources_table(chosen: S2lSelection, data: Instructions) -> Table:
     """What was chosen of each source."""
-    table = Table(
-        title=f"{len(chosen.positions):,} of {len(data):,} examples, of {len(chosen.clusters.centres):,} clusters",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-    )
-    table.add_column("source", overflow="fold")
-    for column in ("examples", "chosen", "of the data", "of the choice"):
-        table.add_column(column, justify="right")
+    title = f"{len(chosen.positions):,} of {len(data):,} examples, of {len(chosen.clusters.centres):,} clusters"
+    numbers = ("examples", "chosen", "of the data", "of the choice")
+    table = plain_table(title, ("source", *numbers), right=numbers)
+    table.columns[0].overflow = "fold"
     for name, counts in _counts(chosen, data).items():
         table.add_row(
             escape(name),
@@ -168,11 +160,11 @@ def _results(chosen: S2lSelection, data: Instructions, trajectories: Trajectorie
     }
 
 
-def _free(asked: S2l, processes: Processes) -> Path:
+def _free(options: S2l, processes: Processes) -> Path:
     """Where a new directory may be made."""
-    if processes.count > 1 and asked.out is None:
+    if processes.count > 1 and options.out is None:
         raise ConfigError("several processes must agree on where to write; give --out DIR")
-    place = asked.out or free_place("selections", f"{Path(asked.data).stem}-s2l-s{asked.seed}")
+    place = options.out or free_place("selections", f"{Path(options.data).stem}-s2l-s{options.seed}")
     if processes.is_main:
         Run.check_free(place)
         for subset in (place / f"subset{suffix}" for suffix in _SUFFIXES):
@@ -181,9 +173,9 @@ def _free(asked: S2l, processes: Processes) -> Path:
     return place
 
 
-def _check_sources(asked: S2l, data: Instructions, budget: int) -> None:
+def _check_sources(options: S2l, data: Instructions, budget: int) -> None:
     """Refuse more sources than there are examples to choose: which of them had one would be an accident."""
-    if asked.by_source and len(data.source_names) > budget:
+    if options.by_source and len(data.source_names) > budget:
         raise ConfigError(
             f"{data.name} has {number(len(data.source_names))} sources and the budget is {number(budget)}, so not all "
             "of them could have an example; leave sources out with --no-by-source, or name another column with "
@@ -191,48 +183,50 @@ def _check_sources(asked: S2l, data: Instructions, budget: int) -> None:
         )
 
 
-def _check_enough(asked: S2l, budget: int, undefined: NDArray[np.bool_]) -> str | None:
+def _check_enough(options: S2l, budget: int, undefined: NDArray[np.bool_]) -> str | None:
     """Refuse a budget that those with a loss can't fill; a clause that says how many have none, if any."""
     lost, usable = int(undefined.sum()), int((~undefined).sum())
     if not lost:
         return None
-    said = f"{number(lost)} of {counted(len(undefined), 'example')} {'has' if lost == 1 else 'have'} no "
-    said += f"loss in {asked.trajectories}" if asked.trajectories else f"response within {asked.max_length} tokens"
+    clause = f"{number(lost)} of {counted(len(undefined), 'example')} {'has' if lost == 1 else 'have'} no "
+    clause += (
+        f"loss in {options.trajectories}" if options.trajectories else f"response within {options.max_length} tokens"
+    )
     if budget > usable:
-        remedy = "" if asked.trajectories else ", or raise --max-length"
-        raise ConfigError(f"the budget is {number(budget)} and {said}; choose at most {number(usable)}{remedy}")
-    return said
+        remedy = "" if options.trajectories else ", or raise --max-length"
+        raise ConfigError(f"the budget is {number(budget)} and {clause}; choose at most {number(usable)}{remedy}")
+    return clause
 
 
 def _recorded(path: Path, data: Instructions) -> Trajectories:
-    found = Trajectories.load(path)
-    if found.ids.tolist() != list(range(len(data))):
+    trajectories = Trajectories.load(path)
+    if trajectories.ids.tolist() != list(range(len(data))):
         raise DataError(
-            f"{path} has the losses of {len(found):,} examples and {data.name} has {len(data):,}; give the "
+            f"{path} has the losses of {len(trajectories):,} examples and {data.name} has {len(data):,}; give the "
             "trajectories of this data"
         )
-    if found.key.get("data", data.fingerprint) != data.fingerprint:
+    if trajectories.key.get("data", data.fingerprint) != data.fingerprint:
         raise DataError(
             f"{path} has the losses of as many examples as {data.name} has, but of others; give the trajectories of "
             "this data, or leave out --trajectories to record them"
         )
-    return found
+    return trajectories
 
 
-def _proxy(asked: S2l, data: Instructions, processes: Processes) -> LanguageModel:
-    device = processes.device(asked.device)
-    if asked.proxy == SCRATCH:
-        template = Template.named(asked.template, None)
+def _proxy(options: S2l, data: Instructions, processes: Processes) -> LanguageModel:
+    device = processes.device(options.device)
+    if options.proxy == SCRATCH:
+        template = Template.named(options.template, None)
         texts = [template.render(turns, None) for turns in data.prompts]
-        found = small_language_model([*texts, *data.responses], longest=asked.max_length, seed=asked.seed)
+        proxy = small_language_model([*texts, *data.responses], longest=options.max_length, seed=options.seed)
     else:
-        found = load_language_model(asked.proxy)
-    found.model.to(device)
-    return found
+        proxy = load_language_model(options.proxy)
+    proxy.model.to(device)
+    return proxy
 
 
 def _record(
-    asked: S2l,
+    options: S2l,
     data: Instructions,
     begin: Callable[[NDArray[np.bool_]], None],
     *,
@@ -240,29 +234,29 @@ def _record(
     processes: Processes,
     console: Console,
 ) -> Trajectories:
-    usual = _RATE_FROM_SCRATCH if asked.proxy == SCRATCH else FineTuningSettings.learning_rate
-    rate = usual if asked.learning_rate is None else asked.learning_rate
-    settings = FineTuningSettings(asked.epochs, None, asked.batch_size, rate, seed=asked.seed)
-    some = asked.proxy_examples
+    usual = _RATE_FROM_SCRATCH if options.proxy == SCRATCH else FineTuningSettings.learning_rate
+    rate = usual if options.learning_rate is None else options.learning_rate
+    settings = FineTuningSettings(options.epochs, None, options.batch_size, rate, seed=options.seed)
+    some = options.proxy_examples
     trained = None if some is None else resolve_budget(some, len(data), "--proxy-examples")
-    proxy = _proxy(asked, data, processes)
+    proxy = _proxy(options, data, processes)
     with _bars(console) as progress:
-        found = record_trajectories(
+        trajectories = record_trajectories(
             data,
             proxy,
             folder / "proxy",
             settings,
-            template=asked.template,
-            max_length=asked.max_length,
-            every=asked.every,
+            template=options.template,
+            max_length=options.max_length,
+            every=options.every,
             trained=trained,
             processes=processes,
             progress=progress,
             ready=begin,
         )
     if processes.is_main:
-        found.save(folder / "trajectories.parquet")
-    return found
+        trajectories.save(folder / "trajectories.parquet")
+    return trajectories
 
 
 @contextmanager
@@ -272,23 +266,23 @@ def _bars(console: Console) -> Iterator[Callable[[Progress], None]]:
         TextColumn("[bold]{task.description}"),
         BarColumn(bar_width=16),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[said]}"),
+        TextColumn("{task.fields[loss]}"),
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         console=console,
     )
-    tasks = {doing: bar.add_task(title, total=None, said="", visible=False) for doing, title in _DOING.items()}
+    tasks = {doing: bar.add_task(title, total=None, loss="", visible=False) for doing, title in _DOING.items()}
 
-    def progress(told: Progress) -> None:
-        said = "" if told.loss is None else f"loss {told.loss:.3f}"
-        bar.update(tasks[told.doing], completed=told.done, total=told.total, said=said, visible=True)
+    def progress(state: Progress) -> None:
+        loss = "" if state.loss is None else f"loss {state.loss:.3f}"
+        bar.update(tasks[state.doing], completed=state.done, total=state.total, loss=loss, visible=True)
 
     with bar:
         yield progress
 
 
 def _page(
-    asked: S2l,
+    options: S2l,
     data: Instructions,
     trajectories: Trajectories,
     chosen: S2lSelection,
@@ -296,39 +290,16 @@ def _page(
     folder: Path,
     typed: Sequence[str],
 ) -> None:
-    kept = asked.trajectories or folder / "trajectories.parquet"
-    again = asked.again(kept, "10%")
-    proxy = "a small GPT-NeoX trained from scratch" if asked.proxy == SCRATCH else asked.proxy
-    by = f"the losses in {asked.trajectories.name}" if asked.trajectories else f"the loss curves of {proxy}"
+    curves = options.trajectories or folder / "trajectories.parquet"
+    again = options.again(curves, "10%")
+    proxy = "a small GPT-NeoX trained from scratch" if options.proxy == SCRATCH else options.proxy
+    by = f"the losses in {options.trajectories.name}" if options.trajectories else f"the loss curves of {proxy}"
     write_selection(
         folder / "report.html",
         chosen,
         data,
         trajectories,
-        about=f"chosen by {by}, seed {asked.seed}",
-        facts={"command": shlex.join([*PROGRAM.split(), *typed]), **asked.stored(), **machine()},
+        about=f"chosen by {by}, seed {options.seed}",
+        facts={"command": shlex.join([*PROGRAM.split(), *typed]), **options.stored(), **machine()},
         commands={"Choose another number by the same curves, without training": shlex.join([*PROGRAM.split(), *again])},
     )
-
-
-def _s2l(arguments: list[str]) -> None:
-    """Choose fine-tuning data for a language model by the loss curves of a small one."""
-    asked = parse_s2l(arguments)
-    if asked.print_config:
-        Console().print(yaml.safe_dump(asked.stored(), sort_keys=False), end="", highlight=False, soft_wrap=True)
-        return
-    s2l(asked, arguments)
-
-
-#: Ways to choose; the first line of each says how.
-SELECTIONS = {"s2l": _s2l}
-
-
-def main(arguments: list[str]) -> int:
-    """Run the command; alone it lists the ways to choose."""
-    chosen = arguments[0] if arguments else "--help"
-    if chosen not in SELECTIONS:
-        about = "Choose the part of the data that is worth training on; each selection leaves a page behind."
-        tyro.extras.subcommand_cli_from_dict(SELECTIONS, args=[chosen], prog="holdfast select", description=about)
-    SELECTIONS[chosen](arguments[1:])
-    return 0

@@ -1,0 +1,314 @@
+"""`holdfast audit groups`: the clusters that a young network makes of each class, for a person to look at."""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from holdfast import models, training
+from holdfast.cli.commands.audit.subject import Subject, parse_audit, subject_of_data, whole_folder
+from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.options import DEFAULT_DATA, parse
+from holdfast.cli.common.progress import TrainingProgress
+from holdfast.cli.common.tables import plain_table
+from holdfast.data.catalog import DATASETS, data_root
+from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.files import write_atomically
+from holdfast.provenance import machine
+from holdfast.report.html.markup import DASH, counted, number, percent, times
+from holdfast.spurious.group_inference.spare import Output
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from holdfast.data import DataSet, Examples
+    from holdfast.spurious.group_inference.discovery import GroupAudit
+
+_PREAMBLE = """Show the clusters that a young network makes of each class, so that a person can see the shortcut.
+
+Trains the data set's recipe for a few epochs, clusters the outputs of each class as SPARE does, and writes a page with
+the clusters, what they are taken for, and their members; no group labels are used. Open audit.html in a browser. Beside
+it are clusters.csv, the partition by example id, and the early model.
+
+Data sets: {data}; or a folder with images and a metadata.csv.
+
+Models: {models}.
+
+Name the data set first to see its own options too, as in `holdfast audit groups --data cmnist5 --help`.
+
+Examples: `holdfast audit groups`; `holdfast audit groups --data photos/ --folder.columns.attribute None --epochs 3`;
+`holdfast audit groups --run runs/mine`; `holdfast audit groups --weights early.safetensors --output features`."""
+
+_PROGRAM = "holdfast audit groups"
+_MANY_CLASSES = 10
+_MOST_ROWS = 30
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What to audit, how, and where to write.
+
+    Attributes:
+        data: a data set's name, or a folder with images and a metadata.csv; coloured-digits by default.
+        run: audit the chosen model of this run directory of `holdfast fit`, on its training set.
+        weights: audit the weights in this file instead of training.
+        model: a model's name; the data set's recipe names one.
+        epochs: early epochs to train, 2 by default.
+        batch_size: examples per mini-batch, by the recipe where omitted.
+        learning_rate: by the recipe where omitted.
+        output: what is clustered; `features` are the inputs of the last linear layer.
+        k_max: try 2 to this many clusters in each class.
+        seed: names every random stream; a run has its own.
+        device: where to train.
+        threads: CPU threads of torch, by the recipe where omitted; small models are fastest with 1.
+        out: where the page goes; audits/DATA-groups-sSEED by default.
+        data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
+    """
+
+    data: str | None = None
+    run: Path | None = None
+    weights: Path | None = None
+    model: str | None = None
+    epochs: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    output: Output = "softmax"
+    k_max: int = 5
+    seed: int = 0
+    device: str = "cpu"
+    threads: int | None = None
+    out: Path | None = None
+    data_root: Path | None = None
+
+
+def audit_groups(arguments: list[str]) -> None:
+    """Write the page of an audit and the files beside it, and show the clusters.
+
+    Args:
+        arguments: as typed.
+    """
+    from safetensors.torch import save
+
+    from holdfast.primitives.threads import torch_threads
+    from holdfast.report.pages.audit_groups import doubts, write_audit
+
+    (options, subject), console = parse_groups(arguments), Console()
+    out = options.out or free_place("audits", f"{subject.name}-groups-s{subject.settings.seed}")
+    with whole_folder(out) as folder, torch_threads(subject.settings.threads or None):
+        train = subject.data.load(subject.data_root).train
+        model = _model(options, subject, train)
+        audit = _look(options, subject, model, train, console)
+        about = _about(options, subject, audit)
+        if audit.epoch is not None:
+            weights = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
+            write_atomically(folder / "early.safetensors", save(weights))
+        audit.partition.save(folder / "partition")
+        write_atomically(folder / "clusters.csv", clusters_csv(audit, train.class_names).encode())
+        command = shlex.join([*_PROGRAM.split(), *arguments])
+        write_audit(
+            folder / "audit.html",
+            audit,
+            train,
+            name=subject.name,
+            about=about,
+            facts={
+                "command": command,
+                "examples": number(len(train)),
+                "clustered output": options.output,
+                "clusters tried": f"2 to {options.k_max} in each class",
+                "seed": subject.settings.seed,
+                **machine(),
+            },
+            commands=_next(options, audit, arguments),
+            model=model,
+        )
+    console.print(clusters_table(audit, train.class_names, f"{subject.name}: {about}"))
+    for doubt in doubts(audit, train.class_names):
+        console.print(f"[yellow]Note:[/] {escape(doubt)}", highlight=False)
+    console.print(f"Page: [bold]{out / 'audit.html'}[/]", highlight=False, soft_wrap=True)
+
+
+def clusters_csv(audit: GroupAudit, names: Sequence[str]) -> str:
+    """A line per cluster, by class and number."""
+    text = io.StringIO()
+    columns = (
+        "class", "class_name", "cluster", "examples", "share", "silhouette", "lambda", "accuracy", "confidence",
+        "mistaken_for", "mistaken", "draw_share", "weight",
+    )  # fmt: skip
+    lines = csv.writer(text, lineterminator="\n")
+    lines.writerow(columns)
+    for one in audit.clusters:
+        own, target = audit.partition.classes[one.label], one.mistaken_for
+        silhouette = "" if own.silhouette is None else own.silhouette.value
+        lines.writerow(
+            [
+                one.label, names[one.label], one.cluster, one.size, one.share, silhouette, own.lambda_, one.accuracy,
+                one.confidence, "" if target is None else names[target], one.mistaken, one.draw_share, one.weight,
+            ]
+        )  # fmt: skip
+    return text.getvalue()
+
+
+def clusters_table(audit: GroupAudit, names: Sequence[str], title: str) -> Table:
+    """The clusters for a terminal, most suspicious first."""
+    from holdfast.spurious.group_inference.discovery import rank
+
+    ranked = rank(audit.clusters)
+    hidden = len(ranked) - _MOST_ROWS
+    more = f"and {hidden} more in clusters.csv" if hidden > 0 else None
+    numbers = ("examples", "of class", "silhouette", "accuracy", "mistaken for", "weight")
+    table = plain_table(
+        title, ("cluster", *numbers), right=numbers, caption=more, caption_justify="left", padding=(0, 1, 0, 0)
+    )
+    table.columns[0].no_wrap = True
+    for one in ranked[:_MOST_ROWS]:
+        silhouette = audit.partition.classes[one.label].silhouette
+        target = one.mistaken_for
+        table.add_row(
+            f"{escape(names[one.label])}, cluster {one.cluster}",
+            number(one.size),
+            percent(one.share),
+            DASH if silhouette is None else f"{silhouette.value:.2f}",
+            percent(one.accuracy),
+            DASH if target is None else f"{escape(names[target])} {percent(one.mistaken)}",
+            times(one.weight),
+            style="bold" if one.stands_out else None,
+        )
+    return table
+
+
+def parse_groups(arguments: Sequence[str]) -> tuple[Groups, Subject]:
+    """Options of `audit groups`; the fields of the chosen data set are options too.
+
+    Args:
+        arguments: as typed.
+
+    Returns:
+        How to look, and what at.
+
+    Raises:
+        ConfigError: if a data set is unknown, a run isn't finished, or options contradict each other.
+    """
+    about = _PREAMBLE.format(data=", ".join(DATASETS), models=", ".join(sorted(models.MODELS)))
+    first, _ = tyro.cli(Groups, args=arguments, prog=_PROGRAM, add_help=False, return_unknown_args=True)
+    if first.run is not None:
+        _check(first)
+        options = tyro.cli(Groups, args=arguments, prog=_PROGRAM, description=about)
+        return options, _subject_of_run(first.run, first.data_root)
+    options, name, data = parse_audit(
+        Groups, arguments, DATASETS, DEFAULT_DATA, program=_PROGRAM, about=about, check=_check
+    )
+    return options, _subject_of_data(Path(name).name, data, options)
+
+
+# ---------------------------------------------------------------------------------------------- what is audited
+
+
+def _check(options: Groups) -> None:
+    if options.k_max < 2:
+        raise ConfigError(f"k_max is {options.k_max}; give at least 2 clusters to try")
+    of_training = ("epochs", "batch_size", "learning_rate")
+    for option, excluded in (("run", ("data", "model", "weights", *of_training)), ("weights", of_training)):
+        given = [name for name in excluded if getattr(options, name) is not None]
+        if getattr(options, option) is not None and given:
+            names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise ConfigError(f"--{option} says what is audited, so {names} would change nothing; leave that out")
+
+
+def _subject_of_run(path: Path, root: Path | None) -> Subject:
+    run = training.Run.open(path)
+    if run.status != "finished":
+        raise ConfigError(
+            f"the run at {path} is not finished, so it has no chosen model; `holdfast fit --resume {path}` finishes it"
+        )
+    stored = parse(["--config", str(path / "config.yaml")])
+    choices = stored.choices
+    place = data_root(root or choices.data_root)
+    return Subject(Path(choices.data).name, stored.data, choices.model, None, stored.training, place)
+
+
+def _subject_of_data(name: str, data: DataSet, options: Groups) -> Subject:
+    taken = ("model", "data_root", "batch_size", "learning_rate", "threads", "seed", "device")
+    return subject_of_data(name, data, **{option: getattr(options, option) for option in taken})
+
+
+def _model(options: Groups, subject: Subject, train: Examples) -> nn.Module:
+    """The model to look at, or to train first."""
+    import torch
+
+    shape, classes, seed = train.input_shape, train.n_classes, subject.settings.seed
+    if options.run is not None:
+        model = models.build(subject.model, shape, classes)
+        model.load_state_dict(training.Run.open(options.run).load_checkpoint("best")["model"])
+        return model
+    start = options.weights or subject.start
+    model = models.build(subject.model, shape, classes, seed=seed, weights=start, root=subject.data_root)
+    if options.weights is not None:
+        fresh = models.build(subject.model, shape, classes, seed=seed)
+        if torch.equal(models.find_head(model)[1].weight, models.find_head(fresh)[1].weight):
+            raise ConfigError(
+                f"{options.weights} has no head for the {classes} classes of {subject.name}; give weights trained on it"
+            )
+    return model
+
+
+def _about(options: Groups, subject: Subject, audit: GroupAudit) -> str:
+    """What was audited, in a clause."""
+    if options.run is not None:
+        return f"{subject.model}, as chosen in the run {options.run.resolve().name}"
+    if options.weights is not None:
+        return f"{subject.model} with the weights of {options.weights.name}"
+    return f"{subject.model} after {counted(audit.epoch or 0, 'epoch')} of plain training, seed {subject.settings.seed}"
+
+
+def _look(options: Groups, subject: Subject, model: nn.Module, train: Examples, console: Console) -> GroupAudit:
+    """The clusters, after some early epochs where the model isn't trained yet."""
+    from holdfast.spurious.group_inference.discovery import audit_groups as audit_model
+    from holdfast.spurious.group_inference.discovery import discover
+
+    shown = 8 if train.n_classes <= _MANY_CLASSES else 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HoldfastWarning)  # the page and the terminal say it in their own words
+        if options.run is not None or options.weights is not None:
+            seed = subject.settings.seed
+            return audit_model(model, train, output=options.output, k_max=options.k_max, shown=shown, seed=seed)
+        with TrainingProgress(f"{subject.name}, first epochs", console) as progress:
+            (audit,) = discover(
+                model,
+                train,
+                subject.settings,
+                epochs=(2 if options.epochs is None else options.epochs,),
+                output=options.output,
+                k_max=options.k_max,
+                shown=shown,
+                listeners=[progress],
+            )
+    return audit
+
+
+def _next(options: Groups, audit: GroupAudit, typed: Sequence[str]) -> dict[str, str]:
+    """What to do about a shortcut, as a line to copy."""
+    if audit.epoch is None:
+        return {}
+    words = ["holdfast", "fit", "--method", "spare", "--spare.infer-epoch", str(audit.epoch)]
+    if options.output != Groups.output:
+        words += ["--spare.output", options.output]
+    if options.k_max != Groups.k_max:
+        words += ["--spare.k-max", str(options.k_max)]
+    copied = False
+    for word in typed:
+        if word.startswith("--"):
+            copied = word.split("=")[0].replace("_", "-") not in ("--epochs", "--output", "--k-max", "--out")
+        words += [word] if copied else []
+    return {"Train with draws that even these clusters": shlex.join(words)}

@@ -1,0 +1,1 @@
+"""`holdfast select`: ways to choose data, one module each."""

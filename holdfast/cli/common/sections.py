@@ -1,0 +1,175 @@
+"""Dataclasses of the library as the options of a command: their fields are options, so nothing is declared twice.
+
+What can be set depends on what is chosen: with ``--data cmnist5 --method spare`` the fields of these two classes are
+options too, ``--cmnist5.correlation`` and ``--spare.k-max``. Each such part of a command's options is a `Section`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, make_dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import tyro
+
+from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable
+from holdfast.errors import ConfigError, nearest
+from holdfast.files import plain_values
+from holdfast.lazy import LazyTable
+
+Data = TypeVar("Data")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A dataclass whose fields are options of a command.
+
+    Attributes:
+        kind: the class.
+        default: makes the values of options that are not given; None where some must be given.
+        name: what the options begin with, as in ``--spare.k-max``; nothing for ``--epochs``.
+    """
+
+    kind: type
+    default: Callable[[], Any] | None
+    name: str = ""
+
+
+def parse_sections(
+    words: Sequence[str], sections: Mapping[str, Section], *, program: str, about: str
+) -> dict[str, Any]:
+    """Parse a command line whose options are the fields of dataclasses.
+
+    Args:
+        words: the command line.
+        sections: the dataclasses, by what the caller calls them, in the order of the help.
+        program: the command, for its help.
+        about: what stands above the options in its help.
+
+    Returns:
+        An instance of every section's class, by the same names.
+    """
+    places = {name: f"section{place}" for place, name in enumerate(sections)}
+    slots = [(places[name], *_slot(section)) for name, section in sections.items()]
+    slots.sort(key=lambda slot: slot[2].default_factory is not MISSING)  # fields without a default come first
+    parsed: Any = tyro.cli(make_dataclass("Arguments", slots), args=list(words), prog=program, description=about)
+    return {name: _of_class(section.kind, getattr(parsed, places[name])) for name, section in sections.items()}
+
+
+def named_data(name: str, table: LazyTable[type[Data]], purpose: str = "") -> tuple[type[Data], Path | None]:
+    """The data set that ``--data`` names, and the folder with images where it names one.
+
+    Args:
+        name: what was given.
+        table: the data sets, of which ``folder`` reads a folder with images.
+        purpose: what they are for, in the error message.
+
+    Raises:
+        ConfigError: if there is neither such a data set nor such a folder.
+    """
+    if name in table:
+        return table[name], None
+    if Path(name).is_dir():
+        return table["folder"], Path(name).resolve()
+    raise ConfigError(f"there is no data set and no folder {name!r}{purpose}{nearest(name, table)}")
+
+
+def data_section(cls: Any, folder: Path | None, options: Mapping[str, Any] | None = None) -> Section:
+    """The options of a data set.
+
+    Args:
+        cls: its class.
+        folder: where its images are, if `named_data` found a folder.
+        options: other defaults than those of the class.
+    """
+    if folder is not None:
+        return Section(cls, partial(cls, path=folder), cls.name)
+    required = any(f.default is MISSING and f.default_factory is MISSING for f in fields(cls))
+    return Section(cls, None if required else partial(cls, **(options or {})), cls.name)
+
+
+def configuration(*parts: Any, sections: Mapping[str, Any]) -> dict[str, Any]:
+    """What determines a run, as a configuration file holds it.
+
+    Args:
+        parts: dataclasses whose fields stand at the top of the file.
+        sections: those that have a section of their own, by its name; left out where they have no options.
+    """
+    top = {name: value for part in parts for name, value in asdict(part).items() if name not in NOT_CONFIGURATION}
+    below = {name: options_of(part) for name, part in sections.items()}
+    return dict(plain_values({**top, **{name: options for name, options in below.items() if options}}))
+
+
+def check_configuration(
+    settings: Mapping[str, Any], parts: Sequence[type], sections: Mapping[str, type], file: str | None
+) -> None:
+    """Refuse keys of a configuration file that nothing would read.
+
+    Args:
+        settings: what the file says.
+        parts: dataclasses whose fields stand at its top.
+        sections: dataclasses that have a section of their own, by its name.
+        file: its name.
+
+    Raises:
+        ConfigError: if there is another key; the message offers the nearest.
+    """
+    known = {name: {_option(f) for f in _settable(kind)} for name, kind in sections.items()}
+    check_keys(settings, configurable(*parts), known, file)
+
+
+def options_of(part: Any) -> dict[str, Any]:
+    """The options of an instance and their values; a field called ``lambda_`` is the option ``lambda``."""
+    values = {_option(f): getattr(part, f.name) for f in _settable(type(part))}
+    return {name: asdict(value) if is_dataclass(value) else value for name, value in values.items()}  # type: ignore[arg-type]
+
+
+def fields_of(part: Any) -> dict[str, Any]:
+    """The fields that an instance was made with, and their values."""
+    return {f.name: getattr(part, f.name) for f in _settable(type(part))}
+
+
+def _settable(cls: type) -> list[Field[Any]]:
+    return [f for f in fields(cls) if f.init and not f.name.startswith("_")]
+
+
+def _option(option: Field[Any]) -> str:
+    return option.name.rstrip("_")
+
+
+def _slot(section: Section) -> tuple[Any, Any]:
+    """The type and the default of a field that stands for a section, as tyro reads them."""
+    kind, default = _for_tyro(section.kind), section.default
+    if default is not None and kind is not section.kind:
+        default = partial(_with_fields_of, kind, default)
+    own = field() if default is None else field(default_factory=default)
+    return Annotated[kind, tyro.conf.arg(name=section.name)], own
+
+
+def _with_fields_of(kind: Any, default: Callable[[], Any]) -> Any:
+    return kind(**fields_of(default()))
+
+
+def _for_tyro(cls: Any) -> Any:
+    """The class with an option called ``lambda`` for a field called ``lambda_``; itself where it has none."""
+    if all(_option(f) == f.name for f in _settable(cls)):
+        return cls
+    hints = get_type_hints(cls, include_extras=True)
+    renamed: list[tuple[str, Any, Any]] = [
+        (f.name, Annotated[hints[f.name], tyro.conf.arg(name=_option(f))], _default_of(f)) for f in _settable(cls)
+    ]
+    frozen: bool = cls.__dataclass_params__.frozen
+    return make_dataclass(cls.__name__, renamed, bases=(cls,), frozen=frozen, namespace={"__doc__": cls.__doc__})
+
+
+def _default_of(option: Field[Any]) -> Any:
+    if option.default_factory is not MISSING:
+        return field(default_factory=option.default_factory)
+    return field(default=option.default)
+
+
+def _of_class(cls: Any, parsed: Any) -> Any:
+    """What was parsed, as the class that the library knows."""
+    return parsed if type(parsed) is cls else cls(**fields_of(parsed))
