@@ -40,13 +40,24 @@ def trimmed_mean(updates: Tensor, trim: int) -> Tensor:
         raise ConfigError(f"a trimmed mean of {m} updates can't drop {trim} on each side; drop fewer than {m / 2:g}")
     if trim == 0:
         return mean(updates)
-    values = updates.detach().cpu().numpy()
+    # NumPy has no bfloat16; float32 holds its values exactly, and those of float16.
+    half = updates.dtype in (torch.bfloat16, torch.float16)
+    values = (updates.float() if half else updates).detach().cpu().numpy()
     result: NDArray[np.floating] = np.empty(values.shape[1], dtype=values.dtype)
     for start in range(0, values.shape[1], _COLUMNS):
         columns = slice(start, start + _COLUMNS)
         ordered = np.sort(np.ascontiguousarray(values[:, columns].T), axis=1)
-        result[columns] = ordered[:, trim : m - trim].mean(axis=1, dtype=np.float64)
-    return torch.from_numpy(result).to(updates.device)
+        result[columns] = _row_means(ordered[:, trim : m - trim])
+    return torch.from_numpy(result).to(updates.device, updates.dtype)
+
+
+def _row_means(values: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Means in float64, where the sum of the largest numbers has no number, so these are added up in small."""
+    means: NDArray[np.floating] = values.mean(axis=1, dtype=np.float64)
+    if not np.isfinite(means).all():
+        finite = np.isfinite(values).all(axis=1) & ~np.isfinite(means)
+        means[finite] = np.ldexp(np.ldexp(values[finite].astype(np.float64), -64).mean(axis=1), 64)
+    return means
 
 
 def coordinate_median(updates: Tensor) -> Tensor:

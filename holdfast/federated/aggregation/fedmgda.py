@@ -14,7 +14,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation.base import Aggregator
-from holdfast.federated.aggregation.sums import products, update_norms, weighted_sum
+from holdfast.federated.aggregation.sums import directions, ordinary, products, update_norms, weighted_sum
 
 _RIDGE = 1e-9
 _TOLERANCE = 1e-12
@@ -102,12 +102,16 @@ def min_norm_step(updates: Tensor, epsilon: float) -> Tensor:
         Shape (parameters,), in the dtype of the updates; zero if all updates are.
     """
     lengths = update_norms(updates)
-    weights = torch.zeros_like(lengths)
     moving = lengths > 0
-    if moving.any():
-        scale = 1 / lengths[moving]
-        gram = products(updates)[moving][:, moving] * scale * scale[:, None]
-        weights[moving] = shortest_mixture(gram, epsilon) * scale
+    if not moving.any():
+        return torch.zeros_like(updates[0])
+    if not ordinary(lengths[moving]):
+        units = directions(updates[moving])
+        return (shortest_mixture(units @ units.T, epsilon) @ units).to(updates.dtype)
+    scale = 1 / lengths[moving]
+    gram = products(updates)[moving][:, moving] * scale * scale[:, None]
+    weights = torch.zeros_like(lengths)
+    weights[moving] = shortest_mixture(gram, epsilon) * scale
     return weighted_sum(updates, weights)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from holdfast.federated.aggregation.base import Aggregator
 from holdfast.federated.aggregation.coordinates import majority
-from holdfast.federated.aggregation.distances import centred_products
+from holdfast.federated.aggregation.distances import RobustFrame, centred_products, exact_products
 from holdfast.federated.aggregation.sums import weighted_sum
 
 _STEPS = 2000
@@ -34,10 +34,13 @@ def geometric_median(updates: Tensor, smoothing: float = 1e-6) -> Tensor:
     Returns:
         Shape (parameters,), in the dtype of the updates.
     """
-    weights, error = _weiszfeld(*centred_products(updates, exact=False), smoothing, _STEPS // 10)
-    if error > _WANTED:
-        weights, _ = _weiszfeld(*centred_products(updates, exact=True), smoothing, _STEPS)
-    return weighted_sum(updates, weights)
+    weights, error = _weiszfeld(*centred_products(updates), smoothing, _STEPS // 10)
+    # Written so that an error that is no number, which an overflow leaves, goes the exact way.
+    if error <= _WANTED:
+        return weighted_sum(updates, weights)
+    frame = RobustFrame.of(updates)
+    weights, _ = _weiszfeld(*exact_products(frame), smoothing, _STEPS)
+    return frame.mixture(weights)
 
 
 def _weiszfeld(products: Tensor, precision: float, smoothing: float, steps: int) -> tuple[Tensor, float]:
@@ -47,14 +50,21 @@ def _weiszfeld(products: Tensor, precision: float, smoothing: float, steps: int)
     """
     squares = products.diagonal()
     lengths = squares.sqrt()
-    weights = torch.full_like(squares, 1 / len(squares))
+    if lengths.median() == 0:
+        # Half of the updates are at the origin of the frame, which is then the median itself.
+        return (lengths == 0).double() / (lengths == 0).sum(), precision
+    # From far away the iteration takes long: begin with what the distance from the origin says.
+    nearest = lengths.clamp(min=float(lengths.median()))
+    weights = (1 / nearest) / (1 / nearest).sum()
     for _ in range(steps):
         along = products @ weights
         centre = weights @ along
         distances = (squares - 2 * along + centre).clamp(min=0).sqrt()
-        floor = smoothing * distances.median() + 1e-12 * distances.max()
+        # Relative to the median distance, which no minority chooses; one to the largest would be the attacker's.
+        floor = smoothing * distances.median()
         if floor == 0:
-            return weights, 0.0
+            # Half of the updates lie where we are, or so it looks: the quick way can't tell.
+            return weights, 0.0 if lengths.max() == 0 else torch.inf
         closest = distances.clamp(min=float(floor))
         moved = (1 / closest) / (1 / closest).sum()
         change = ((moved - weights).abs() * lengths).sum()

@@ -17,7 +17,12 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation.base import Aggregator
-from holdfast.federated.aggregation.distances import squared_distances
+from holdfast.federated.aggregation.distances import (
+    RobustFrame,
+    centred_products,
+    distances_of,
+    exact_products,
+)
 from holdfast.federated.aggregation.sums import mean_of
 
 
@@ -42,13 +47,14 @@ def krum_select(updates: Tensor, neighbours: int, keep: int) -> Tensor:
     Returns:
         int64 of shape (keep,); of equal scores the earlier row is first.
     """
-    distances, errors = squared_distances(updates, exact=False)
+    distances, errors = distances_of(*centred_products(updates))
     order = krum_scores(distances, neighbours).argsort(stable=True)
     if keep < len(updates):
         highest = krum_scores(distances + errors, neighbours)[order[:keep]].max()
         lowest = krum_scores(distances - errors, neighbours)[order[keep:]].min()
-        if highest >= lowest:
-            distances, _ = squared_distances(updates)
+        # Written so that a comparison with no number, which an overflow leaves, goes the exact way.
+        if not highest < lowest:
+            distances, _ = distances_of(*exact_products(RobustFrame.of(updates)))
             order = krum_scores(distances, neighbours).argsort(stable=True)
     return order[:keep]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
@@ -29,8 +28,11 @@ def clip_to_median(updates: Tensor) -> Tensor:
     """
     lengths = sums.update_norms(updates)
     limit = coordinate_median(lengths[:, None])
-    scale = torch.where(lengths > limit, limit / lengths, 1.0)
-    return updates * scale.to(updates.dtype)[:, None]
+    clipped = updates.clone()
+    # In float64: the scale of an update of 1e38 is no number of float32 that could be multiplied with.
+    longer = (lengths > limit).nonzero().flatten()
+    clipped[longer] = (updates[longer].double() * (limit / lengths[longer])[:, None]).to(updates.dtype)
+    return clipped
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 _COLUMNS = 4096
+#: Between these, squares of norms are exact in float64.
+_SMALL, _LARGE = 1e-140, 1e140
 
 
 def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
@@ -47,11 +49,39 @@ def mean_of(updates: Tensor, chosen: Tensor) -> Tensor:
 
 
 def update_norms(updates: Tensor) -> Tensor:
-    """The Euclidean norm of each update over all layers together, float64 of shape (m,)."""
+    """The Euclidean norm of each update over all layers together, float64 of shape (m,).
+
+    Exact for all finite updates; infinite only where the norm itself has no number in float64.
+    """
     squares = torch.zeros(len(updates), dtype=torch.float64, device=updates.device)
     for block in torch.split(updates, _COLUMNS, 1):
         squares += torch.linalg.vector_norm(block.double(), dim=1).square()
-    return squares.sqrt()
+    norms = squares.sqrt()
+    # Squares of float64 overflow above 1e154 and vanish below 1e-154: such rows are measured by their largest entry.
+    if not ordinary(norms):
+        doubtful = ((norms > _LARGE) | (norms < _SMALL)).nonzero().flatten()
+        largest, shapes = _normalised(updates[doubtful])
+        norms[doubtful] = largest * torch.linalg.vector_norm(shapes, dim=1)
+    return norms
+
+
+def ordinary(lengths: Tensor) -> bool:
+    """Whether products of vectors of these lengths are exact in float64."""
+    return bool(((lengths >= _SMALL) & (lengths <= _LARGE)).all())
+
+
+def directions(updates: Tensor) -> Tensor:
+    """The updates with length one, float64 of shape (m, parameters); zero vectors have no direction and stay zero."""
+    _, shapes = _normalised(updates)
+    lengths: Tensor = torch.linalg.vector_norm(shapes, dim=1, keepdim=True)
+    return shapes / lengths.clamp(min=1)
+
+
+def _normalised(updates: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest entry of each update, shape (m,), and the updates divided by it; both float64."""
+    values = updates.double()
+    largest = values.abs().amax(1)
+    return largest, values / largest.where(largest > 0, 1.0)[:, None]
 
 
 def products(updates: Tensor) -> Tensor:

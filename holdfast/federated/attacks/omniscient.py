@@ -111,7 +111,7 @@ def _farthest(known: Tensor, centre: Tensor, away: Tensor) -> float:
     squared = float(away @ away)
     if squared == 0:
         return 0.0
-    apart, _ = squared_distances(known)
+    apart = squared_distances(known)
     offsets = centre - known
     half = offsets @ away
     rest = offsets.square().sum(1) - apart.fill_diagonal_(0).max()

@@ -1,0 +1,154 @@
+"""Every rule keeps its published bound: for every dtype, every finite value of it, every place of the attackers.
+
+Honest updates are anything, attackers anything finite. `BOUNDS` says per rule how many attackers it stands and how far
+its result may be. Rules without a bound are listed, so that a new rule must be put on one side or the other.
+"""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from holdfast.federated.aggregation import AGGREGATORS, build_aggregator
+
+#: Promise nothing against an attacker who may send anything: one of them can move them anywhere.
+WITHOUT = {"mean", "k-loss", "tilted-mean", "q-fair"}
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+
+
+def in_range(result: Tensor, honest: Tensor, m: int, f: int) -> bool:
+    """Every coordinate is between those of honest updates (Yin et al., 2018)."""
+    return bool(((result >= honest.amin(0)) & (result <= honest.amax(0))).all())
+
+
+def near_an_honest_one(result: Tensor, honest: Tensor, m: int, f: int) -> bool:
+    """Within sqrt(m - f - 2) + 1 diameters of every honest update.
+
+    A kept update has no higher score than an honest one could have, (m - f - 2) D^2, and counts at least one honest
+    neighbour (Blanchard et al., 2017, the proof of Proposition 4.2).
+    """
+    diameter = torch.cdist(honest, honest).max()
+    return bool((result - honest).norm(dim=1).max() <= ((m - f - 2) ** 0.5 + 1) * diameter * 1.001 + SLACK)
+
+
+def near_the_centre(result: Tensor, honest: Tensor, m: int, f: int) -> bool:
+    """Within 2 (m - f) / (m - 2f) radii of the honest mean (Minsker, 2015, Lemma 2.1; Lopuhaa and Rousseeuw, 1991)."""
+    centre = honest.mean(0)
+    radius = (honest - centre).norm(dim=1).max()
+    return bool((result - centre).norm() <= 2 * (m - f) / (m - 2 * f) * radius * 1.001 + SLACK)
+
+
+def no_longer(result: Tensor, honest: Tensor, m: int, f: int) -> bool:
+    """No longer than the longest honest update."""
+    return bool(result.norm() <= honest.norm(dim=1).max() * 1.001 + SLACK)
+
+
+def of_length_one(result: Tensor, honest: Tensor, m: int, f: int) -> bool:
+    """No longer than the server's rate: checked before scaling, see `test_fedmgda_is_at_most_of_length_one`."""
+    return True
+
+
+#: Room for rounding, in units of the largest honest entry; set per dtype.
+SLACK = 0.0
+
+
+def minority(m: int) -> int:
+    return (m - 1) // 2
+
+
+def krum_stands(m: int) -> int:
+    return max((m - 3) // 2, 0)
+
+
+BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[Tensor, Tensor, int, int], bool]]] = {
+    "median": (minority, in_range),
+    "trimmed-mean": (minority, in_range),
+    "krum": (krum_stands, near_an_honest_one),
+    "multi-krum": (krum_stands, near_an_honest_one),
+    "geometric-median": (minority, near_the_centre),
+    "clipping": (minority, no_longer),
+    "k-norm": (minority, no_longer),
+    "fedmgda": (minority, of_length_one),
+}
+
+
+def test_every_rule_has_a_bound_or_is_listed_as_having_none():
+    assert set(AGGREGATORS) == set(BOUNDS) | WITHOUT
+    assert not set(BOUNDS) & WITHOUT
+
+
+@st.composite
+def rounds(draw, stands):
+    """Updates of a round, which of them are honest, and how many are not."""
+    dtype = draw(st.sampled_from(DTYPES))
+    m = draw(st.integers(3, 13))
+    f = draw(st.integers(0, stands(m)))
+    parameters = draw(st.sampled_from([1, 2, 5, 40]))
+    numbers = torch.finfo(dtype)
+    seed = draw(st.integers(0, 2**31))
+    stream = torch.Generator().manual_seed(seed)
+    low, high = (
+        round(torch.tensor(number, dtype=torch.float64).log2().item()) for number in (numbers.tiny, numbers.max)
+    )
+    scale, offset = draw(st.integers(low, high - 3)), draw(st.sampled_from([0.0, 1.0, 30.0]))
+    honest = torch.randn(m - f, parameters, generator=stream, dtype=torch.float64) + offset
+    honest = (honest * 2.0**scale).clamp(-numbers.max, numbers.max).to(dtype)
+    kinds = st.sampled_from(["largest", "any", "together", "copies", "zero"])
+    evil = torch.zeros(f, parameters, dtype=dtype)
+    for row in range(f):
+        kind = draw(kinds)
+        signs = torch.randint(0, 2, (parameters,), generator=stream).double() * 2 - 1
+        if kind == "largest":
+            evil[row] = (signs * numbers.max).to(dtype)
+        elif kind == "any":
+            power = draw(st.integers(low, high - 1))
+            evil[row] = (signs * 2.0**power).to(dtype)
+        elif kind == "together" and row:
+            evil[row] = evil[0]
+        elif kind == "copies":
+            evil[row] = honest[row % len(honest)] * draw(st.sampled_from([1.0, -1.0, 0.5]))
+    order = torch.randperm(m, generator=stream)
+    return torch.cat([honest, evil])[order], (order < m - f), f
+
+
+@pytest.mark.parametrize("name", sorted(BOUNDS))
+def test_whatever_attackers_send_the_result_is_within_the_rules_bound(name):
+    stands, bound = BOUNDS[name]
+    rule = build_aggregator(name)
+
+    @given(rounds(stands))
+    def holds(round_):
+        updates, honest, f = round_
+        result = rule(updates, f=f, losses=torch.zeros(len(updates), dtype=torch.float64))
+        assert result.dtype == updates.dtype
+        assert bool(result.isfinite().all())
+        unit = updates[honest].double().abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+        global SLACK  # noqa: PLW0603
+        numbers = torch.finfo(updates.dtype)
+        SLACK = 40 * (numbers.eps + float(numbers.smallest_normal * numbers.eps / unit)) * updates.shape[1] ** 0.5
+        assert bound(result.double() / unit, updates[honest].double() / unit, len(updates), f)
+
+    holds()
+
+
+@given(rounds(minority))
+def test_fedmgda_is_at_most_of_length_one(round_):
+    updates, _, f = round_
+    result = build_aggregator("fedmgda")(updates, f=f)
+    assert result.double().norm() <= 1 + 8 * torch.finfo(updates.dtype).eps
+
+
+@pytest.mark.parametrize("name", sorted(BOUNDS))
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1e5, 1e15, 1e20, 1e37, 1e100, 1e300])
+def test_one_huge_update_does_not_move_the_rule(name, dtype, size):
+    if size > torch.finfo(dtype).max:
+        pytest.skip("no number of this dtype")
+    stream = torch.Generator().manual_seed(0)
+    honest = torch.randn(10, 200, generator=stream, dtype=torch.float64).to(dtype)
+    for place in (0, 5, 10):
+        updates = torch.cat([honest[:place], torch.full((1, 200), size, dtype=dtype), honest[place:]])
+        assert float(build_aggregator(name)(updates, f=1).double().norm()) < 20
