@@ -1,7 +1,7 @@
 """Federations of many clients and any settings: executors agree, to the bit where the work is only shared out.
 
-In double precision, where they differ by 1e-16: in single precision a rounding may fall on the other side of a kink of a
-ReLU or of max-pooling, which made the personal model of one client of 76 another one by 7e-4 (seed 1011817530).
+In double precision, where they differ by 1e-16: in single precision a rounding may fall on the other side of a kink of
+a ReLU or of max-pooling, which changed the personal model of one client of 76 by 7e-4 (seed 1011817530).
 """
 
 import random
