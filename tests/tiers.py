@@ -171,6 +171,7 @@ class Measured:
         ]
         for report in sorted(self.reports, key=lambda report: report.nodeid):
             kept = dict(report.user_properties)
-            end = f"FAILED with --seed {kept.get(SEED)}" if report.failed else report.outcome
+            end = "FAILED" if report.failed else report.outcome
+            end += f" with --seed {kept[SEED]}" if report.failed and SEED in kept else ""
             lines.append(f"{kept.get(ROUNDS, 0):6d} rounds  {end}  {report.nodeid}")
         return "\n".join(lines) + "\n"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.data.readers.idx import read_idx
@@ -93,7 +93,9 @@ def test_damaged_gzip_files_are_read_or_refused(folder, content):
     read_or_refused(read_idx, folder / "digits.gz", 3)
 
 
-@given(damaged(b'file,label\n"a,1",0\nb,1\n\xc3\xa9,1\n'))
+@example(content=b"file,label\na,\x1c1\n")
+@example(content=b"file,label\na,99999999999999999999\n")
+@given(content=damaged(b'file,label\n"a,1",0\nb,1\n\xc3\xa9,1\n'))
 def test_csv_files_are_read_or_refused(folder, content):
     path = folder / "table.csv"
     path.write_bytes(content)
@@ -124,7 +126,8 @@ def write_leaf(folder, train: bytes):
     return folder / "leaf"
 
 
-@given(twisted(LEAF))
+@example(content={**LEAF, "user_data": {**LEAF["user_data"], "ann": {"x": None, "y": [0, 1]}}})
+@given(content=twisted(LEAF))
 def test_leaf_files_with_other_values_are_read_or_refused(folder, content):
     read_or_refused(read_leaf, write_leaf(folder, json.dumps(content).encode()), numbers, None, 0)
 

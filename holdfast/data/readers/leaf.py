@@ -162,7 +162,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _user(path: Path, name: str, count: Any, user_data: Mapping[str, Any], convert: Convert) -> User:
     data = user_data.get(name)
-    if not isinstance(data, dict) or "x" not in data or "y" not in data:
+    if not isinstance(data, dict) or not all(isinstance(data.get(key), list) for key in ("x", "y")):
         raise DataError(f"{path} has no x and y for user {name!r}; make it again")
     if not len(data["x"]) == len(data["y"]) == count:
         raise DataError(

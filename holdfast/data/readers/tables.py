@@ -16,6 +16,8 @@ SPLITS: Mapping[str, int] = {
     "0": 0, "1": 1, "2": 2, "train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2,
 }  # fmt: skip
 
+_DIGITS = 18  # of a whole number: as many as int64 surely holds
+
 
 def read_columns(path: Path, columns: Sequence[str]) -> dict[str, NDArray[np.object_]]:
     """Read some columns of a csv file as text; a missing value is the empty string.
@@ -79,7 +81,7 @@ def whole_numbers(path: Path, column: str, values: NDArray[np.object_], names: S
         DataError: if a value is not an integer, is negative, or has no name; it names the row, from 1 below the header.
     """
     words, inverse = np.unique(values.astype(str), return_inverse=True)
-    numbers = np.array([int(word) if word.strip().isdecimal() else -1 for word in words], np.int64)
+    numbers = np.array([_whole_number(word.strip()) for word in words], np.int64)
     if len(names):
         numbers[numbers >= len(names)] = -1
     result: NDArray[np.int64] = numbers[inverse]
@@ -89,6 +91,10 @@ def whole_numbers(path: Path, column: str, values: NDArray[np.object_], names: S
         allowed = f"an integer from 0 to {len(names) - 1}" if len(names) else "an integer from 0"
         raise DataError(f"{path} has {values[at]!r} in column {column!r} of row {at + 1}; it must be {allowed}")
     return result
+
+
+def _whole_number(word: str) -> int:
+    return int(word) if word.isdecimal() and len(word) <= _DIGITS else -1
 
 
 def split_codes(path: Path, column: str, values: NDArray[np.object_]) -> NDArray[np.int64]:
