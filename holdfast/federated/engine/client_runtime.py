@@ -16,7 +16,7 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import DataError
 from holdfast.federated.engine.adam import Adam
-from holdfast.federated.engine.local_training import LocalTraining
+from holdfast.federated.engine.local_training import LocalTraining, UsesTraining
 from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
@@ -49,7 +49,7 @@ class Assignment:
     drawn: Tensor
 
 
-class ClientRuntime:
+class ClientRuntime(UsesTraining):
     """Runs client functions.
 
     Args:
@@ -90,16 +90,6 @@ class ClientRuntime:
     def clients(self) -> Clients:
         """The data of all clients."""
         return self.training.clients
-
-    @property
-    def network(self) -> Network:
-        """The model."""
-        return self.training.network
-
-    @property
-    def settings(self) -> Rounds:
-        """Local work and learning rates."""
-        return self.training.settings
 
     # ---------------------------------------------------------------------------------------------- client functions
 

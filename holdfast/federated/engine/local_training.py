@@ -56,3 +56,23 @@ class LocalTraining:
         """
         sizes = self.clients.train.counts[clients]
         return (epochs * sizes // self.settings.batch_size).clamp(min=epochs)
+
+
+class UsesTraining:
+    """What has a `LocalTraining` answers for its network and settings.
+
+    Attributes:
+        training: what clients train with.
+    """
+
+    training: LocalTraining
+
+    @property
+    def network(self) -> Network:
+        """The model."""
+        return self.training.network
+
+    @property
+    def settings(self) -> Rounds:
+        """Local work and learning rates."""
+        return self.training.settings

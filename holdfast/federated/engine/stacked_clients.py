@@ -15,13 +15,12 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import pad
-from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, Masks, Network, ProximalTerm
-from holdfast.federated.settings import Rounds
+from holdfast.federated.engine.local_training import LocalTraining, UsesTraining
+from holdfast.federated.engine.network import ClientBatch, Masks, ProximalTerm
 from holdfast.streams import torch_stream
 
 
-class StackedClients:
+class StackedClients(UsesTraining):
     """Clients of one round that run together.
 
     Args:
@@ -57,16 +56,6 @@ class StackedClients:
 
     def __len__(self) -> int:
         return len(self.clients)
-
-    @property
-    def network(self) -> Network:
-        """The model."""
-        return self.training.network
-
-    @property
-    def settings(self) -> Rounds:
-        """Local work and learning rates."""
-        return self.training.settings
 
     @property
     def data(self) -> Clients:
