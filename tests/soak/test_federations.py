@@ -43,6 +43,6 @@ def test_executors_agree_in_federations_of_any_size(seed):
     assert torch.equal(ran["pool"].weights, ran["workers"].weights)
     everybody = torch.arange(many)
     for method in methods:
-        models = {name: one.site.personal(method.label, everybody, one.weights) for name, one in ran.items()}
+        models = {name: one.runtime.personal(method.label, everybody, one.weights) for name, one in ran.items()}
         torch.testing.assert_close(models["batched"], models["serial"], **close)
         assert torch.equal(models["pool"], models["workers"])

@@ -127,6 +127,7 @@ def write_leaf(folder, train: bytes):
 
 
 @example(content={**LEAF, "user_data": {**LEAF["user_data"], "ann": {"x": None, "y": [0, 1]}}})
+@example(content={**LEAF, "user_data": {**LEAF["user_data"], "ann": {"x": [[0], [1]], "y": [1e30, 1]}}})
 @given(content=twisted(LEAF))
 def test_leaf_files_with_other_values_are_read_or_refused(folder, content):
     read_or_refused(read_leaf, write_leaf(folder, json.dumps(content).encode()), numbers, None, 0)

@@ -172,7 +172,7 @@ def _user(path: Path, name: str, count: Any, user_data: Mapping[str, Any], conve
         return np.empty(0), np.empty(0, np.int64)
     try:
         return convert(data["x"], data["y"])
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise DataError(f"user {name!r} of {path} has values that don't fit: {error}") from error
 
 

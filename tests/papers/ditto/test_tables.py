@@ -114,7 +114,7 @@ def test_every_cell_names_methods_and_options_that_exist_and_rows_that_they_give
             merged = {**settings, **changes}
             parts = build_parts(merged, 0)
             labels = {"global"}
-            for method in resolve(parts["personalize"], parts["threat"]):
+            for method in resolve(parts["personalize"], parts.get("threat")):
                 method.check(parts["settings"])
                 labels.add(method.label)
             assert {label for of in settings["rows"].values() for label in of} <= labels
