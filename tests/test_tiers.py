@@ -88,7 +88,8 @@ def test_soak_tests_run_once_with_the_given_seed_and_again_and_again_with_others
     assert (pytester.path / "seeds").read_text() == "7\n"
     run("-m", "soak", "--soak", "0.02").assert_outcomes(passed=2, failed=1, deselected=1)
     seeds = (pytester.path / "seeds").read_text().split()
-    assert len(set(seeds)) == len(seeds) > 3
+    assert len(seeds) > 3
+    assert len(set(seeds)) > 0.99 * len(seeds)  # of 31 bits, so two of thousands may be the same
     log = (pytester.path / "soak" / "last.log").read_text()
     assert "3 tests, 1 failures" in log and "FAILED with --seed" in log
     assert f"{len(seeds) - 1:6d} rounds  passed  test_rounds.py::test_seeded" in log

@@ -6,6 +6,8 @@ options too, ``--cmnist5.correlation`` and ``--spare.k-max``. Each such part of 
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, make_dataclass
 from functools import partial
@@ -51,7 +53,12 @@ def parse_sections(
     Returns:
         An instance of every section's class, by the same names.
     """
-    places = {name: f"section{place}" for place, name in enumerate(sections)}
+    # The parser shows the name of a field where it refuses a value: the last word of ours, a method's or data set's.
+    words_of = {name: re.split(r"[^\w-]+", name)[-1].replace("-", "_") for name in sections}
+    taken = Counter(words_of.values())
+    places = {
+        name: word if taken[word] == 1 else f"{word}_{place}" for place, (name, word) in enumerate(words_of.items())
+    }
     slots = [(places[name], *_slot(section)) for name, section in sections.items()]
     slots.sort(key=lambda slot: slot[2].default_factory is not MISSING)  # fields without a default come first
     parsed: Any = tyro.cli(make_dataclass("Arguments", slots), args=list(words), prog=program, description=about)

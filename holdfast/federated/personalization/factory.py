@@ -36,7 +36,7 @@ def resolve(methods: Sequence[Personalizer], threat: Threat | None) -> list[Pers
     labels = [method.label for method in running]
     for label in labels:
         if labels.count(label) > 1:
-            raise ConfigError(f"there are two personalization methods {label!r}; give each once")
+            raise ConfigError(f"there are two personalization methods {label!r}; run them one after the other")
     return running
 
 
