@@ -231,7 +231,7 @@ class _Resuming:
         from pooch import HTTPDownloader  # noqa: PLC0415
 
         have = out.tell()
-        bar = None if self.progress is None else _Bar(self.progress, self.file, out)
+        bar = None if self.progress is None else _DownloadBar(self.progress, self.file, out)
         # Compressed on the way, bytes would not be counted as they are on the disk.
         headers = {"User-Agent": "holdfast", "Accept-Encoding": "identity"} | (
             {"Range": f"bytes={have}-"} if have else {}
@@ -258,7 +258,7 @@ class _Resuming:
         )(url, out, pooch)
 
 
-class _Bar:
+class _DownloadBar:
     """Pooch's idea of a progress bar, which tells our listener how long the part is."""
 
     def __init__(self, progress: Progress, file: RemoteFile, out: BinaryIO) -> None:
