@@ -1,4 +1,8 @@
-"""Image files to tensors: open, crop, resize and normalise with Pillow, one image at a time and only when needed."""
+"""Image files to tensors: decode, crop, resize and normalise with Pillow, one image at a time and only when needed.
+
+What becomes of each kind of image is said in `holdfast.data.readers.decoding`; many at once are read by
+`holdfast.data.readers.image_files`.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.data.inputs import LazyInputs
+from holdfast.data.readers.decoding import decode
 from holdfast.data.transforms import IMAGENET_MEAN, IMAGENET_STD, Normalise
-from holdfast.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -46,10 +50,14 @@ class ImageReader:
         pixels = torch.from_numpy(self.pixels(path)).unsqueeze(0)
         return Normalise(self.mean, self.std)(pixels)[0]
 
+    @property
+    def side(self) -> int | None:
+        """Of the squares that images become; None where they keep their own height and width."""
+        return next((side for side in (self.crop, self.resize, self.crop_first) if side is not None), None)
+
     def inputs(self, paths: Sequence[Path], workers: int) -> LazyInputs:
         """The images at `paths` as inputs that are read when gathered, by `workers` threads."""
-        side = self.resize if self.crop is None else self.crop
-        shape = None if side is None else (3, side, side)
+        shape = None if self.side is None else (3, self.side, self.side)
         return LazyInputs(lambda position: self(paths[position]), len(paths), workers, shape)
 
     def pixels(self, path: Path) -> NDArray[np.uint8]:
@@ -58,22 +66,22 @@ class ImageReader:
         Raises:
             DataError: if the file is missing, truncated or no image.
         """
-        try:
-            with Image.open(path) as file:
-                image = file.convert("RGB")
-        except FileNotFoundError as error:
-            raise DataError(
-                f"there is no image {path}; correct the path in the metadata, or fetch the images"
-            ) from error
-        except (OSError, SyntaxError, ValueError) as error:
-            raise DataError(f"the image {path} can't be decoded ({error}); replace it or drop its row") from error
+        return np.array(self.picture(path)).transpose(2, 0, 1)
+
+    def picture(self, path: Path) -> Image.Image:
+        """Read one image as 8-bit RGB, cropped and resized.
+
+        Raises:
+            DataError: if the file is missing, truncated or no image.
+        """
+        image = decode(path)
         if self.crop_first is not None:
             image = centre_crop(image, self.crop_first)
         if self.resize is not None:
             image = image.resize((self.resize, self.resize), Image.Resampling.BILINEAR)
         if self.crop is not None:
             image = centre_crop(image, self.crop)
-        return np.array(image).transpose(2, 0, 1)
+        return image
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:

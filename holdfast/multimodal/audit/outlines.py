@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from holdfast.data.inputs import LazyInputs
+from holdfast.data.readers.decoding import decode
 from holdfast.errors import DataError
 from holdfast.multimodal.audit.metrics import filled_boxes, tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
@@ -38,7 +38,9 @@ def mask_inputs(paths: Sequence[Path], preprocessing: Preprocessing, region: Reg
     """
 
     def read(at: int) -> Tensor:
-        mask = preprocessing.square(_opened(paths[at]))[0] >= _HALF
+        # its transparent parts are as dark as they say, and not white paper
+        grey = np.array(decode(paths[at], remedy="fetch the segmentations", alpha=True).convert("L"))
+        mask = preprocessing.square(torch.from_numpy(grey).expand(3, -1, -1))[0] >= _HALF
         return tight_boxes(mask.unsqueeze(0))[0] if region == "box" else mask
 
     return LazyInputs(read, len(paths), workers)
@@ -85,12 +87,3 @@ def read_boxes(path: Path) -> tuple[int, int, Tensor]:
     if len(sides) != 2 or not corners[0] or len({len(values) for values in corners}) != 1:
         raise DataError(f"{path} has no size or no complete box; give annotations in PASCAL's format")
     return sides["width"], sides["height"], torch.tensor(corners).T
-
-
-def _opened(path: Path) -> Tensor:
-    try:
-        with Image.open(path) as file:
-            grey = np.array(file.convert("L"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"the mask {path} can't be read ({error}); fetch the segmentations") from error
-    return torch.from_numpy(grey).expand(3, -1, -1)

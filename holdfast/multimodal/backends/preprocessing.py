@@ -17,14 +17,14 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.data.inputs import LazyInputs
-from holdfast.data.readers.images import ImageReader
+from holdfast.data.readers.decoding import decode, to_rgb
 from holdfast.data.transforms import Normalise
 from holdfast.errors import DataError
 
 CLIP_MEAN = (0.48145466, 0.4578275, 0.40821073)
 CLIP_STD = (0.26862954, 0.26130258, 0.27577711)
 
-_FILE = ImageReader(resize=None, crop=None)
+_MOST_PIXELS = 2**26
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Preprocessing:
             if image.is_floating_point():
                 return self._float_square(image)
             image = Image.fromarray(image.permute(1, 2, 0).cpu().numpy())
-        image = image.convert("RGB")
+        image = to_rgb(image, "given")
         height, width = self._resized(image.height, image.width)
         image = image.resize((width, height), Image.Resampling.BICUBIC)
         top, left = (height - self.size) // 2, (width - self.size) // 2
@@ -74,7 +74,7 @@ class Preprocessing:
     def inputs(self, paths: Sequence[Path], workers: int = 0) -> LazyInputs:
         """Image files as inputs of `Examples`, read when they are gathered."""
         shape = (3, self.size, self.size)
-        return LazyInputs(lambda at: self(torch.from_numpy(_FILE.pixels(paths[at]))), len(paths), workers, shape)
+        return LazyInputs(lambda at: self(decode(paths[at])), len(paths), workers, shape)
 
     def pictures(self, batch: Tensor) -> Tensor:
         """What was normalised, back as floats from 0 to 1, (n, 3, size, size)."""
@@ -106,4 +106,6 @@ class Preprocessing:
 
     def _resized(self, height: int, width: int) -> tuple[int, int]:
         longer = int(self.size * max(height, width) / min(height, width))
+        if longer * self.size > _MOST_PIXELS:
+            raise DataError(f"an image of {width} x {height} pixels is too narrow to resize to {self.size}; drop it")
         return (longer, self.size) if height > width else (self.size, longer)

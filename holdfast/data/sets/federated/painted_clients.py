@@ -6,7 +6,6 @@ Section 6.1 and Appendix D). Both environments show the same test images, so onl
 
 from __future__ import annotations
 
-import io
 import re
 import zipfile
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows
 from holdfast.data.download import RemoteFile
+from holdfast.data.readers.decoding import decode
 from holdfast.data.readers.idx import MNIST_FILES, Mnist, read_digits
 from holdfast.data.sets.federated.environments import (
     Scheme,
@@ -189,10 +189,9 @@ def read_coil(path: Path, side: int = 64) -> tuple[NDArray[np.uint8], Rows]:
     try:
         for name, content in _png_files(path):
             if match := _COIL_NAME.fullmatch(name):
-                with Image.open(io.BytesIO(content)) as file:
-                    grey = file.convert("L").resize((side, side), Image.Resampling.BILINEAR)
-                images[int(match[1]), int(match[2])] = np.array(grey)
-    except (OSError, zipfile.BadZipFile, SyntaxError, ValueError) as error:
+                image = decode(content, f"{name} of {path}", remedy="get it again").convert("L")
+                images[int(match[1]), int(match[2])] = np.array(image.resize((side, side), Image.Resampling.BILINEAR))
+    except (OSError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} can't be read ({error}); get it again") from error
     wanted = [(number, pose) for number in range(1, _COIL_OBJECTS + 1) for pose in range(_COIL_POSES)]
     missing = [f"obj{number}__{pose}.png" for number, pose in wanted if (number, pose) not in images]

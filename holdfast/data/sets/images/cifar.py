@@ -5,7 +5,6 @@ Pixels stay uint8 in memory (180 MB); a batch is normalised when it is gathered.
 
 from __future__ import annotations
 
-import io
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from PIL import Image
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.readers.decoding import decode
 from holdfast.data.readers.idx import split_validation
 from holdfast.data.transforms import Normalise
 from holdfast.errors import DataError, nearest
@@ -87,17 +86,19 @@ def read_parquet(path: Path) -> Labelled:
     _check_labels(path, labels)
     images = np.empty((len(labels), 32, 32, 3), np.uint8)
 
-    def decode(rows: range) -> None:
+    def decode_rows(rows: range) -> None:
         for row in rows:
-            try:
-                with Image.open(io.BytesIO(encoded[row])) as image:
-                    images[row] = np.asarray(image.convert("RGB"))
-            except (OSError, ValueError, SyntaxError) as error:
-                raise DataError(f"the image in row {row} of {path} can't be decoded: {error}") from error
+            name = f"in row {row} of {path}"
+            image = decode(encoded[row] or b"", name, remedy="get the file again")
+            if image.size != (32, 32):
+                raise DataError(
+                    f"the image {name} has {image.width} x {image.height} pixels, not 32 x 32; get the file again"
+                )
+            images[row] = np.asarray(image)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         blocks = range(0, len(labels), _BLOCK)
-        list(pool.map(decode, (range(start, min(start + _BLOCK, len(labels))) for start in blocks)))
+        list(pool.map(decode_rows, (range(start, min(start + _BLOCK, len(labels))) for start in blocks)))
     return np.ascontiguousarray(images.transpose(0, 3, 1, 2)), labels
 
 

