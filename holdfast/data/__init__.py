@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from holdfast.data.download import RemoteFile, fetch
     from holdfast.data.examples import Examples, Splits
     from holdfast.data.inputs import Inputs, LazyInputs, TensorInputs
+    from holdfast.data.own.data_set import OwnData, read
+    from holdfast.data.own.options import ReadingOptions
     from holdfast.data.readers import arrays, folder, idx
     from holdfast.data.sets.federated import (
         bar_clients,
@@ -59,6 +61,8 @@ __all__ = [
     "FederatedData",
     "Inputs",
     "LazyInputs",
+    "OwnData",
+    "ReadingOptions",
     "RemoteFile",
     "Splits",
     "TensorInputs",
@@ -88,6 +92,7 @@ __all__ = [
     "partition",
     "partitioned",
     "patches",
+    "read",
     "register",
     "restricted_imagenet",
     "snli",

@@ -70,6 +70,10 @@ class DataSet(CatalogEntry, ABC):
 
     recipe: ClassVar[Mapping[str, object]] = {}
 
+    def training_recipe(self) -> Mapping[str, object]:
+        """The settings to begin with: the published ones; of a user's own data, those that suit what it is."""
+        return self.recipe
+
     @abstractmethod
     def load(self, root: Path) -> Splits:
         """Read the three parts.
@@ -84,6 +88,7 @@ class DataSet(CatalogEntry, ABC):
 
 DataSetType = TypeVar("DataSetType", bound=type[DataSet])
 EntryType = TypeVar("EntryType", bound=CatalogEntry)
+Options = TypeVar("Options")
 
 #: Every data set by name.
 DATASETS: LazyTable[type[DataSet]] = LazyTable(
@@ -155,13 +160,27 @@ def configured(cls: type[EntryType], options: Mapping[str, Any]) -> EntryType:
     Raises:
         ConfigError: if an option is unknown or one is missing; the message offers the nearest name.
     """
-    known = {field.name: field for field in fields(cls)}
+    return configured_options(cls, options, f"data set {cls.name!r}")
+
+
+def configured_options(cls: type[Options], options: Mapping[str, Any], owner: str) -> Options:
+    """A dataclass made from options by name.
+
+    Args:
+        cls: the dataclass.
+        options: values of its fields.
+        owner: whose options they are, for messages.
+
+    Raises:
+        ConfigError: if an option is unknown or one is missing; the message offers the nearest name.
+    """
+    known = {field.name: field for field in fields(cls)}  # type: ignore[arg-type]
     for option in options:
         if option not in known:
-            raise ConfigError(f"data set {cls.name!r} has no option {option!r}{nearest(option, known)}")
+            raise ConfigError(f"{owner} has no option {option!r}{nearest(option, known)}")
     for field in known.values():
         if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
-            raise ConfigError(f"data set {cls.name!r} needs the option {field.name!r}")
+            raise ConfigError(f"{owner} needs the option {field.name!r}")
     return cls(**options)
 
 

@@ -8,17 +8,24 @@ fall out of order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.data.inputs import InputBatch, Inputs, LazyInputs, SubsetInputs, TensorInputs
+from holdfast.data.dataset_items import Collate, DatasetInputs, labels_of
+from holdfast.data.inputs import InputBatch, Inputs, SubsetInputs, TensorInputs
 from holdfast.errors import DataError
 
+if TYPE_CHECKING:
+    from holdfast.data.own.schema import Schema
+
 IntVector = Tensor | np.ndarray | Sequence[int]
+#: Classes or attribute values: whole numbers from 0, or words, which are numbered in the order of the alphabet.
+Values = IntVector | Sequence[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +45,8 @@ class Examples:
         class_names: a name per class.
         attribute_names: a name per attribute value.
         group_names: a name per group (per column of `memberships` where there is one).
+        source_names: a name per source.
+        names: what each example is called outside of here, such as its file, of shape (n,).
     """
 
     inputs: Inputs
@@ -50,14 +59,16 @@ class Examples:
     class_names: tuple[str, ...] = ()
     attribute_names: tuple[str, ...] = ()
     group_names: tuple[str, ...] = ()
+    source_names: tuple[str, ...] = ()
+    names: NDArray[Any] | None = None
 
     @classmethod
     def of(
         cls,
         inputs: Any,
-        labels: IntVector | None = None,
+        labels: Values | None = None,
         *,
-        attributes: IntVector | None = None,
+        attributes: Values | None = None,
         groups: IntVector | None = None,
         sources: IntVector | None = None,
         memberships: Tensor | np.ndarray | None = None,
@@ -65,13 +76,18 @@ class Examples:
         class_names: Sequence[str] | None = None,
         attribute_names: Sequence[str] | None = None,
         group_names: Sequence[str] | None = None,
+        source_names: Sequence[str] | None = None,
+        names: Sequence[str] | NDArray[Any] | None = None,
         transform: Callable[[Tensor], Tensor] | None = None,
+        collate: Collate | None = None,
     ) -> Examples:
         """Build a checked set from a tensor, an array, a dict of tensors, `Inputs`, or a map-style torch Dataset.
 
         Args:
-            inputs: the inputs. A Dataset whose items are ``(x, y, ...)`` tuples is read lazily.
-            labels: class per example; may be omitted for a Dataset, whose items are then read once for their labels.
+            inputs: the inputs. A Dataset is read lazily; its items are tuples ``(x, y, ...)`` or dicts, and an ``x``
+                may be a tensor, an array, a PIL image, or a dict of these.
+            labels: class per example, as a number or a word; may be omitted for a Dataset, whose items are then read
+                once for their labels.
             attributes: spurious attribute per example.
             groups: group per example; label x attribute where only attributes are given.
             sources: origin per example.
@@ -80,13 +96,18 @@ class Examples:
             class_names: a name per class.
             attribute_names: a name per attribute value.
             group_names: a name per group.
+            source_names: a name per source.
+            names: what each example is called outside of here.
             transform: applied to each gathered batch of an in-memory tensor.
+            collate: makes a batch of a list of inputs of a Dataset, where they can't be stacked because they differ in
+                length.
 
         Returns:
             The set.
 
         Raises:
-            DataError: if lengths disagree, a label is negative or has no class name, an id occurs twice.
+            DataError: if lengths disagree, a label is no class (a fraction, a vector), is negative or has no class
+                name, most of the classes up to the largest label don't occur, or an id occurs twice.
 
         Example:
             >>> import torch
@@ -94,11 +115,17 @@ class Examples:
             >>> train.groups.tolist(), train.group_names
             ([0, 2, 3, 1], ('y0/a0', 'y0/a1', 'y1/a0', 'y1/a1'))
         """
-        stored, found_labels = _as_inputs(inputs, transform, need_labels=labels is None)
+        stored = _as_inputs(inputs, transform, collate)
         n = len(stored)
-        y = _vector("labels", labels if labels is not None else found_labels, n)
+        if labels is None and isinstance(stored, DatasetInputs):
+            labels = labels_of(stored.dataset)
+        labels, class_names = _numbered("label", labels, class_names)
+        attributes, attribute_names = _numbered("attribute", attributes, attribute_names)
+        y = _vector("labels", labels, n)
         a = None if attributes is None else _vector("attributes", attributes, n)
         g = None if groups is None else _vector("groups", groups, n)
+        if class_names is None:
+            _check_gaps(y)
         classes = _names("label", y, class_names, "y")
         values = () if a is None else _names("attribute", a, attribute_names, "a")
         member = None if memberships is None else torch.as_tensor(memberships, dtype=torch.bool)
@@ -108,13 +135,16 @@ class Examples:
             )
         if g is None and a is not None:
             g = y * len(values) + a
-            names = group_names or [f"{c}/{v}" for c in classes for v in values]
+            of_groups = group_names or [f"{c}/{v}" for c in classes for v in values]
         else:
-            names = group_names or []
+            of_groups = group_names or []
         if member is not None:
-            names = _count("column of memberships", member.shape[1], names, "g")
+            of_groups = _count("column of memberships", member.shape[1], of_groups, "g")
         elif g is not None:
-            names = _names("group", g, names or None, "g")
+            of_groups = _names("group", g, of_groups or None, "g")
+        called = None if names is None else np.asarray(names, object)
+        if called is not None and called.shape != (n,):
+            raise DataError(f"names have shape {called.shape} for {n} examples; give one name per example")
         return cls(
             inputs=stored,
             labels=y,
@@ -125,7 +155,9 @@ class Examples:
             memberships=member,
             class_names=tuple(classes),
             attribute_names=tuple(values),
-            group_names=tuple(names),
+            group_names=tuple(of_groups),
+            source_names=tuple(source_names or ()),
+            names=called,
         )
 
     def __len__(self) -> int:
@@ -197,7 +229,13 @@ class Examples:
             groups=pick(self.groups),
             sources=pick(self.sources),
             memberships=pick(self.memberships),
+            names=None if self.names is None else self.names[chosen.numpy()],
         )
+
+    def called(self, position: int) -> str:
+        """How messages call an example: its id, and its name where it has one."""
+        number = f"example {int(self.ids[position])}"
+        return number if self.names is None else f"{number} ({self.names[position]})"
 
     def with_groups(self, groups: IntVector, names: Sequence[str] | None = None) -> Examples:
         """The same examples under other groups, for instance inferred ones.
@@ -222,41 +260,72 @@ class Splits:
         train: what is learned from.
         validation: what the model is chosen on.
         test: what is reported.
+        notes: what was guessed or changed when the data was read, a line each.
+        schema: how to read other data in the same way, where the data is a user's own.
     """
 
     name: str
     train: Examples
     validation: Examples
     test: Examples
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    schema: Schema | None = field(default=None, kw_only=True)
 
 
-def _as_inputs(
-    inputs: Any, transform: Callable[[Tensor], Tensor] | None, *, need_labels: bool
-) -> tuple[Inputs, list[int] | None]:
+def _as_inputs(inputs: Any, transform: Callable[[Tensor], Tensor] | None, collate: Collate | None) -> Inputs:
     if isinstance(inputs, np.ndarray):
         inputs = torch.from_numpy(inputs)
     if isinstance(inputs, (Tensor, dict)):
-        return TensorInputs(inputs, transform), None
+        return TensorInputs(inputs, transform)
     if hasattr(inputs, "gather"):
-        return inputs, None
+        stored: Inputs = inputs
+        return stored
     if hasattr(inputs, "__getitem__") and hasattr(inputs, "__len__"):
-        labels = [int(inputs[i][1]) for i in range(len(inputs))] if need_labels else None
-        return LazyInputs(lambda i: torch.as_tensor(inputs[i][0]), len(inputs)), labels
+        return DatasetInputs(inputs, collate)
     raise DataError(
         f"inputs of type {type(inputs).__name__} can't be indexed; give a tensor, an array, a dict of tensors, "
         "or a map-style Dataset with __len__ and __getitem__"
     )
 
 
-def _vector(what: str, values: IntVector | None, n: int) -> Tensor:
+def _numbered(what: str, values: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
+    """Words as numbers: their places among `names`, or in the order of the alphabet."""
+    if values is None or isinstance(values, Tensor) or not len(values):
+        return values, names
+    given = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if not all(isinstance(word, str) for word in given):
+        return values, names
+    words = np.asarray(given)
+    if names is None:
+        distinct, codes = np.unique(words.astype(str), return_inverse=True)
+        return codes.astype(np.int64), tuple(map(str, distinct))
+    place = {name: number for number, name in enumerate(names)}
+    unknown = [word for word in words.tolist() if word not in place]
+    if unknown:
+        raise DataError(f"the {what} {unknown[0]!r} is not among the names {', '.join(names)}; name each {what}")
+    return np.array([place[word] for word in words.tolist()], np.int64), names
+
+
+def _check_gaps(labels: Tensor) -> None:
+    """Refuse labels that make mostly empty classes: 0, 1 and 1000 are three classes and not 1,001."""
+    occurring = torch.unique(labels)
+    count = int(occurring[-1]) + 1 if len(occurring) else 0
+    if count > 2 * len(occurring) + 8:
+        raise DataError(
+            f"the labels go up to {count - 1}, and {len(occurring)} of these {count:,} classes occur; number the "
+            "classes from 0 without gaps, give their names as labels, or all class_names"
+        )
+
+
+def _vector(what: str, values: Any, n: int) -> Tensor:
     if values is None:
         raise DataError(f"{what} are missing; give one integer per example")
     try:
         vector = torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise DataError(f"{what} must be whole numbers, and these can't be read as numbers: {error}") from error
-    if vector.is_floating_point() and not torch.equal(vector, vector.round()):
-        raise DataError(f"{what} must be whole numbers")
+    if vector.is_complex() or (vector.is_floating_point() and not torch.equal(vector, vector.round())):
+        raise DataError(f"{what} must be whole numbers; a quantity (regression) is not supported, cut it into classes")
     if vector.ndim != 1 or len(vector) != n:
         raise DataError(f"{what} have shape {tuple(vector.shape)} for {n} examples; give one integer per example")
     return vector.to(torch.int64)

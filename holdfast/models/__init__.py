@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from holdfast.models.networks.pocket_cnn import PocketCNN
     from holdfast.models.networks.resnet import ResNet, resnet18, resnet20, resnet50, wide_resnet50
     from holdfast.models.networks.text import distilbert, roberta
+    from holdfast.models.networks.text_bag import TextBag
     from holdfast.models.registry import IMAGENET_WEIGHTS, build, load_weights
     from holdfast.models.table import HUB_MODELS, MODELS
 else:
@@ -37,6 +38,7 @@ __all__ = [
     "PocketCNN",
     "ResNet",
     "SoftmaxRegression",
+    "TextBag",
     "build",
     "distilbert",
     "features_and_logits",

@@ -45,6 +45,7 @@ MODELS: LazyTable[Factory] = LazyTable(
         "svm": "holdfast.models:LinearSVM",
         "softmax": "holdfast.models:SoftmaxRegression",
         "bag-of-words": "holdfast.models:BagOfWords",
+        "text-bag": "holdfast.models:TextBag",
     },
 )
 

@@ -4,6 +4,7 @@
 
     config.yaml            everything that determines the run
     environment.json       what kind of run it is, versions, machine, command, commit
+    schema.json            how data of the user's own was read, so that other data is read in the same way
     metrics.jsonl          one event per line
     plans/*.parquet        what was trained on after each change of plan, by example id
     checkpoints/last.safetensors   the whole state: a killed run continues from it to the bit
@@ -188,6 +189,19 @@ class Run:
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+    def keep_schema(self, schema: Mapping[str, Any]) -> None:
+        """Write down how the data was read; a run that goes on must have read the same data.
+
+        Raises:
+            ConfigError: if the data has changed since the run began.
+        """
+        file, text = self.path / "schema.json", json.dumps(plain_values(schema), indent=1)
+        if file.exists() and file.read_text(encoding="utf-8") != text:
+            raise ConfigError(
+                f"the data has changed since the run at {self.path} began, so it can't go on; start a new run"
+            )
+        self._write(file.name, text)
 
     def save_checkpoint(self, state: dict[str, Any], name: str = "last") -> None:
         """Save a state atomically."""

@@ -127,7 +127,7 @@ CELLS = [(y, split, place) for split in (0, 1, 2) for y in (0, 1) for place in (
 
 def test_a_folder_of_images_is_trained_on(tmp_path, capsys):
     image_folder(tmp_path / "birds", CELLS * 3)
-    command = ["fit", "--data", "birds", "--model", "lenet5", "--folder.size", "20", *QUICK]
+    command = ["fit", "--data", "birds", "--model", "lenet5", "--image-size", "20", *QUICK]
     assert main([*command, "--method", "group-balanced"]) == 0
     assert "runs/birds-group-balanced-s0/report.html" in capsys.readouterr().out
 
@@ -136,18 +136,19 @@ def test_a_folder_of_images_is_trained_on(tmp_path, capsys):
     ("damage", "message"),
     [
         (lambda f: f.write_text(f.read_text().replace("place", "plaze")), "did you mean 'plaze'"),
-        (lambda f: f.write_text(f.read_text().replace(",1,0,", ",-3,0,")), "-3"),
+        (lambda f: f.write_text(f.read_text().replace(",1,0,", ",,0,")), "no label in column 'y'"),
+        (lambda f: f.write_text(f.read_text().replace("images/3", "../3")), "not below"),
         (
             lambda f: (f.parent / "images" / "0.png").write_bytes((f.parent / "images" / "0.png").read_bytes()[:60]),
             "0.png",
         ),
-        (lambda f: f.unlink(), "metadata.csv"),
+        (lambda f: f.unlink(), "has no column 'place'"),
     ],
 )
 def test_a_damaged_folder_is_named(tmp_path, capsys, damage, message):
     image_folder(tmp_path / "birds", CELLS * 2)
     damage(tmp_path / "birds" / "metadata.csv")
-    command = ["fit", "--data", "birds", "--model", "lenet5", "--folder.size", "20", *QUICK, "--out", "run"]
+    command = ["fit", "--data", "birds", "--attribute", "place", "--image-size", "20", *QUICK, "--out", "run"]
     assert main(command) == 2
     shown = " ".join(capsys.readouterr().err.split())
     assert message in shown
@@ -156,7 +157,7 @@ def test_a_damaged_folder_is_named(tmp_path, capsys, damage, message):
 
 def test_a_method_that_needs_groups_says_so(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", inputs=np.zeros((12, 4), np.float32), labels=np.arange(12) % 2)
-    assert main(["fit", "--data", "arrays", "--arrays.path", "a.npz", "--method", "group-balanced", *QUICK]) == 2
+    assert main(["fit", "--data", "a.npz", "--method", "group-balanced", *QUICK]) == 2
     assert "needs a group per training example" in capsys.readouterr().err
 
 

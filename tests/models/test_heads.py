@@ -14,6 +14,7 @@ SHAPES = {
     "cubic": (3, 5),
     "cubic-pure": (3, 5),
     "bag-of-words": (6,),
+    "text-bag": (6,),
 }
 
 

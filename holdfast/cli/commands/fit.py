@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from holdfast import models, report, training
 from holdfast.cli.common.arguments import read_config, value_of
+from holdfast.cli.common.notes import show_notes
 from holdfast.cli.common.options import FitOptions, parse
 from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
 from holdfast.data.catalog import data_root
@@ -66,10 +67,13 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     method = training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
+    show_notes(splits, console)
     shape, classes = splits.train.input_shape, splits.train.n_classes
     model = models.build(choices.model, shape, classes, seed=settings.seed, weights=choices.weights, root=root)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config())
+    if splits.schema is not None:
+        run.keep_schema(splits.schema.to_json())
     listeners = trackers(choices.track, run)
     title = f"{Path(choices.data).name}, {choices.method}"
     with says_how_to_continue(run, console), TrainingProgress(title, console) as progress:

@@ -8,7 +8,7 @@ settings. A configuration file holds the same options under the same names, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,11 +18,11 @@ from holdfast.cli.common.sections import (
     Section,
     check_configuration,
     configuration,
-    data_section,
-    named_data,
+    data_choice,
     parse_sections,
 )
 from holdfast.data.catalog import DATASETS
+from holdfast.data.own.data_set import OwnData
 from holdfast.errors import ConfigError
 from holdfast.methods import METHODS, chained, group_source, method_names
 from holdfast.models import MODELS
@@ -41,7 +41,9 @@ _PREAMBLE = """Train a model and report how every group fares.
 Methods: {methods}. Join several with + to chain them. Those that need groups take the data set's, or those that another
 method infers: `--method pde --groups spare`.
 
-Data sets: {data}; or a folder with images and a metadata.csv.
+Data sets: {data}; or your own data: a table (csv, parquet, arrow, jsonl), texts, a folder with a folder of images per
+class or with images and a metadata.csv, an npz file, hf:NAME. Its columns are named by --label, --attribute, --text,
+--image, --split, --time, or guessed, and a guess is printed: `holdfast fit --data wards.csv --help` shows the options.
 
 Models: {models}.
 
@@ -60,7 +62,7 @@ class FitChoices:
 
     Attributes:
         task: classify trains a network on labels; clip fine-tunes a vision-language model and has options of its own.
-        data: a data set's name, or a folder with images and a metadata.csv.
+        data: a data set's name, or your own data: a file, a folder, or hf:NAME.
         method: a method's name, or several joined by +.
         groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
         preset: published settings by name, where a method has several on a data set; the first of them by default.
@@ -114,11 +116,12 @@ class FitOptions:
 
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
-        sections: dict[str, Any] = {self.data.name: self.data}
+        own = [self.data.reading] if isinstance(self.data, OwnData) else []
+        sections: dict[str, Any] = {} if own else {self.data.name: self.data}
         sections |= dict(zip(method_names(self.choices.method), self.methods, strict=True))
         if self.source is not None:
             sections[self.source.name] = self.source
-        return configuration(self.choices, self.training, sections=sections)
+        return configuration(self.choices, self.training, *own, sections=sections)
 
 
 def parse(arguments: Sequence[str]) -> FitOptions:
@@ -156,26 +159,28 @@ def _parse_for(
     file: str | None = None,
 ) -> FitOptions:
     """Options for a given data set and method; their fields become options too."""
-    data_class, folder = named_data(data, DATASETS)
     names = method_names(method)
-    published = preset_for(data_class.name, method, preset)
-    recipe: dict[str, Any] = {**data_class.recipe, **published.training}
+    known = DATASETS[data].name if data in DATASETS else OwnData.name
+    published = preset_for(known, method, preset)
+    chosen = data_choice(data, DATASETS, typed, options=published.data_options, settings=settings)
+    recipe: dict[str, Any] = {**chosen.recipe, **published.training}
     model, weights = recipe.pop("model", FitChoices.model), recipe.pop("weights", None)
     methods = {name: (METHODS[name], published.options) for name in names}
     if groups is not None:
-        methods[groups] = (group_source(groups, names), preset_for(data_class.name, groups).options)
+        methods[groups] = (group_source(groups, names), preset_for(known, groups).options)
     sections = {
         "choices": Section(FitChoices, partial(FitChoices, model=model, weights=weights)),
         "training": Section(Training, partial(Training, **recipe)),
-        "data": data_section(data_class, folder, published.data_options),
+        "data": chosen.section,
     }
     for name, (policy, options) in methods.items():
         sections[f"method {name}"] = Section(policy, partial(policy, **options), name)
     if settings:
         named = {section.name: section.kind for section in sections.values() if section.name}
-        check_configuration(settings, (FitChoices, Training), named, file)
+        check_configuration(settings, (FitChoices, Training, *chosen.own_options), named, file)
     about = _PREAMBLE.format(methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS)))
     parsed = parse_sections(typed, sections, program="holdfast fit", about=about)
     policies = tuple(parsed[f"method {name}"] for name in names)
     source = None if groups is None else parsed[f"method {groups}"]
-    return FitOptions(parsed["choices"], parsed["training"], parsed["data"], policies, source)
+    choices = parsed["choices"] if chosen.place is None else replace(parsed["choices"], data=chosen.place)
+    return FitOptions(choices, parsed["training"], chosen.made(parsed["data"]), policies, source)

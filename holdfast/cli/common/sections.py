@@ -17,6 +17,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import tyro
 
 from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable
+from holdfast.data.catalog import DATASETS
 from holdfast.errors import ConfigError, nearest
 from holdfast.files import plain_values
 from holdfast.lazy import LazyTable
@@ -95,6 +96,83 @@ def data_section(cls: Any, folder: Path | None, options: Mapping[str, Any] | Non
         return Section(cls, partial(cls, path=folder), cls.name)
     required = any(f.default is MISSING and f.default_factory is MISSING for f in fields(cls))
     return Section(cls, None if required else partial(cls, **(options or {})), cls.name)
+
+
+@dataclass(frozen=True)
+class DataChoice:
+    """What ``--data`` names: a data set of a catalog, or data of the user's own at some place.
+
+    Attributes:
+        cls: the data set's class.
+        place: where the user's own data is; None for a data set of the catalog.
+        section: its options.
+        recipe: the training settings that go with it.
+    """
+
+    cls: Any
+    place: str | None
+    section: Section
+    recipe: Mapping[str, Any]
+
+    @property
+    def own_options(self) -> tuple[type, ...]:
+        """The class whose fields are options at the top of a configuration file, where the data is the user's own."""
+        return () if self.place is None else (self.section.kind,)
+
+    @property
+    def named_section(self) -> dict[str, type]:
+        """The section of a configuration file that holds its options, where it has one."""
+        return {self.section.name: self.section.kind} if self.section.name else {}
+
+    def made(self, parsed: Any) -> Any:
+        """The data set with the options that were parsed."""
+        return parsed if self.place is None else self.cls(self.place, parsed)
+
+
+def data_choice(
+    name: str,
+    table: LazyTable[Any],
+    typed: Sequence[str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    purpose: str = "",
+) -> DataChoice:
+    """What ``--data`` names.
+
+    Args:
+        name: what was given: a name in the catalog, a path, or ``hf:NAME``.
+        table: the catalog.
+        typed: the command line, whose options say what the columns of the user's own data mean.
+        options: other defaults than those of the data set's class.
+        settings: a configuration file; one of an older run has a section ``folder`` for a folder of images.
+        purpose: what the data sets are for, in the error message.
+
+    Raises:
+        ConfigError: if it is none of them.
+        DataError: if the user's own data can't be read.
+    """
+    before = bool(settings and "folder" in settings) and Path(name).is_dir()
+    if table is DATASETS and name not in table and not before:
+        place = own_place(name)
+        if place is None:
+            raise ConfigError(f"there is no data set, file or folder {name!r}{purpose}{nearest(name, table)}")
+        from holdfast.data.own.data_set import OwnData
+        from holdfast.data.own.options import ReadingOptions
+
+        given, _ = tyro.cli(ReadingOptions, args=list(typed), add_help=False, return_unknown_args=True)
+        recipe = OwnData(place, given).training_recipe()
+        return DataChoice(OwnData, place, Section(ReadingOptions, ReadingOptions), recipe)
+    cls, folder = named_data(name, table, purpose)
+    return DataChoice(cls, None, data_section(cls, folder, options), cls.recipe)
+
+
+def own_place(name: str) -> str | None:
+    """The place that a name stands for, as it can be found from any working directory; None where there is nothing."""
+    if name.startswith("hf:"):
+        return name
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else None
 
 
 def configuration(*parts: Any, sections: Mapping[str, Any]) -> dict[str, Any]:

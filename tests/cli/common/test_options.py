@@ -29,8 +29,22 @@ def test_methods_joined_by_plus_are_chained():
     assert policy.members == (GroupSubsampled(), GroupBalanced())
 
 
-def test_a_folder_is_a_data_set(tmp_path):
-    options = parse(["--data", str(tmp_path), "--folder.size", "32"])
+def test_a_path_is_a_data_set_with_options_of_its_own_kind(tmp_path, monkeypatch):
+    (tmp_path / "wards.csv").write_text("a,y\n1,0\n2,1\n")
+    monkeypatch.chdir(tmp_path)
+    options = parse(["--data", "wards.csv", "--label", "y", "--features", "a"])
+    assert (options.data.name, options.data.path) == ("own", str(tmp_path / "wards.csv"))
+    assert (options.data.reading.label, options.data.reading.features) == ("y", ("a",))
+    file = tmp_path / "c.yaml"
+    file.write_text(yaml.safe_dump(options.config()))
+    monkeypatch.chdir("/")  # the configuration of a run names its data wherever it is read
+    assert parse(["--config", str(file)]).data == options.data
+
+
+def test_the_configuration_of_an_older_run_on_a_folder_is_understood(tmp_path):
+    file = tmp_path / "c.yaml"
+    file.write_text(yaml.safe_dump({"data": str(tmp_path), "folder": {"path": str(tmp_path), "size": 32}}))
+    options = parse(["--config", str(file)])
     assert (options.data.name, options.data.path, options.data.size) == ("folder", tmp_path, 32)
 
 
@@ -58,7 +72,7 @@ def test_what_is_typed_wins_over_the_file(tmp_path):
     [
         ("epoch: 3", r"unknown key 'epoch'; did you mean 'epochs'\?"),
         ("data: cmnist5\ncmnist5: {corelation: 0.9}", r"unknown key cmnist5\.corelation; did you mean 'correlation'\?"),
-        ("data: cmnist", r"no data set and no folder 'cmnist'; did you mean 'cmnist5'\?"),
+        ("data: cmnist", r"no data set, file or folder 'cmnist'; did you mean 'cmnist5'\?"),
         ("method: group-balance", r"no method 'group-balance'; did you mean 'group-balanced'\?"),
         ("- a\n- b", "must hold options as"),
         ("a: [", "not valid YAML"),

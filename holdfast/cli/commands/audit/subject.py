@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import tyro
 
-from holdfast.cli.common.sections import Section, data_section, named_data, parse_sections
+from holdfast.cli.common.sections import Section, data_choice, parse_sections
 from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError
 from holdfast.lazy import LazyTable
@@ -54,7 +54,7 @@ def subject_of_data(name: str, data: DataSet, **given: Any) -> Subject:
         data: the data set with its options.
         given: ``model``, ``data_root`` and fields of `Training`; those that are None follow the recipe.
     """
-    recipe: dict[str, Any] = dict(data.recipe)
+    recipe: dict[str, Any] = dict(data.training_recipe())
     model, start = recipe.pop("model", "mlp"), recipe.pop("weights", None)
     own, root = given.pop("model"), given.pop("data_root")
     settings = replace(Training(**recipe), **{key: value for key, value in given.items() if value is not None})
@@ -90,9 +90,11 @@ def parse_audit(
     first, _ = tyro.cli(cls, args=arguments, prog=program, add_help=False, return_unknown_args=True)
     check(first)
     name: str = getattr(first, "data") or default  # noqa: B009
-    sections = {"data": data_section(*named_data(name, table, purpose)), "options": Section(cls, cls)}
-    parsed = parse_sections(arguments, sections, program=program, about=about)
-    return parsed["options"], name, parsed["data"]
+    chosen = data_choice(name, table, arguments, purpose=purpose)
+    parsed = parse_sections(
+        arguments, {"data": chosen.section, "options": Section(cls, cls)}, program=program, about=about
+    )
+    return parsed["options"], name, chosen.made(parsed["data"])
 
 
 @contextmanager

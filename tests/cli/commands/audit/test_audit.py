@@ -134,7 +134,7 @@ def test_images_in_a_folder_need_no_attributes():
         lines.append(f"images/{number}.png,{y},{min(number // 20, 2) if number < 40 else 0}")
     lines += [f"images/{number}.png,{number % 2},{1 + number % 4 // 2}" for number in range(8)]
     Path("photos/metadata.csv").write_text("\n".join(lines) + "\n")
-    options = "--folder.columns.attribute None --folder.size 14 --model lenet5 --learning-rate 0.05 --batch-size 4"
+    options = "--attribute none --image-size 14 --model lenet5 --learning-rate 0.05 --batch-size 4"
     assert main(["audit", "groups", "--data", "photos", *options.split(), "--epochs", "3"]) == 0
     page = Path("audits/photos-groups-s0/audit.html").read_text()
     assert "GradCAM" in page
@@ -231,5 +231,5 @@ def test_options_keep_the_recipe_where_they_say_nothing():
     _, changed = parse_groups(["--learning-rate", "0.5", "--seed", "4", "--epochs", "3"])
     assert (changed.settings.learning_rate, changed.settings.seed, changed.settings.epochs) == (0.5, 4, 12)
     assert changed.settings.weight_decay == plain.settings.weight_decay == 1e-3
-    with pytest.raises(ConfigError, match="no folder 'nowhere'"):
+    with pytest.raises(ConfigError, match="file or folder 'nowhere'"):
         parse_groups(["--data", "nowhere"])

@@ -1,0 +1,151 @@
+"""Items of anybody's map-style torch Dataset: which part is the input, which the label, and how inputs make a batch.
+
+Items are ``(x, y, ...)`` tuples or dicts. Inputs may be tensors, arrays, numbers, PIL images or dicts of these; those
+that differ in length need the collate function that a DataLoader would need for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from holdfast.data.inputs import InputBatch
+from holdfast.errors import DataError
+
+#: Makes a batch of a list of inputs.
+Collate = Callable[[list[Any]], InputBatch]
+
+_LABELS = ("label", "labels", "y", "target", "targets", "class")
+_SUPPORTED = "what is supported is one class per example, a whole number or a word"
+
+
+@dataclass(frozen=True)
+class DatasetInputs:
+    """The inputs of a Dataset, read one by one when they are needed.
+
+    Attributes:
+        dataset: has ``__len__`` and ``__getitem__``.
+        collate: makes a batch of a list of inputs; by default they are stacked.
+    """
+
+    dataset: Any
+    collate: Collate | None = None
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def gather(self, positions: Tensor) -> InputBatch:
+        """The inputs at `positions` as one batch."""
+        wanted = positions.tolist()
+        if not wanted:
+            batch = self.gather(torch.zeros(1, dtype=torch.int64))
+            return {name: part[:0] for name, part in batch.items()} if isinstance(batch, dict) else batch[:0]
+        items = [input_of(self.dataset[position], position) for position in wanted]
+        if self.collate is not None:
+            return self.collate(items)
+        inputs = [as_input(item, position) for item, position in zip(items, wanted, strict=True)]
+        if isinstance(inputs[0], dict):
+            return {name: _stacked([item[name] for item in inputs], wanted, name) for name in inputs[0]}
+        return _stacked(inputs, wanted)
+
+
+def labels_of(dataset: Any) -> list[int] | list[str]:
+    """The label of every item, each of which is read once.
+
+    Raises:
+        DataError: if a label is no class; it names the item.
+    """
+    labels = [_label(dataset[position], position) for position in range(len(dataset))]
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise DataError("some labels of the data set are words and some are numbers; give all of one kind")
+    return labels  # type: ignore[return-value]
+
+
+def input_of(item: Any, position: int) -> Any:
+    """The input in an item, as it is.
+
+    Raises:
+        DataError: if the item is neither a tuple nor a dict.
+    """
+    if isinstance(item, Mapping):
+        inputs = {name: value for name, value in item.items() if name not in _LABELS}
+        return next(iter(inputs.values())) if len(inputs) == 1 else inputs
+    if isinstance(item, (tuple, list)) and item:
+        return item[0]
+    raise DataError(
+        f"item {position} of the data set is a {type(item).__name__}; give tuples (x, y) or dicts with an entry 'label'"
+    )
+
+
+def as_input(value: Any, position: int) -> Any:
+    """An input as a tensor, or as a dict of tensors.
+
+    Raises:
+        DataError: if it is something else.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): as_input(part, position) for name, part in value.items()}
+    if hasattr(value, "convert") and hasattr(value, "mode"):  # a PIL image, told without importing PIL
+        from holdfast.data.readers.decoding import to_rgb  # noqa: PLC0415
+
+        pixels = np.asarray(to_rgb(value, f"item {position} of the data set"))
+        return torch.from_numpy(pixels.copy()).permute(2, 0, 1).float() / 255
+    if isinstance(value, str):
+        raise DataError(
+            f"the input of item {position} of the data set is a text; give token ids as tensors, or a table with a "
+            "text column"
+        )
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(
+            f"the input of item {position} of the data set is a {type(value).__name__}, which is no tensor, array, "
+            "image or dict of these; give collate= to make batches of it"
+        ) from error
+
+
+def _label(item: Any, position: int) -> int | str:
+    named = {}
+    if isinstance(item, Mapping):
+        named = {name: item[name] for name in _LABELS if name in item}
+    elif isinstance(item, (tuple, list)) and len(item) > 1:
+        named = {"y": item[1]}
+    if not named:
+        raise DataError(
+            f"item {position} of the data set has no label; give tuples (x, y), an entry 'label', or labels=..."
+        )
+    label: Any = next(iter(named.values()))
+    if isinstance(label, (str, bool, int)):
+        return int(label) if isinstance(label, bool) else label
+    array = np.asarray(label.detach().cpu() if isinstance(label, Tensor) else label)
+    if array.ndim and array.size != 1:
+        raise DataError(
+            f"the label of item {position} of the data set has shape {array.shape} (several labels, or one per token "
+            f"or pixel), which is not supported; {_SUPPORTED}"
+        )
+    number = array.reshape(-1)[0] if array.dtype.kind in "biuf" else None
+    if number is None or number != np.round(number):
+        raise DataError(
+            f"the label of item {position} of the data set is {str(label)[:60]}, which is no class: regression is not "
+            f"supported; {_SUPPORTED}"
+        )
+    return int(number)
+
+
+def _stacked(parts: Sequence[Any], positions: Sequence[int], name: str = "") -> Tensor:
+    shapes = {tuple(part.shape): position for part, position in zip(parts, positions, strict=True)}
+    if len(shapes) > 1:
+        (first, one), (second, other), *_ = shapes.items()
+        what = f"the inputs {name!r}" if name else "the inputs"
+        raise DataError(
+            f"{what} of items {one} and {other} have shapes {first} and {second} and can't be stacked; give collate=, "
+            "which makes a batch of a list of inputs (by padding, say)"
+        )
+    return torch.stack(list(parts))

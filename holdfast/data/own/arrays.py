@@ -1,0 +1,69 @@
+"""Arrays in an npz file: ``inputs``, and vectors beside them that say what each input is."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from holdfast.data.own.source import Source
+from holdfast.data.own.words import shortened, some
+from holdfast.errors import DataError
+
+#: What people call the array that holds the inputs.
+INPUTS = ("inputs", "x", "X", "images", "data", "features", "x_train", "arr_0")
+_LARGEST_RATIO = 1_000  # of an array to its compressed form; zeros compress by 1,000, bombs by more
+
+
+def read_arrays(path: Path, place: str) -> Source:
+    """An npz file whose largest array, or the one with a usual name, is the inputs; the vectors beside it are columns.
+
+    Raises:
+        DataError: if the file is damaged, holds objects (which could run code), or lengths differ.
+    """
+    arrays = _load(path)
+    name = next((name for name in INPUTS if name in arrays and arrays[name].ndim), None)
+    if name is None:
+        raise DataError(f"{path} has no array {INPUTS[0]!r}; it has {some(arrays) or 'none'}: name the inputs so")
+    inputs = arrays.pop(name)
+    if inputs.dtype.kind not in "buif" or not len(inputs):
+        raise DataError(
+            f"{name} in {path} is of type {inputs.dtype} and shape {inputs.shape}; give numbers, a row per example"
+        )
+    columns = {}
+    for other, array in arrays.items():
+        if array.ndim == 0 or len(array) != len(inputs):
+            raise DataError(f"{other} in {path} have shape {array.shape}, {name} {inputs.shape}; give one per input")
+        columns[other] = pa.array(list(array)) if array.ndim > 1 else _column(array)
+    return Source(place, pa.table(columns), inputs=inputs)
+
+
+def _column(array: NDArray[Any]) -> pa.Array:
+    return pa.array(array.astype(str) if array.dtype.kind in "SU" else array)
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.file_size > max(1 << 24, _LARGEST_RATIO * member.compress_size):
+                    raise DataError(
+                        f"{member.filename} in {path} unpacks to more than {_LARGEST_RATIO:,} times its size; it was "
+                        "not read: save the arrays again"
+                    )
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}; give the path of an npz file") from error
+    except (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, NotImplementedError, MemoryError,
+            OverflowError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:  # fmt: skip
+        if isinstance(error, DataError):
+            raise
+        reason = shortened(str(error).partition("\n")[0] or type(error).__name__, 150)
+        raise DataError(
+            f"{path} isn't an npz file of plain arrays ({reason}); save it again with numpy.savez"
+        ) from error

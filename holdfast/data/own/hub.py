@@ -1,0 +1,120 @@
+"""Data sets of the Hugging Face hub, by name (``hf:NAME[:CONFIG]``) or saved on disk, through the package `datasets`.
+
+Only data is read: the package no longer runs scripts that come with a data set, and is told not to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from holdfast.data.own.source import PARTS, Source
+from holdfast.data.own.words import shortened
+from holdfast.errors import DataError, MissingDependencyError
+
+PREFIX = "hf:"
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder was written by `save_to_disk`."""
+    return (folder / "dataset_dict.json").is_file() or (
+        (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
+    )
+
+
+def read_saved(folder: Path, place: str) -> Source:
+    """A data set that was saved to disk.
+
+    Raises:
+        MissingDependencyError: if the package isn't installed.
+        DataError: if the folder is damaged.
+    """
+    datasets = _package()
+    try:
+        return _source(datasets.load_from_disk(str(folder)), place)
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{place} can't be read as a saved data set ({_reason(error)}); save it again") from error
+
+
+def read_hub(place: str) -> Source:
+    """A data set by its name on the hub.
+
+    Raises:
+        MissingDependencyError: if the package isn't installed.
+        DataError: if there is none of that name, or no network and no copy of it.
+    """
+    name, _, config = place.removeprefix(PREFIX).partition(":")
+    if not name:
+        raise DataError(f"{place!r} names no data set; give one as hf:NAME or hf:NAME:CONFIG")
+    datasets = _package()
+    try:
+        with _few_retries():
+            return _source(datasets.load_dataset(name, config or None), place)
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"the data set {name!r} can't be had from the hub ({_reason(error)}); look at its name and configuration, "
+            "connect to the network once, or give a folder written by save_to_disk"
+        ) from error
+
+
+def _source(loaded: Any, place: str) -> Source:
+    """The rows of one data set or of its parts; classes that have names get them."""
+    named = dict(loaded) if isinstance(loaded, dict) else {"": loaded}
+    tables, codes = [], []
+    roles: dict[str, str] = {}
+    for name, part in named.items():
+        table = part.with_format("arrow")[:]
+        for column, feature in part.features.items():
+            kind = type(feature).__name__
+            if kind == "ClassLabel":
+                words = [
+                    None if code is None or code < 0 else feature.names[code] for code in table[column].to_pylist()
+                ]
+                table = table.set_column(table.column_names.index(column), column, pa.array(words, pa.string()))
+                roles.setdefault("label", column)
+            elif kind == "Image":
+                roles.setdefault("image", column)
+        tables.append(table)
+        codes.append(PARTS.get(name.lower(), -1))
+    whole = pa.concat_tables(tables, promote_options="permissive")
+    if not len(whole):
+        raise DataError(f"{place} has no rows; give a data set with a row per example")
+    parts = np.repeat(np.asarray(codes, np.int64), [len(table) for table in tables]) if max(codes) >= 0 else None
+    return Source(place, whole, parts=parts, roles=roles)
+
+
+def _package() -> Any:
+    try:
+        import datasets  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        raise MissingDependencyError(
+            "data sets of the hub need the package datasets; install it with `pip install 'holdfast[hub]'`"
+        ) from error
+    return datasets
+
+
+@contextmanager
+def _few_retries() -> Iterator[None]:
+    """Without a network the hub's client tries for a minute; one try says as much."""
+    key = "HF_HUB_DOWNLOAD_TIMEOUT"
+    before = os.environ.get(key)
+    os.environ.setdefault(key, "10")
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(key, None)
+
+
+def _reason(error: BaseException) -> str:
+    return shortened(str(error).strip().partition("\n")[0] or type(error).__name__, 160)

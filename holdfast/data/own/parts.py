@@ -1,0 +1,138 @@
+"""Training, validation and test rows: by a column, by folders or files of those names, by time, or made.
+
+A split that is made is stratified by group, so that the rarest group is in every part, and seeded. One that is given
+but lacks a part has it cut from training, and that is told.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from holdfast.data.clients.partitions import Partition, split_parts
+from holdfast.data.own.source import PART_NAMES, PARTS
+from holdfast.data.own.values import numbers_of, plain
+from holdfast.data.own.words import shortened
+from holdfast.errors import DataError
+from holdfast.streams import data_stream
+
+Codes = NDArray[np.int64]
+
+
+def parts_by_column(column: pa.ChunkedArray, name: str, place: str) -> Codes:
+    """The part of each row by a column that says train, val or test (or 0, 1, 2).
+
+    Raises:
+        DataError: if a row says something else.
+    """
+    words = plain(column).cast(pa.string())
+    encoded = words.dictionary_encode().unify_dictionaries().combine_chunks()
+    encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded
+    known = [PARTS.get(str(word).strip().lower().removesuffix(".0"), -1) for word in encoded.dictionary.to_pylist()]
+    indices = np.asarray(pc.fill_null(encoded.indices, len(known)).to_numpy(zero_copy_only=False), np.int64)
+    codes = np.array([*known, -1], np.int64)[indices]
+    wrong = np.flatnonzero(codes < 0)
+    if len(wrong):
+        row = int(wrong[0])
+        raise DataError(
+            f"{place} has {shortened(str(words[row].as_py()))!r} in column {name!r} of row {row + 1}, which is no "
+            "part of the data; give train, val or test (or 0, 1, 2) in each row, or name another column with --split"
+        )
+    return codes
+
+
+def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[float, float]) -> Codes:
+    """The oldest rows for training, the next for validation, the newest for the test; rows of one moment stay together.
+
+    Raises:
+        DataError: if a row has no time, or too few moments differ.
+    """
+    column = plain(column)
+    if pa.types.is_string(column.type):
+        try:
+            column = column.cast(pa.timestamp("us"))
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f"the times in column {name!r} of {place} can't be read ({shortened(str(error), 120)}); give numbers "
+                "or dates such as 2026-01-31 or 2026-01-31 12:00:00"
+            ) from error
+    moments = numbers_of(column, name, place)
+    missing = np.flatnonzero(~np.isfinite(moments))
+    if len(missing):
+        raise DataError(f"{place} has no time in column {name!r} of row {int(missing[0]) + 1}; fill it or drop the row")
+    validation, test = shares
+    edges = np.quantile(moments, [1 - validation - test, 1 - test], method="higher")
+    codes = np.searchsorted(edges, moments, side="left").astype(np.int64)
+    if len(np.unique(codes)) < 3:
+        raise DataError(
+            f"{place} has too few different times in column {name!r} ({len(np.unique(moments))}) to split by; use "
+            "--split or leave --time out"
+        )
+    return codes
+
+
+def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Codes | None = None) -> Codes:
+    """A random split in which every group has its share of each part.
+
+    A group of three or more is in all parts, one of two in training and test, a single example in training.
+
+    Args:
+        groups: the group of each row, int64 of shape (n,).
+        shares: of validation and test; a share of 0 gives nothing to that part.
+        seed: decides it.
+        rows: split only these; others are -1.
+
+    Returns:
+        0, 1 or 2 for each row, int64 of shape (n,).
+    """
+    rng = data_stream(seed, "own split")
+    chosen = np.arange(len(groups)) if rows is None else rows
+    shuffled = rng.permutation(chosen)
+    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    codes = np.full(len(groups), -1, np.int64)
+    codes[order] = 0
+    starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0]) if len(order) else np.empty(0, np.int64)
+    for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
+        n = int(end - start)
+        test = _share(n, shares[1], at_least=n >= 2)
+        validation = min(_share(n, shares[0], at_least=n - test >= 2), n - test - 1)
+        codes[order[start : start + test]] = 2
+        codes[order[start + test : start + test + max(validation, 0)]] = 1
+    return codes
+
+
+def _share(n: int, share: float, *, at_least: bool) -> int:
+    return 0 if share == 0 else min(max(round(share * n), int(at_least)), n - 1)
+
+
+def completed(codes: Codes, groups: Codes, shares: tuple[float, float], seed: int) -> tuple[Codes, list[str]]:
+    """A given split whose missing parts are cut from training, and what was cut, a line each.
+
+    Raises:
+        DataError: if there is nothing to train on.
+    """
+    counts = [int((codes == part).sum()) for part in range(3)]
+    if not counts[0]:
+        raise DataError("no row is for training; say so in the split column, or leave the split to be made")
+    lacking = [part for part in (1, 2) if not counts[part]]
+    if not lacking:
+        return codes, []
+    wanted = (shares[0] if 1 in lacking else 0.0, shares[1] if 2 in lacking else 0.0)
+    cut = stratified(groups, wanted, seed, np.flatnonzero(codes == 0))
+    names = " and ".join(PART_NAMES[part] for part in lacking)
+    return np.where(codes == 0, cut, codes), [f"split: no rows for {names}, so they are cut from training by group"]
+
+
+def by_client(owners: Codes, clients: int, seed: int) -> Codes:
+    """The split of a federation: 72 % of each client's rows for training, 8 % for validation, 20 % for the test.
+
+    Raises:
+        DataError: if a client has fewer than two rows.
+    """
+    codes = np.zeros(len(owners), np.int64)
+    parts = split_parts(Partition.of_owners(owners, clients), data_stream(seed, "72/8/20"))
+    for code, part in enumerate(parts):
+        codes[part.rows] = code
+    return codes

@@ -1,0 +1,89 @@
+"""What is at a place: a table, a folder of images, arrays, a data set of the hub; or a sentence that says why not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from holdfast.data.own import image_folders
+from holdfast.data.own.arrays import read_arrays
+from holdfast.data.own.hub import PREFIX, is_saved, read_hub, read_saved
+from holdfast.data.own.source import Source
+from holdfast.data.own.tables import READERS, read_table, read_tables, suffix_of, tables_in
+from holdfast.data.own.words import some
+from holdfast.errors import DataError
+
+_FORMS = (
+    "a table (csv, tsv, parquet, arrow, jsonl), an npz file, a folder with a folder of images per class, a folder of "
+    "images with a metadata.csv, a folder of tables, a saved data set of the hub, or hf:NAME"
+)
+#: Files that people have and we don't read, and what to do about it.
+_REMEDIES = {
+    ".xlsx": "save the sheet as csv",
+    ".xls": "save the sheet as csv",
+    ".pkl": "a pickle can run code when it is read: save it as parquet or npz",
+    ".pickle": "a pickle can run code when it is read: save it as parquet or npz",
+    ".pt": "a torch file can run code when it is read: save the tensors with numpy.savez",
+    ".pth": "a torch file can run code when it is read: save the tensors with numpy.savez",
+    ".npy": "save inputs and labels together with numpy.savez",
+    ".h5": "save the arrays with numpy.savez",
+    ".mat": "save the arrays with numpy.savez",
+    ".zip": "unpack it and give the folder",
+    ".tar": "unpack it and give the folder",
+    ".gz": "unpack it and give what was in it",
+    ".tgz": "unpack it and give the folder",
+    ".txt": "give a table with a column of texts, as csv or jsonl",
+}
+
+
+def is_place(name: str) -> bool:
+    """Whether a name is one of a place, not of a data set in the catalog."""
+    return name.startswith(PREFIX) or Path(name).expanduser().exists()
+
+
+def read_place(place: str, *, sample: bool = False) -> Source:
+    """Read what is at a place.
+
+    Args:
+        place: a file, a folder, or ``hf:NAME[:CONFIG]``.
+        sample: read only what is needed to see what there is; row counts then mean nothing.
+
+    Raises:
+        DataError: if there is nothing, or nothing that can be read.
+    """
+    if place.startswith(PREFIX):
+        return read_hub(place)
+    path = Path(place).expanduser()
+    if path.is_dir():
+        return _read_folder(path, place, sample=sample)
+    if not path.is_file():
+        raise DataError(f"there is nothing at {place}; give {_FORMS}")
+    suffix = suffix_of(path)
+    if suffix == ".npz":
+        return read_arrays(path, place)
+    if suffix in READERS:
+        return Source(place, read_table(path, sample=sample), folder=path.parent, sample=sample)
+    remedy = _REMEDIES.get(path.suffix.lower(), f"give {_FORMS}")
+    raise DataError(f"{place} is not a file that can be read as examples; {remedy}")
+
+
+def _read_folder(folder: Path, place: str, *, sample: bool) -> Source:
+    try:
+        entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+        if is_saved(folder):
+            return read_saved(folder, place)
+        metadata = image_folders.metadata_file(folder)
+        tables = tables_in(entry for entry in entries if entry.is_file())
+        if metadata is None and len(tables) == 1 and image_folders.has_images(folder):
+            metadata = tables[0]
+        if metadata is not None:
+            return image_folders.read_described(folder, metadata, place, sample=sample)
+        if not tables and (folder / "data").is_dir():
+            tables = tables_in((folder / "data").iterdir())
+        if tables and not image_folders.has_images(folder):
+            return read_tables(tables, place, sample=sample)
+        if image_folders.has_images(folder):
+            return image_folders.read_class_folders(folder, place)
+    except OSError as error:
+        raise DataError(f"{place} can't be read ({error.strerror or error}); look at its permissions") from error
+    listed = some(sorted(entry.name for entry in entries)) or "nothing"
+    raise DataError(f"the folder {place} has neither images nor tables (it has {listed}); give {_FORMS}")

@@ -1,0 +1,271 @@
+"""From a place to checked examples in three parts: the one path that `fit`, federations and audits read through.
+
+Everything that can be wrong with the data is found here, before a model is made: what is missing, not finite, not a
+class, too rare to be split, outside of its folder. What was guessed is in the notes of the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.data.examples import Examples, Splits
+from holdfast.data.own.array_inputs import array_shape
+from holdfast.data.own.features import fit_encoder
+from holdfast.data.own.image_inputs import guess_size
+from holdfast.data.own.options import ReadingOptions
+from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, stratified
+from holdfast.data.own.places import read_place
+from holdfast.data.own.roles import NONE, Roles, assign
+from holdfast.data.own.schema import HASHING, AttributeColumn, Schema, owners_of
+from holdfast.data.own.source import PART_NAMES, Source
+from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, plain, quantiles_of
+from holdfast.data.own.words import some
+from holdfast.errors import DataError
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """All rows of a user's data as examples, and the part of each.
+
+    Attributes:
+        examples: the rows, with row numbers as ids.
+        parts: 0 for training, 1 for validation, 2 for the test, int64 of shape (n,).
+        schema: how to read other data in the same way.
+        notes: what was guessed or changed, a line each.
+    """
+
+    examples: Examples
+    parts: Codes
+    schema: Schema
+    notes: tuple[str, ...]
+
+    def splits(self, name: str) -> Splits:
+        """The three parts; every part knows all classes and groups of the whole."""
+        train, validation, test = (self.examples.subset(np.flatnonzero(self.parts == part)) for part in range(3))
+        return Splits(name, train, validation, test, notes=self.notes, schema=self.schema)
+
+
+def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, seed: int = 0) -> OwnRows:
+    """Read a user's own data.
+
+    Args:
+        place: a file, a folder or a name on the hub, see `holdfast.data.own.places.read_place`.
+        options: what the user says about it.
+        federated: split each client's rows, not all rows together, where a client column is named.
+        seed: decides the split of a federation.
+
+    Raises:
+        DataError: if the data can't be used as it is; the sentence says where and what to do.
+    """
+    source = read_place(place)
+    roles = assign(source, options)
+    assert roles.label is not None
+    labels = classes_of(source.table[roles.label], roles.label, place)
+    attributes, cells = _attributes(source, roles, options)
+    group = _explicit_group(source, roles)
+    strata = labels.codes if group is None and cells is None else (
+        group.codes if group is not None else labels.codes * (1 + int(cells.max(initial=0))) + cells  # type: ignore[union-attr]
+    )  # fmt: skip
+    split_by_client = federated and options.client is not None
+    parts, notes = _parts(source, roles, options, strata, seed if split_by_client else None)
+    _check_parts(parts, labels, source, made=roles.split is None and source.parts is None and roles.time is None)
+    schema, encoding = _encoded(source, roles, options, np.flatnonzero(parts == 0))
+    schema = replace(
+        schema,
+        classes=labels.names,
+        attributes=attributes,
+        group=None if group is None else "groups",
+        group_names=() if group is None else group.names,
+    )
+    examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), roles.label)
+    empty = _empty_cells(examples, parts)
+    return OwnRows(examples, parts, schema, (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty))
+
+
+def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
+    """A model and training settings to begin with, by what the inputs are and how large images are."""
+    source = read_place(place, sample=True)
+    roles = assign(source, options, labelled=False)
+    if roles.kind == "text":
+        if options.tokenizer != HASHING:
+            return {"model": f"hf:{options.tokenizer}", "epochs": 3, "batch_size": 16, "learning_rate": 2e-5,
+                    "optimizer": "adamw", "clip_norm": 1.0}  # fmt: skip
+        return {"model": "text-bag", "epochs": 10, "batch_size": 64, "learning_rate": 5e-3, "optimizer": "adam"}
+    if roles.kind == "table":
+        return {"model": "mlp", "epochs": 20, "batch_size": 128, "learning_rate": 1e-3, "optimizer": "adamw",
+                "weight_decay": 1e-2}  # fmt: skip
+    if roles.kind == "array":
+        return {"model": "mlp"}
+    size = options.image_size or guess_size(source, roles.inputs[0])[0]
+    if size > 96:
+        return {"model": "resnet18", "augment": "flip"}
+    return {"model": "resnet20", "augment": "flip", "batch_size": 128, "learning_rate": 0.05, "weight_decay": 5e-4,
+            "schedule": "cosine"}  # fmt: skip
+
+
+def _attributes(
+    source: Source, roles: Roles, options: ReadingOptions
+) -> tuple[tuple[AttributeColumn, ...], Codes | None]:
+    """The attribute columns, and the cell of each row in their product for stratifying; None without attributes."""
+    pieces = {
+        name.rpartition(":")[0]: int(name.rpartition(":")[2])
+        for name in options.attribute
+        if name not in source.columns and name != NONE
+    }
+    columns: list[AttributeColumn] = []
+    cells = np.zeros(len(source), np.int64)
+    for name in roles.attributes:
+        column = plain(source.table[name])
+        if _is_list(column):
+            if len(roles.attributes) > 1:
+                raise DataError(
+                    f"column {name!r} of {source.place} holds lists, which make groups that overlap, and can't be "
+                    "crossed with other attributes; name it alone"
+                )
+            members, values = memberships_of(column)
+            # Rows are dealt out by their first value; one without any is a stratum too.
+            cells = np.where(members.any(1), members.argmax(1) + 1, 0)
+            columns.append(AttributeColumn(name, values, lists=True))
+            continue
+        edges: tuple[float, ...] = ()
+        if name in pieces:
+            inner, coded = quantiles_of(column, name, source.place, pieces[name])
+            edges = tuple(map(float, inner))
+        else:
+            coded = attribute_of(column, name, source.place)
+        columns.append(AttributeColumn(name, coded.names, edges))
+        cells = cells * len(coded.names) + coded.codes
+    return tuple(columns), cells if columns else None
+
+
+def _is_list(column: Any) -> bool:
+    import pyarrow as pa  # noqa: PLC0415
+
+    return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
+
+
+def _explicit_group(source: Source, roles: Roles) -> Coded | None:
+    """The group of each row, where an npz file has an array of that name."""
+    if source.inputs is None or "groups" not in source.columns or roles.attributes:
+        return None
+    return classes_of(source.table["groups"], "groups", source.place)
+
+
+def _parts(
+    source: Source, roles: Roles, options: ReadingOptions, strata: Codes, client_seed: int | None
+) -> tuple[Codes, list[str]]:
+    shares = (options.validation_share, options.test_share)
+    if roles.split is not None:
+        given = parts_by_column(source.table[roles.split], roles.split, source.place)
+        return completed(given, strata, shares, options.split_seed)
+    if roles.time is not None:
+        return parts_by_time(source.table[roles.time], roles.time, source.place, shares), [
+            f"split: by time in {roles.time!r}"
+        ]
+    if source.parts is not None:
+        unnamed = np.flatnonzero(source.parts < 0)
+        if len(unnamed):
+            raise DataError(
+                f"{source.place} has files named after parts of the data (train, test) and others; name all of them "
+                "so, or none"
+            )
+        return completed(source.parts, strata, shares, options.split_seed)
+    if client_seed is not None:
+        owners = owners_of(source, str(roles.client))
+        return by_client(owners.codes, len(owners.names), client_seed), ["split: 72/8/20 of each client's rows"]
+    how = (
+        f"split: made, {shares[0]:g} for validation and {shares[1]:g} for the test, stratified by group, seed "
+        f"{options.split_seed}"
+    )
+    return stratified(strata, shares, options.split_seed), [how]
+
+
+def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool) -> None:
+    """Refuse a split in which the model can't learn a class that it is judged by, or a part is empty."""
+    for part in range(3):
+        if not (parts == part).any():
+            raise DataError(
+                f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "
+                "rows of a class, or a split column"
+            )
+    counts = np.stack([np.bincount(labels.codes[parts == part], minlength=len(labels.names)) for part in range(3)])
+    untaught = np.flatnonzero(counts[0] == 0)
+    if len(untaught):
+        names = some([labels.names[code] for code in untaught])
+        remedy = (
+            "move some of its rows to training in the split column"
+            if not made
+            else "give more rows of it, or leave it out"
+        )
+        raise DataError(f"{source.place} has no training row of the class {names}; {remedy}")
+
+
+def _encoded(source: Source, roles: Roles, options: ReadingOptions, training: Codes) -> tuple[Schema, list[str]]:
+    """How inputs are made, measured on training rows; and what was left out or filled, a line each."""
+    notes: list[str] = []
+    encoder, size = None, options.image_size
+    shape: tuple[int, ...] = ()
+    if roles.kind == "table":
+        encoder, notes = fit_encoder(source, roles.inputs, training)
+    elif roles.kind == "image":
+        if size is None:
+            size, reason = guess_size(source, roles.inputs[0])
+            notes = [reason] if reason else []
+    elif roles.kind == "array":
+        assert source.inputs is not None
+        shape, change = array_shape(source.inputs)
+        notes = [change] if change else []
+    schema = Schema(
+        roles.kind,
+        roles.inputs,
+        roles.label,
+        (),
+        id=roles.id,
+        client=roles.client,
+        encoder=encoder,
+        image_size=size if roles.kind == "image" else None,
+        tokenizer=options.tokenizer,
+        max_tokens=options.max_tokens,
+        shape=shape,
+    )
+    return schema, notes
+
+
+def _empty_cells(examples: Examples, parts: Codes) -> list[str]:
+    """Lines on classes that a part lacks and groups that training lacks: methods can't repair what they never see."""
+    lines = []
+    labels = examples.labels.numpy()
+    for part in (1, 2):
+        counts = np.bincount(labels[parts == part], minlength=examples.n_classes)
+        lacking = [examples.class_names[code] for code in np.flatnonzero(counts == 0)]
+        if lacking:
+            lines.append(f"warning: the {PART_NAMES[part]} set has no example of the class {some(lacking)}")
+    if examples.groups is not None:
+        counts = np.bincount(examples.groups.numpy()[parts == 0], minlength=examples.n_groups)
+        lacking = [examples.group_names[code] for code in np.flatnonzero(counts == 0)]
+        if lacking:
+            lines.append(f"warning: no training example of the group {some(lacking)}; it can't be learned")
+    return lines
+
+
+def _summary(source: Source, schema: Schema, parts: Codes) -> str:
+    sizes = "/".join(f"{int((parts == part).sum()):,}" for part in range(3))
+    inputs = {
+        "table": f"{len(schema.inputs)} columns as {schema.encoder.width if schema.encoder else 0} numbers",
+        "text": f"texts in {schema.inputs[0] if schema.inputs else ''!r}, tokens by {schema.tokenizer}",
+        "image": f"images in {schema.inputs[0] if schema.inputs else ''!r}",
+        "array": f"arrays of shape {schema.shape}",
+    }[schema.kind]
+    by = " x ".join([repr(schema.label), *(repr(attribute.column) for attribute in schema.attributes)])
+    groups = f"; groups by {by}" if schema.attributes else ""
+    return (
+        f"{len(source):,} rows ({sizes} for training, validation, test); {inputs}; {len(schema.classes)} classes in "
+        f"{schema.label!r} ({some(schema.classes)}){groups}"
+    )

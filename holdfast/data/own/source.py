@@ -1,0 +1,51 @@
+"""What lies at a place before anybody has said what its columns mean: rows, and the layout's own hints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+#: Names that a part of the data may have, in a split column, as a folder or as a file, and the part's number.
+PARTS: Mapping[str, int] = {
+    "train": 0, "training": 0, "0": 0,
+    "val": 1, "valid": 1, "validation": 1, "dev": 1, "1": 1,
+    "test": 2, "testing": 2, "eval": 2, "evaluation": 2, "2": 2,
+}  # fmt: skip
+PART_NAMES = ("train", "validation", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Rows as they were found.
+
+    Attributes:
+        place: what the user named, for messages.
+        table: a row per example.
+        folder: what image paths are relative to.
+        inputs: the inputs themselves, where they are an array and not columns, shape (rows, ...).
+        parts: the part of each row by the place's own layout (folders or files called train, test): 0, 1, 2, or -1.
+        roles: what the layout says about columns: ``{"image": "image", "label": "label"}``.
+        sample: whether these are only the first rows, read to see what there is.
+    """
+
+    place: str
+    table: pa.Table
+    folder: Path | None = None
+    inputs: NDArray[Any] | None = None
+    parts: NDArray[np.int64] | None = None
+    roles: Mapping[str, str] = field(default_factory=dict)
+    sample: bool = False
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows) if self.inputs is None else len(self.inputs)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return [str(name) for name in self.table.column_names]
