@@ -67,7 +67,7 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     method = training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
-    show_notes(splits, console)
+    show_notes(splits.notes, splits.name, console)
     shape, classes = splits.train.input_shape, splits.train.n_classes
     model = models.build(choices.model, shape, classes, seed=settings.seed, weights=choices.weights, root=root)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)

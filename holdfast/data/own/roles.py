@@ -83,7 +83,10 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
     if options.attribute == (NONE,) and NONE not in source.columns:
         unwanted.add("attribute")
         options = replace(options, attribute=())
-    options = replace(options, **{role: None for role in ("split", "id") if role in unwanted})
+    if "split" in unwanted:
+        options = replace(options, split=None)
+    if "id" in unwanted:
+        options = replace(options, id=None)
     attributes = tuple(name.rpartition(":")[0] if _is_cut(name, source) else name for name in options.attribute)
     given = {
         "label": options.label, "text": options.text, "image": options.image, "client": options.client,
