@@ -89,7 +89,7 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
 def _show(result: training.FitResult, options: FitOptions, page: Path, console: Console) -> None:
     from holdfast.training.evaluation.criteria import criterion_uses_groups
 
-    console.print(result.test.table(f"{options.choices.data}, {options.choices.method}: test set"))
+    console.print(result.test.table(f"{Path(options.choices.data).name}, {options.choices.method}: test set"))
     reads_groups = criterion_uses_groups(options.training.select_by) and result.validation.grouping != "classes"
     used = ", which uses validation group labels" if reads_groups else ""
     console.print(
