@@ -128,7 +128,7 @@ def _refusals(name: str, remedy: str | None) -> Iterator[None]:
         raise DataError(f"the image {name} {_too_large()}") from error
     except UnidentifiedImageError as error:
         known = ", ".join(_formats())
-        raise DataError(f"the image {name} can't be decoded (it is none of {known}); {remedy or _REMEDY}") from error
+        raise DataError(f"the image {name} can't be decoded (no intact header of {known}); {remedy or _REMEDY}") from error
     except Exception as error:  # damaged files make Pillow raise nearly anything: struct.error, KeyError, zlib.error
         raise DataError(f"the image {name} can't be decoded ({_reason(error)}); {remedy or _REMEDY}") from error
 
@@ -212,14 +212,14 @@ def _from_integers(image: Image.Image) -> NDArray[np.float64]:
     tags: Any = getattr(image, "tag_v2", {})
     bits = tags.get(_BITS_PER_SAMPLE)
     if bits == (12,):
-        return np.minimum(values, _WHITE_12) * (_WHITE_8 / _WHITE_12)
+        return values.astype(np.float64).clip(0, _WHITE_12) * (_WHITE_8 / _WHITE_12)
     unclear = bits == (32,) and 0 < high <= _WHITE_8
     if low < 0 or high > _WHITE_16 or unclear:
         raise _RefusedError(
             f"has integers from {low} to {high} in a type without a known black and white; save it with 8 bits from 0 "
             "to 255, or with 16 bits from 0 to 65535"
         )
-    return values * (_WHITE_8 / _WHITE_16)
+    return values.astype(np.float64) * (_WHITE_8 / _WHITE_16)
 
 
 def _from_floats(values: NDArray[np.float32]) -> NDArray[np.float64]:
