@@ -162,7 +162,9 @@ def test_a_sixteen_bit_image_on_its_side_is_turned_too() -> None:
     assert np.array_equal(pixels(content)[:, :, 0], np.rot90(np.rint(RAMP * 255), -1))
 
 
-@pytest.mark.parametrize("damage", [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0MM\0*" + bytes(40), b"x" * 30])
+@pytest.mark.parametrize(
+    "damage", [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0MM\0*" + bytes(40), b"x" * 30]
+)
 def test_broken_exif_and_profiles_do_not_matter(damage: bytes) -> None:
     image = Image.fromarray(colours(width=32, height=16))
     whole = pixels(encoded(image, "JPEG"))
@@ -234,7 +236,9 @@ def test_a_wrong_suffix_does_not_matter(tmp_path: Path) -> None:
     assert decode(tmp_path / "a.png").tobytes() == decode(KINDS["rgb.jpg"], "given").tobytes()
 
 
-@pytest.mark.parametrize("error", [struct.error("x"), KeyError(3), MemoryError(), zlib.error("a\nb"), RecursionError("r" * 999)])
+@pytest.mark.parametrize(
+    "error", [struct.error("x"), KeyError(3), MemoryError(), zlib.error("a\nb"), RecursionError("r" * 999)]
+)
 def test_whatever_pillow_raises_becomes_one_short_sentence(monkeypatch, error: Exception) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
