@@ -14,7 +14,8 @@ from holdfast.errors import DataError
 from tests.data.readers.image_kinds import every_kind
 
 DAMAGES = 15
-MODES = "1 L LA La P PA RGB RGBA RGBa RGBX CMYK YCbCr LAB HSV I I;16 I;16B I;16L F".split()
+_WIDE = ("I", "I;16", "I;16B", "I;16L", "F")
+MODES = ("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", *_WIDE)
 
 
 def damaged(content: bytes, rng: np.random.Generator) -> bytes:

@@ -1,4 +1,4 @@
-"""Images of every kind that Pillow writes, small, and one that it doesn't: what decoding and its fuzzer are tried on."""
+"""Small images of every kind that Pillow writes, and one that it doesn't, to try decoding and its fuzzer on."""
 
 import io
 import struct

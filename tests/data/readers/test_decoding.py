@@ -165,6 +165,7 @@ def test_a_sixteen_bit_image_on_its_side_is_turned_too() -> None:
 @pytest.mark.parametrize(
     "damage", [b"Exif\0\0", b"Exif\0\0II*\0\xff\xff\xff\xff", b"Exif\0\0MM\0*" + bytes(40), b"x" * 30]
 )
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")
 def test_broken_exif_and_profiles_do_not_matter(damage: bytes) -> None:
     image = Image.fromarray(colours(width=32, height=16))
     whole = pixels(encoded(image, "JPEG"))
