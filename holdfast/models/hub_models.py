@@ -112,7 +112,7 @@ def timm_model(
 
 
 def _folder_or_name(name: str, title: str) -> Path | str:
-    if Path(name).is_dir():
+    if name and Path(name).is_dir():
         return Path(name)
     if not name or name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ConfigError(f"there is no folder {name!r} for the model {title}; give one with config.json in it")

@@ -61,13 +61,12 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     """
     import torch
 
-    from holdfast.cli.common.model_options import show_model
+    from holdfast.cli.common.model_options import show_device, show_model
     from holdfast.cli.common.progress import TrainingProgress
     from holdfast.integrations.trackers.tracker import trackers
-    from holdfast.models.devices import find_device
 
     choices, settings = options.choices, options.training
-    find_device(settings.device)
+    show_device(settings.device, console)
     method = training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
@@ -76,7 +75,8 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
         choices.model, shape, classes, choices.model_args, settings.seed, choices.weights, choices.head
     )
     model = spec.build(root)
-    show_model(spec, model, splits.train.inputs.gather(torch.arange(min(2, len(splits.train)))), classes, console)
+    few = splits.train.inputs.gather(torch.arange(min(2, len(splits.train))))
+    show_model(spec, model, few, console, needed_by=choices.method if method.policy.needs_head else None)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config())
     listeners = trackers(choices.track, run)

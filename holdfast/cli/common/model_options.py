@@ -103,28 +103,48 @@ ModelArguments = Annotated[
 ]
 
 
-def show_model(spec: ModelSpec, model: nn.Module, inputs: InputBatch, outputs: int, console: Console) -> None:
+def show_model(
+    spec: ModelSpec, model: nn.Module, inputs: InputBatch, console: Console, *, needed_by: str | None = None
+) -> None:
     """Send two examples through a model, and say in a line what it is and how its head was found.
 
     Args:
         spec: what it was made from.
         model: on the CPU.
         inputs: two examples.
-        outputs: how many logits it must give.
         console: where to say it.
+        needed_by: the method that can't do without a head, if there is one.
 
     Raises:
-        ConfigError: if the model doesn't take such inputs or doesn't give such outputs, or a named head is none.
+        ConfigError: if the model doesn't take such inputs or doesn't give such outputs, or there is no head where one
+            was named or is needed.
     """
     from rich.markup import escape
 
     from holdfast.models.first_pass import check_outputs, look_for_head
 
-    check_outputs(model, inputs, outputs, spec.name)
+    check_outputs(model, inputs, spec.n_classes, spec.name)
     head = look_for_head(model, inputs, spec.head)
+    if needed_by is not None and head.name is None:
+        raise ConfigError(f"{needed_by} needs the last linear layer of the model: {head.how}")
     parameters = sum(parameter.numel() for parameter in model.parameters())
     line = f"model: {written_spec(spec)}, {parameters:,} parameters, {head}"
     console.print(escape(line), highlight=False, soft_wrap=True)
+
+
+def show_device(name: str, console: Console) -> None:
+    """Find the device that was asked for, before anything is loaded, and say which where that isn't plain.
+
+    Raises:
+        ConfigError: if torch can't compute there.
+    """
+    from holdfast.models.devices import AUTO, best_device, find_device
+
+    device, best = find_device(name), best_device()
+    if name == AUTO:
+        console.print(f"device: {device}", highlight=False)
+    elif device.type == "cpu" and best.type != "cpu":
+        console.print(f"device: cpu; --device auto would take {best}", highlight=False)
 
 
 def written_spec(spec: ModelSpec) -> str:

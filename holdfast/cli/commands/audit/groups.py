@@ -115,7 +115,8 @@ def audit_groups(arguments: list[str]) -> None:
         train = subject.data.load(subject.data_root).train
         model = _model(options, subject, train)
         few = train.inputs.gather(torch.arange(min(2, len(train))))
-        show_model(subject.spec(train), model, few, train.n_classes, console)
+        needed_by = "--output features" if options.output == "features" else None
+        show_model(subject.spec(train), model, few, console, needed_by=needed_by)
         audit = _look(options, subject, model, train, console)
         about = _about(options, subject, audit)
         if audit.epoch is not None:

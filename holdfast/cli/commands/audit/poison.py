@@ -115,7 +115,8 @@ def audit_poison(arguments: list[str]) -> None:
         train = splits.train
         spec = subject.spec(train)
         model = spec.build(subject.data_root)
-        show_model(spec, model, train.inputs.gather(torch.arange(min(2, len(train)))), train.n_classes, console)
+        few = train.inputs.gather(torch.arange(min(2, len(train))))
+        show_model(spec, model, few, console, needed_by="epic" if epic.needs_head else None)
         with TrainingProgress(f"{subject.name}, epic", console) as progress:
             result = training.fit(model, splits, method, settings, listeners=[progress], head=subject.head)
         isolated = suspects(epic.drops, train)

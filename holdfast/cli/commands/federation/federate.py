@@ -157,7 +157,7 @@ def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tup
     blueprint = blueprint_of(options)
     clients = blueprint.load()
     model, outputs = blueprint.model(clients), outputs_of(clients)
-    show_model(model_spec(options, clients.input_shape, outputs), model, clients.train.inputs[:2], outputs, console)
+    show_model(model_spec(options, clients.input_shape, outputs), model, clients.train.inputs[:2], console)
     return clients, blueprint.prepare(clients, model=model)
 
 
