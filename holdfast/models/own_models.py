@@ -94,9 +94,7 @@ def _refuse_other_objects(made: Any, name: str) -> None:
             raise ConfigError(f"{name} is a class but no nn.Module; name a network, or a function that makes one")
         return
     if not callable(made):
-        raise ConfigError(
-            f"{name} is of type {type(made).__name__}, not a network; name a class, a function or a model"
-        )
+        raise ConfigError(f"{name} is of type {type(made).__name__}, not a network; name one, or what makes one")
     if _is_installed(made) and not _promises_model(made):
         raise ConfigError(
             f"{name} is a function of an installed package that doesn't say that it returns a nn.Module; call it in a "

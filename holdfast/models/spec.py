@@ -137,9 +137,7 @@ class ModelSpec:
             with told_as_sentence(f"{self.name} can't be made with {written({**call.filled, **self.args})}"):
                 model = call()
         if not isinstance(model, nn.Module):
-            raise ConfigError(
-                f"{self.name} gave what is of type {type(model).__name__}, not a nn.Module; return the network"
-            )
+            raise ConfigError(f"{self.name} returned {type(model).__name__}, not a nn.Module; return the network")
         if not model.training:
             model.train()
         fill_lazy_layers(model, self.input_shape, self.name)

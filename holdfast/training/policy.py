@@ -168,7 +168,7 @@ class Policy:
 
     @property
     def needs_head(self) -> bool:
-        """Whether it can't do without the model's last linear layer: its inputs, its weights, or another in its place."""
+        """Whether it needs the model's last linear layer: its inputs, its weights, or another in its place."""
         return self.needs_features
 
     @property

@@ -7,14 +7,18 @@ error; the library itself would start what is missing at random and say so in a 
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from holdfast.errors import CheckpointError, ConfigError
 
 _log = logging.getLogger(__name__)
+_PATIENCE = 5.0  # seconds for the hub to answer
 
 
 def load_configuration(source: Path | str, **options: Any) -> Any:
@@ -30,7 +34,7 @@ def load_configuration(source: Path | str, **options: Any) -> Any:
     from transformers import AutoConfig  # noqa: PLC0415 - optional
 
     with _quiet(), _told(source):
-        return AutoConfig.from_pretrained(source, trust_remote_code=False, **options)
+        return AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=_offline(source), **options)
 
 
 def load_pretrained(
@@ -60,6 +64,7 @@ def load_pretrained(
             use_safetensors=True,
             trust_remote_code=False,
             ignore_mismatched_sizes=True,
+            local_files_only=_offline(source),
             **options,
         )
     lacking = sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])})
@@ -77,6 +82,20 @@ def load_pretrained(
 def _may_be_new(key: str, model: Any, new: Sequence[str] | None) -> bool:
     part, _, rest = key.partition(".")
     return part in new if new is not None else part != model.base_model_prefix or rest.startswith("pooler.")
+
+
+def _offline(source: Path | str) -> bool:
+    """Whether only what is on this machine can be had: asked once and shortly, where the library would try for long."""
+    if isinstance(source, Path) or Path(source).is_dir() or getproxies():
+        return False
+    from huggingface_hub import constants  # noqa: PLC0415 - optional
+
+    hub = urlsplit(constants.ENDPOINT)
+    try:
+        socket.create_connection((hub.hostname or "", hub.port or 443), timeout=_PATIENCE).close()
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager
