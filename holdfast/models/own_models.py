@@ -116,9 +116,10 @@ def _imported(module: str, name: str) -> ModuleType:
                     + _offer(missing.rpartition(".")[2], _modules_beside(missing))
                 ) from cause
             if isinstance(cause, SyntaxError):
+                place = _short(cause.filename or f"{module.replace('.', '/')}.py")
+                line = "" if cause.lineno is None else f", line {cause.lineno}"
                 raise ConfigError(
-                    f"{module} can't be imported: {_short(cause.filename)}, line {cause.lineno} is not valid Python "
-                    f"({cause.msg})"
+                    f"{module} can't be imported: {place}{line} is not valid Python ({cause.msg})"
                 ) from cause
             if isinstance(cause, ImportError) and "relative import" in str(cause):
                 raise ConfigError(

@@ -88,7 +88,7 @@ class ModelSpec:
         """Arguments that code of the user's own gets from the data, because it has parameters of such names."""
         if not self._is_own:
             return {}
-        factory = own_factory(self.name)
+        factory = self._imported()
         return {} if isinstance(factory, nn.Module) else self._call(factory).filled
 
     @property
@@ -106,10 +106,11 @@ class ModelSpec:
         MODELS.expect(self.name)
 
     def _made(self, source: Path | str | None, *, pretrained: bool = True) -> nn.Module:
+        factory = self._imported() if self._is_own else None
         with torch.random.fork_rng(devices=[]), torch.device("cpu"):
             torch.default_generator.manual_seed(self.seed)
-            if self._is_own:
-                return self._own()
+            if factory is not None:
+                return self._own(factory)
             if self.name in MODELS:
                 return self._registered(source)
             kind, _, name = self.name.partition(":")
@@ -125,8 +126,12 @@ class ModelSpec:
         with told_as_sentence(f"{self.name} can't be made with {written(self.args)}"):
             return cast(nn.Module, factory(*data, **self.args))
 
-    def _own(self) -> nn.Module:
-        factory = own_factory(self.name)
+    def _imported(self) -> nn.Module | Callable[..., Any]:
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.default_generator.manual_seed(0)  # a module that makes models when it is imported always makes these
+            return own_factory(self.name)
+
+    def _own(self, factory: nn.Module | Callable[..., Any]) -> nn.Module:
         if isinstance(factory, nn.Module):
             if self.args:
                 raise ConfigError(f"{self.name} is a model already and takes no arguments; leave --model-args out")
