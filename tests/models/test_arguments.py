@@ -78,7 +78,9 @@ def test_a_field_that_is_missing_inside_a_dataclass_is_named_with_its_place():
 
     f.__annotations__["config"] = Config
     Config.__annotations__["inner"] = Inner
-    with pytest.raises(ConfigError, match=r"must be told 'depth'; add it with --model-args 'config=\{inner: \{depth: V"):
+    with pytest.raises(
+        ConfigError, match=r"must be told 'depth'; add it with --model-args 'config=\{inner: \{depth: V"
+    ):
         filled(f)
 
 

@@ -19,7 +19,9 @@ class Does(nn.Module):
         return self.then(self.fc(x))
 
 
-@pytest.mark.parametrize("then", [lambda out: out, lambda out: SimpleNamespace(logits=out), lambda out: out.log_softmax(1)])
+@pytest.mark.parametrize(
+    "then", [lambda out: out, lambda out: SimpleNamespace(logits=out), lambda out: out.log_softmax(1)]
+)
 def test_logits_pass(then):
     assert check_outputs(Does(then), BATCH, 3, "it").shape == (2, 3)
 
@@ -36,7 +38,10 @@ def test_logits_pass(then):
         (lambda out: out.argmax(1, keepdim=True).expand(2, 3), "floating-point logits"),
         (lambda out: out / 0, "NaN or infinity"),
         (lambda out: out.softmax(1), "probabilities, and the loss takes logits"),
-        (lambda out: out.nothing, r"can't take inputs of shape \(2, 6\), float32: AttributeError.*test_first_pass.py, line"),
+        (
+            lambda out: out.nothing,
+            r"can't take inputs of shape \(2, 6\), float32: AttributeError.*test_first_pass.py, line",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_a_sentence(then, message):

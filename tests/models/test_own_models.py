@@ -52,14 +52,14 @@ def test_a_file_is_told_its_module(name):
 
 @pytest.mark.parametrize("name", [":", "a:", ":b", "a b:c", "a:b.c", "a..b:c", "a:b:c", "a-b:C"])
 def test_what_names_nothing_is_refused(name):
-    with pytest.raises(ConfigError, match="doesn't name a model"):
+    with pytest.raises(ConfigError, match=r"doesn't name a model"):
         own_factory(name)
 
 
 @pytest.mark.parametrize("name", ["os:system", "subprocess:call", "shutil:rmtree", "torch:load", "builtins:eval",
                                   "random:seed", "yaml:unsafe_load"])  # fmt: skip
 def test_a_function_of_an_installed_package_that_promises_no_model_is_never_called(name):
-    with pytest.raises(ConfigError, match="doesn't say that it returns a nn.Module"):
+    with pytest.raises(ConfigError, match=r"doesn't say that it returns a nn.Module"):
         own_factory(name)
 
 
@@ -73,7 +73,7 @@ def test_an_installed_class_or_a_function_that_promises_a_model_is_taken(own, mo
     monkeypatch.setattr(own_models, "_below_installed", lambda file: True)
     assert callable(own_factory(f"{own}.typed:makes"))
     for name in ("says_nothing", "other"):
-        with pytest.raises(ConfigError, match="doesn't say that it returns a nn.Module"):
+        with pytest.raises(ConfigError, match=r"doesn't say that it returns a nn.Module"):
             own_factory(f"{own}.typed:{name}")
 
 
@@ -83,7 +83,7 @@ def test_the_current_directory_is_searched_first_and_stays_last_for_imports_in_a
 
 
 def test_errors_of_the_library_and_interrupts_pass():
-    with pytest.raises(ConfigError, match="^mine$"), told_as_sentence("what"):
+    with pytest.raises(ConfigError, match=r"^mine$"), told_as_sentence("what"):
         raise ConfigError("mine")
     with pytest.raises(KeyboardInterrupt), told_as_sentence("what"):
         raise KeyboardInterrupt
