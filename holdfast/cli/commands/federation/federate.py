@@ -19,6 +19,7 @@ from rich.table import Table
 from holdfast import report, training
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.model_options import show_model
 from holdfast.cli.common.notes import show_notes
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
@@ -155,7 +156,8 @@ def _with_schema(run: Run, clients: Clients) -> Run:
 
 def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tuple[Clients, PreparedFederation]:
     """The data, and the federation if everything goes together: nothing is written before that is known."""
-    from holdfast.cli.commands.federation.blueprint import blueprint_of
+    from holdfast.cli.commands.federation.blueprint import blueprint_of, model_spec
+    from holdfast.federated.blueprint import outputs_of
 
     choices = options.choices
     if run is None and choices.out is not None:
@@ -163,7 +165,9 @@ def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tup
     blueprint = blueprint_of(options)
     clients = blueprint.load()
     show_notes(clients.notes, Path(choices.data).name, console)
-    return clients, blueprint.prepare(clients)
+    model, outputs = blueprint.model(clients), outputs_of(clients)
+    show_model(model_spec(options, clients.input_shape, outputs), model, clients.train.inputs[:2], console)
+    return clients, blueprint.prepare(clients, model=model)
 
 
 @contextmanager
