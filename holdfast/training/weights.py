@@ -34,18 +34,17 @@ def save_weights(state: Mapping[str, Any], path: Path, about: Mapping[str, str] 
     Raises:
         CheckpointError: if an entry can't be written (a sparse or quantised tensor, an object), or the file can't.
     """
-    plain = {name: value for name, value in state.items() if not isinstance(value, Tensor)}
+    dense = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    plain = {name: value for name, value in state.items() if name not in dense}
     try:
         # A copy each: tied weights and views share memory, which safetensors refuses.
-        tensors = {
-            name: value.detach().cpu().contiguous().clone() for name, value in state.items() if isinstance(value, Tensor)
-        }
+        tensors = {name: value.detach().cpu().contiguous().clone() for name, value in dense.items()}
         header = {"format": "pt", **(about or {}), **({_PLAIN: json.dumps(plain)} if plain else {})}
         payload = save(tensors, metadata=header)
     except (TypeError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise CheckpointError(
-            f"the model's weights can't be written as safetensors ({error}); keep dense tensors and plain values in its "
-            "state dict"
+            f"the model's weights can't be written as safetensors ({error}); keep dense tensors and plain values in "
+            "its state dict"
         ) from error
     write_atomically(path, payload)
 
@@ -85,6 +84,6 @@ def _read(path: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, Tensor]
 
 def _damaged(path: Path, error: Exception) -> CheckpointError:
     return CheckpointError(
-        f"{path} can't be read as weights: it is truncated, damaged or not a safetensors file ({error}); restore it from "
-        "a copy, or train again"
+        f"{path} can't be read as weights: it is truncated, damaged or not a safetensors file ({error}); restore it "
+        "from a copy, or train again"
     )

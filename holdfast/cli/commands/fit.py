@@ -67,9 +67,11 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     root = data_root(choices.data_root)
     splits = options.data.load(root)
     shape, classes = splits.train.input_shape, splits.train.n_classes
-    model = models.build(choices.model, shape, classes, seed=settings.seed, weights=choices.weights, root=root)
+    spec = models.ModelSpec(choices.model, shape, classes, seed=settings.seed, weights=choices.weights)
+    model = spec.build(root)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config())
+    run.save_spec(spec)
     listeners = trackers(choices.track, run)
     title = f"{Path(choices.data).name}, {choices.method}"
     with says_how_to_continue(run, console), TrainingProgress(title, console) as progress:

@@ -22,6 +22,7 @@ from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.options import DEFAULT_DATA, parse
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
+from holdfast.cli.common.trained import chosen_model
 from holdfast.data.catalog import DATASETS, data_root
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.files import write_atomically
@@ -249,9 +250,7 @@ def _model(options: Groups, subject: Subject, train: Examples) -> nn.Module:
 
     shape, classes, seed = train.input_shape, train.n_classes, subject.settings.seed
     if options.run is not None:
-        model = models.build(subject.model, shape, classes)
-        model.load_state_dict(training.Run.open(options.run).load_checkpoint("best")["model"])
-        return model
+        return chosen_model(training.Run.open(options.run), subject.data_root).model
     start = options.weights or subject.start
     model = models.build(subject.model, shape, classes, seed=seed, weights=start, root=subject.data_root)
     if options.weights is not None:

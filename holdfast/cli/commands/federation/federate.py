@@ -129,12 +129,15 @@ def finish(
     outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console
 ) -> FederationResult:
     """Write the record and the page of a federation that is over, and show what came out."""
+    from holdfast.cli.commands.federation.blueprint import spec_of
     from holdfast.federated.run_files import FederationSpec, save_outcome
 
     choices = options.choices
     spec = FederationSpec(
         choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
     )
+    outputs = 1 if clients.task == "margin" else clients.classes
+    run.save_spec(spec_of(options, clients.input_shape, outputs))
     save_outcome(run, outcome, clients, spec)
     page = report.write_report(run)
     console.print(results_table(outcome.reports, options.title))
