@@ -138,7 +138,7 @@ def scores_by_client(
         rows.setdefault(name, []).append(place)
     own = {name: models.find(name) for name in rows}  # before the first model runs
     parts = [
-        score(trained.with_weights(models.state_dict(own[name])).model, data.examples.subset(places))
+        score(trained.of_client(name, models.state_dict(own[name])).model, data.examples.subset(places))
         for name, places in rows.items()
     ]
     order = torch.tensor([place for places in rows.values() for place in places])

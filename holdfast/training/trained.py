@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import nn
@@ -37,9 +37,10 @@ class TrainedModel:
         """A name per class; its number where it has none."""
         return self.card.classes or tuple(str(place) for place in range(self.n_classes))
 
-    def with_weights(self, state: Mapping[str, Any]) -> TrainedModel:
-        """The same network with other weights, such as a client's."""
-        return TrainedModel(rebuilt(self.spec, state, "the personal model"), self.card, self.spec)
+    def of_client(self, client: str, state: Mapping[str, Any]) -> TrainedModel:
+        """The same network with a client's own weights."""
+        model = rebuilt(self.spec, state, f"the personal model of {client}")
+        return TrainedModel(model, replace(self.card, made={**(self.card.made or {}), "client": client}), self.spec)
 
 
 def rebuilt(spec: ModelSpec, state: Mapping[str, Any], where: str) -> nn.Module:

@@ -100,7 +100,7 @@ def _scored(run: Run, options: Predict, device: torch.device) -> tuple[ClassScor
     client = options.client
     personal = None if client is None else clients_models(run, options.data_root, options.method)
     if personal is not None and client is not None and client != ALL:
-        trained = trained.with_weights(personal.state_dict(personal.find(client)))
+        trained = trained.of_client(client, personal.state_dict(personal.find(client)))
     data = examples_for(run, options.data, options.data_root, options.part)
     data = fitting_examples(data, trained.card, trained.n_classes)
     top = TOP if trained.n_classes > COLUMNS and not options.all_probabilities else None
@@ -196,8 +196,8 @@ def _refuse_path(name: str, names: Collection[str]) -> None:
 
 
 def _file_name(run: Run, options: Predict) -> str:
-    data, client = Path(options.data or str(run.config.get("data"))).name, options.client
-    return file_name("predictions", data, options.part, *([client] if client else [])) + ".parquet"
+    data = Path(options.data or str(run.config.get("data"))).name
+    return file_name("predictions", data, options.part, options.client, options.method) + ".parquet"
 
 
 def _device(name: str) -> torch.device:

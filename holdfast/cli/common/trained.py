@@ -34,9 +34,9 @@ def check_personal(client: str | None, method: str | None) -> None:
         raise ConfigError(f"--method {method} says whose personal models; say of which client with --client")
 
 
-def file_name(*words: str) -> str:
-    """A name for a file out of words, of which some may be a client's or a path's."""
-    return re.sub(r"[^\w.-]+", "_", "-".join(words)).lstrip(".")
+def file_name(*words: str | None) -> str:
+    """A name for a file out of the words that there are, of which some may be a client's or a path's."""
+    return re.sub(r"[^\w.-]+", "_", "-".join(word for word in words if word)).lstrip(".")
 
 
 def usable_run(path: Path, *, best_so_far: bool = False) -> Run:
