@@ -48,11 +48,6 @@ class Export:
     overwrite: bool = False
     data_root: Path | None = None
 
-    def __post_init__(self) -> None:
-        check_personal(self.client, self.method)
-        if self.client == ALL:
-            raise ConfigError("export writes one model; name one client with --client")
-
 
 def export(options: Export, console: Console) -> None:
     """Write the model as `options` say, and say what it takes."""
@@ -61,6 +56,9 @@ def export(options: Export, console: Console) -> None:
     from holdfast.integrations.export.exporting import check_export_place, export_model
     from holdfast.integrations.export.formats import FORMATS
 
+    check_personal(options.client, options.method)
+    if options.client == ALL:
+        raise ConfigError("export writes one model; name one client with --client")
     run, form = usable_run(options.run, best_so_far=options.best_so_far), FORMATS[options.to]
     stem = file_name(options.client, options.method) or ("model" if form.suffix else options.to)
     out = options.out or run.path / "export" / f"{stem}{form.suffix}"

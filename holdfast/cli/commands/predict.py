@@ -72,16 +72,14 @@ class Predict:
     overwrite: bool = False
     data_root: Path | None = None
 
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise ConfigError(f"--batch-size is {self.batch_size}; give at least 1")
-        check_personal(self.client, self.method)
-
 
 def predict(options: Predict, console: Console) -> None:
     """Predict as `options` say, write the table and show how every group fares."""
     from holdfast.training.prediction_table import check_table_place, prediction_table, write_table
 
+    if options.batch_size < 1:
+        raise ConfigError(f"--batch-size is {options.batch_size}; give at least 1")
+    check_personal(options.client, options.method)
     run, device = usable_run(options.run, best_so_far=options.best_so_far), _device(options.device)
     place = options.out or run.path / _file_name(run, options)
     check_table_place(place, overwrite=options.overwrite)
