@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed
 from holdfast.training.curator import Curator
@@ -118,7 +119,8 @@ class _Fit:
         listeners: Sequence[Listener],
         head: str | None,
     ) -> None:
-        self.model = model.to(settings.device)
+        device = find_device(settings.device)
+        self.model = model.to(device)
         self.splits = splits
         self.settings = settings
         self.run = run
@@ -134,7 +136,7 @@ class _Fit:
             seed=settings.seed,
             augment=_AUGMENTATIONS[settings.augment],
             epoch_size=settings.epoch_size,
-            device=torch.device(settings.device),
+            device=device,
             head=head,
             validation=splits.validation,
         )

@@ -59,16 +59,24 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     Returns:
         The result.
     """
+    import torch
+
+    from holdfast.cli.common.model_options import show_device, show_model
     from holdfast.cli.common.progress import TrainingProgress
     from holdfast.integrations.trackers.tracker import trackers
 
     choices, settings = options.choices, options.training
+    show_device(settings.device, console)
     method = training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
     shape, classes = splits.train.input_shape, splits.train.n_classes
-    spec = models.ModelSpec(choices.model, shape, classes, seed=settings.seed, weights=choices.weights)
+    spec = models.ModelSpec(
+        choices.model, shape, classes, choices.model_args, settings.seed, choices.weights, choices.head
+    )
     model = spec.build(root)
+    few = splits.train.inputs.gather(torch.arange(min(2, len(splits.train))))
+    show_model(spec, model, few, console, needed_by=choices.method if method.policy.needs_head else None)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config())
     run.save_spec(spec)
@@ -78,7 +86,9 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
         if run.has_checkpoint():
             done = [record for record in run.metrics() if record["event"] == "epoch"]
             progress.resume(settings.epochs + method.policy.warmup_epochs, len(done))
-        result = training.fit(model, splits, method, settings, run=run, listeners=[progress, *listeners])
+        result = training.fit(
+            model, splits, method, settings, run=run, listeners=[progress, *listeners], head=choices.head
+        )
     page = report.write_report(run, splits)
     _show(result, options, page, console)
     return result

@@ -52,7 +52,7 @@ class Predict:
             predicts each example with the model of its own client. The shared model by default.
         method: whose personal models, where the federation has several: ditto, finetuning, ...
         batch_size: examples per forward pass.
-        device: where to compute.
+        device: where to compute; auto for the best there is.
         all_probabilities: a column for every class, however many there are.
         best_so_far: of a run that is not finished, take the best epoch until now.
         overwrite: replace the file if it is there.
@@ -75,12 +75,13 @@ class Predict:
 
 def predict(options: Predict, console: Console) -> None:
     """Predict as `options` say, write the table and show how every group fares."""
+    from holdfast.models.devices import find_device
     from holdfast.training.prediction_table import check_table_place, prediction_table, write_table
 
     if options.batch_size < 1:
         raise ConfigError(f"--batch-size is {options.batch_size}; give at least 1")
     check_personal(options.client, options.method)
-    run, device = usable_run(options.run, best_so_far=options.best_so_far), _device(options.device)
+    run, device = usable_run(options.run, best_so_far=options.best_so_far), find_device(options.device)
     place = options.out or run.path / _file_name(run, options)
     check_table_place(place, overwrite=options.overwrite)
     scores, data, class_names = _scored(run, options, device)
@@ -196,19 +197,6 @@ def _refuse_path(name: str, names: Collection[str]) -> None:
 def _file_name(run: Run, options: Predict) -> str:
     data = Path(options.data or str(run.config.get("data"))).name
     return file_name("predictions", data, options.part, options.client, options.method) + ".parquet"
-
-
-def _device(name: str) -> torch.device:
-    import torch
-
-    try:
-        torch.empty(0, device=name)
-        return torch.device(name)
-    except (RuntimeError, AssertionError, ValueError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(
-            f"the device {name!r} can't be used here ({reason}); --device cpu works everywhere"
-        ) from error
 
 
 def _show(scores: ClassScores, data: PredictionData, title: str, place: Path, console: Console) -> None:

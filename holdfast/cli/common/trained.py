@@ -121,15 +121,18 @@ def federation_of(run: Run, root: Path | None) -> tuple[Clients, PreparedFederat
     """The data of a federation and the federation as it began, from what its run directory says."""
     from dataclasses import replace
 
-    from holdfast.cli.commands.federation.blueprint import blueprint_of
+    from holdfast.cli.commands.federation.blueprint import blueprint_of, model_spec
     from holdfast.cli.commands.federation.options import parse
+    from holdfast.federated.blueprint import outputs_of
 
     options = parse(["--config", str(run.path / "config.yaml")])
     if root is not None:
         options = replace(options, choices=replace(options.choices, data_root=root))
     blueprint = blueprint_of(options)
     clients = blueprint.load()
-    return clients, blueprint.prepare(clients)
+    # What training started from is in no model that it left, so files with weights to start from are not needed.
+    model = model_spec(options, clients.input_shape, outputs_of(clients)).skeleton()
+    return clients, blueprint.prepare(clients, model=model)
 
 
 def _best_so_far(run: Run) -> Mapping[str, Any]:
@@ -156,17 +159,18 @@ def _of_splits(run: Run, root: Path | None) -> tuple[ModelSpec, ModelCard]:
     train = options.data.load(data_root(root or choices.data_root)).train
     inputs = train.inputs.gather(torch.arange(min(len(train), LOOKED_AT)))
     card = ModelCard(input_facts(inputs), train.class_names, made={"data": choices.data, "method": choices.method})
-    return ModelSpec(choices.model, train.input_shape, train.n_classes), card
+    return ModelSpec(choices.model, train.input_shape, train.n_classes, choices.model_args), card
 
 
 def _of_older_federation(run: Run, root: Path | None) -> tuple[ModelSpec, ModelCard, Mapping[str, Any]]:
     """The same of a federation, and the shared model's weights."""
+    from holdfast.federated.blueprint import outputs_of
     from holdfast.federated.run_files import card_of
     from holdfast.federated.saved_models import shared_weights
     from holdfast.models import ModelSpec
 
-    clients, prepared = federation_of(run, root)
-    outputs, config = 1 if clients.task == "margin" else clients.classes, run.config
+    (clients, prepared), config = federation_of(run, root), run.config
     card = card_of(clients, {"data": config["data"], "round": config["rounds"]})
     weights = run.weights() if run.has_weights() else shared_weights(run, prepared)
-    return ModelSpec(config["model"], clients.input_shape, outputs), card, weights
+    args = config.get("model_args") or {}
+    return ModelSpec(config["model"], clients.input_shape, outputs_of(clients), args), card, weights

@@ -32,6 +32,7 @@ from holdfast.federated.engine.stacked_layers import (
     give_masks,
     stacked_weights,
 )
+from holdfast.models.heads import logits_of
 
 #: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
 Masks = tuple[Tensor, ...]
@@ -312,7 +313,7 @@ class Network:
         given |= dict(zip(self._statistics_names, statistics, strict=True))
         if masks:
             given |= {f"{name}.mask": mask for name, mask in zip(self._dropouts, masks, strict=True)}
-        return cast(Tensor, functional_call(self._module, given, (inputs,)))
+        return logits_of(functional_call(self._module, given, (inputs,)))
 
     def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""
@@ -325,7 +326,7 @@ class Network:
             setattr(norm, name, part)
         inputs = self._arranged(batch.inputs[0])
         self._give(*(mask[0] for mask in masks))
-        outputs = self._module(inputs)
+        outputs = logits_of(self._module(inputs))
         self._give()
         return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
 
@@ -358,9 +359,9 @@ class Network:
         # Clients' batches become one batch, client after client; weights know how many rows are whose.
         self._give(*(mask.flatten(0, 1) for mask in masks))
         with stacked_weights(self._places, rows), self._pooling():
-            outputs = self._module(inputs.flatten(0, 1))
+            outputs = logits_of(self._module(inputs.flatten(0, 1)))
         self._give()
-        return cast(Tensor, outputs.view(*inputs.shape[:2], *outputs.shape[1:]))
+        return outputs.view(*inputs.shape[:2], *outputs.shape[1:])
 
     @torch.no_grad()
     def _can_stack(self, parameters: Tensor, inputs: Tensor) -> bool:

@@ -20,11 +20,11 @@ def blueprint_of(options: FederateOptions) -> Blueprint:
         threat=options.threat,
         personalize=options.personalizers,
         load=lambda: options.data.load(root, seed),
-        build=lambda shape, outputs: spec_of(options, shape, outputs).build(root),
+        build=lambda shape, outputs: model_spec(options, shape, outputs).build(root),
     )
 
 
-def spec_of(options: FederateOptions, shape: tuple[int, ...], outputs: int) -> ModelSpec:
+def model_spec(options: FederateOptions, shape: tuple[int, ...], outputs: int) -> ModelSpec:
     """What the network of a federation is made from."""
     choices = options.choices
-    return ModelSpec(choices.model, shape, outputs, seed=options.settings.seed, weights=choices.weights or None)
+    return ModelSpec(choices.model, shape, outputs, choices.model_args, options.settings.seed, choices.weights or None)

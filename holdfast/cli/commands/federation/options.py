@@ -7,12 +7,13 @@ What can be set depends on what is chosen: ``--personalize ditto --objective ter
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.cli.common.arguments import value_of, with_config
+from holdfast.cli.common.model_options import ModelArguments, model_names
 from holdfast.cli.common.sections import Section, check_configuration, configuration, fields_of, parse_sections
 from holdfast.data.clients.federations import FEDERATIONS, FederatedData, TrainingRecipe, federation
 from holdfast.errors import ConfigError
@@ -30,7 +31,6 @@ from holdfast.federated import (
 from holdfast.federated.aggregation import aggregator_names, build_aggregator
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS
-from holdfast.models import MODELS
 from holdfast.training.policy import Policy
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ class FederateChoices:
 
     Attributes:
         data: a federated data set, or a pooled one that is dealt out to clients.
-        model: a model's name; the data set's recipe names one.
+        model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
+        model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
         weights: a file of weights to start from, or imagenet for public ones; the data set's recipe may name some.
         objective: what the shared model is trained for.
         aggregate: how the server combines what clients send; steps and a rule joined by +.
@@ -88,6 +89,7 @@ class FederateChoices:
 
     data: str = DEFAULT_DATA
     model: str = "softmax"
+    model_args: ModelArguments = field(default_factory=dict)
     weights: str = ""
     objective: str = "fedavg"
     aggregate: str = "mean"
@@ -189,7 +191,9 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     parts |= {name: _with_recipe(name, data.recipe) for name in methods}
     on_flower = value_of("engine", typed) == "flower"
     _check_engine(typed, on_flower)
-    top = _sections_of_all(data.recipe, on_flower)
+    own_model = ":" in (value_of("model", typed) or "")
+    recipe = replace(data.recipe, weights="") if own_model else data.recipe  # its weights are for its own model
+    top = _sections_of_all(recipe, on_flower)
     named = {name: Section(type(make()), make, name) for name, make in parts.items()}
     with_options = {name: section for name, section in named.items() if fields(section.kind)}
     if settings:
@@ -260,7 +264,7 @@ def _about() -> str:
         attacks=", ".join(ATTACKS),
         personalizers=", ".join(PERSONALIZATION),
         inside=", ".join(name for name in METHODS if name not in PERSONALIZATION),
-        models=", ".join(sorted(MODELS)),
+        models=model_names(),
     )
 
 
