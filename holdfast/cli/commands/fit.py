@@ -81,6 +81,7 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     show_model(spec, model, few, console, needed_by=choices.method if method.policy.needs_head else None)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config())
+    run.save_spec(spec)
     if splits.schema is not None:
         run.keep_schema(splits.schema.to_json())
     listeners = trackers(choices.track, run)

@@ -110,6 +110,12 @@ class Network:
         norms = {name: module for name, module in owners.items() if isinstance(module, _BatchNorm)}
         self._tracked = [_refuse_unweighted(name, norm) for name, norm in norms.items() if norm.track_running_stats]
         self._statistics = [(norm, name) for norm in self._tracked for name in ("running_mean", "running_var")]
+        # How often statistics moved: the module counts all clients' passes, so a model that is handed out starts anew.
+        self._counters = {
+            name: buffer.clone()
+            for name, buffer in self._module.named_buffers()
+            if name.endswith("num_batches_tracked")
+        }
         names = {norm: name for name, norm in norms.items()}
         self._statistics_names = [f"{names[norm]}.{name}" for norm, name in self._statistics]
         # Both are found out by trying, at the first pass: whether the model runs stacked, and channels last.
@@ -288,6 +294,8 @@ class Network:
         values = [*model.parameters(), *(buffers[name] for name in self._statistics_names)]
         for value, part in zip(values, self._split(parameters), strict=True):
             value.data.copy_(part)
+        for name, count in self._counters.items():
+            buffers[name].copy_(count)
         return model
 
     # ---------------------------------------------------------------------------------------------- inside

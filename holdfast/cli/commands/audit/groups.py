@@ -23,6 +23,7 @@ from holdfast.cli.common.model_options import ModelArguments, model_names, show_
 from holdfast.cli.common.options import DEFAULT_DATA, parse
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
+from holdfast.cli.common.trained import chosen_model
 from holdfast.data.catalog import DATASETS, data_root
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.files import write_atomically
@@ -260,9 +261,7 @@ def _model(options: Groups, subject: Subject, train: Examples) -> nn.Module:
     import torch
 
     if options.run is not None:
-        model = subject.spec(train).skeleton()
-        model.load_state_dict(training.Run.open(options.run).load_checkpoint("best")["model"])
-        return model
+        return chosen_model(training.Run.open(options.run), subject.data_root).model
     model = subject.spec(train, options.weights).build(subject.data_root)
     if options.weights is not None:
         fresh, head = subject.spec(train).skeleton(), subject.head

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,6 +13,7 @@ import tyro
 from holdfast.cli.common.sections import Section, data_choice, parse_sections
 from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError
+from holdfast.files import written_whole
 from holdfast.lazy import LazyTable
 from holdfast.models import ModelSpec
 from holdfast.models.devices import find_device
@@ -118,14 +117,6 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """A folder to write to that appears at `out` when all is written, or not at all."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ConfigError(f"there is something at {out} already; choose another place with --out")
-    final = out.resolve()
-    part = final.with_name(f".{final.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"the folder {out} can't be made ({error.strerror}); choose another with --out") from error
-    try:
-        yield part
-        part.rename(final)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with written_whole(out) as folder:
+        folder.mkdir()
+        yield folder

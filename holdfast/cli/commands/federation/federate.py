@@ -131,12 +131,15 @@ def finish(
     outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console
 ) -> FederationResult:
     """Write the record and the page of a federation that is over, and show what came out."""
+    from holdfast.cli.commands.federation.blueprint import model_spec
+    from holdfast.federated.blueprint import outputs_of
     from holdfast.federated.run_files import FederationSpec, save_outcome
 
     choices = options.choices
     spec = FederationSpec(
         choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
     )
+    run.save_spec(model_spec(options, clients.input_shape, outputs_of(clients)))
     save_outcome(run, outcome, clients, spec)
     page = report.write_report(run)
     console.print(results_table(outcome.reports, options.title))
