@@ -25,12 +25,15 @@ from holdfast.data.examples import Examples
 from holdfast.data.inputs import TensorInputs
 from holdfast.data.own.hashed_texts import HashedTexts
 from holdfast.data.own.options import ReadingOptions
+from holdfast.data.own.places import read_place
 from holdfast.data.own.reading import OwnRows, read_rows, recipe_for
+from holdfast.data.own.schema import owners_of
 from holdfast.errors import DataError
 from holdfast.streams import data_stream
 
 #: Models that suit small clients, by that of a training on all data: no batch norm, few parameters.
 _MODELS = {"resnet18": "pocket-cnn", "resnet20": "pocket-cnn"}
+_COHORT = 10  # clients in a round, or all where there are fewer
 _RATES = {"mlp": 0.1, "text-bag": 0.5, "pocket-cnn": 0.05}
 
 
@@ -96,10 +99,10 @@ def clients_of_rows(rows: OwnRows) -> Clients:
     examples = rows.examples
     if examples.sources is None:
         raise DataError("these rows don't say whose they are; name the column with --client")
-    return _clients(_stackable(examples), rows.parts, examples.source_names)
+    return _clients(stackable(examples), rows.parts, examples.source_names)
 
 
-def _stackable(examples: Examples) -> Examples:
+def stackable(examples: Examples) -> Examples:
     """The examples with inputs in one tensor, as stacked clients need them: texts padded to one length."""
     inputs = examples.inputs
     return replace(examples, inputs=TensorInputs(inputs.padded())) if isinstance(inputs, HashedTexts) else examples
@@ -135,6 +138,11 @@ def _listed(labels: Any) -> list[Any]:
     return labels.tolist() if isinstance(labels, (Tensor, np.ndarray)) else list(labels)
 
 
+def _client_count(place: str, column: str) -> int:
+    source = read_place(place)
+    return len(owners_of(source, column).names) if column in source.columns else _COHORT  # refused when it is loaded
+
+
 @dataclass(frozen=True)
 class OwnClients(FederatedData):
     """Clients of your own data, by a column that says whose each row is, or dealt out where there is none.
@@ -157,7 +165,8 @@ class OwnClients(FederatedData):
         """Settings to begin with, by what the inputs are."""
         pooled = recipe_for(self.path, self.reading)
         model = _MODELS.get(str(pooled["model"]), str(pooled["model"]))
-        return TrainingRecipe(model, _RATES.get(model, 0.05), 16, rounds=100, cohort=10)
+        cohort = min(_COHORT, _client_count(self.path, self.reading.client)) if self.reading.client else _COHORT
+        return TrainingRecipe(model, _RATES.get(model, 0.05), 16, rounds=100, cohort=cohort)
 
     def load(self, root: Path, seed: int = 0) -> Clients:
         """Read and check the data; `root` isn't looked at."""
@@ -165,7 +174,7 @@ class OwnClients(FederatedData):
         if self.reading.client is not None:
             clients = clients_of_rows(rows)
         else:
-            clients = partition(_stackable(rows.examples), (self.dealing or Partitioned()).how(), seed)
+            clients = partition(stackable(rows.examples), (self.dealing or Partitioned()).how(), seed)
             kept = tuple(note for note in rows.notes if not note.startswith("split:"))
             dealt = f"no --client column: dealt out to {len(clients)} clients, 72/8/20 of each for training and tests"
             rows = replace(rows, notes=(*kept, dealt))
