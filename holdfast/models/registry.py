@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.catalog import data_root
+from holdfast.data.checksums import file_sum
 from holdfast.errors import CheckpointError, ConfigError
 from holdfast.models.heads import find_head
 from holdfast.models.networks.densenet import current_name
@@ -62,7 +63,8 @@ def build(
 
     Raises:
         ConfigError: if the name is unknown, the shape doesn't suit, or the file of weights isn't there.
-        CheckpointError: if the weights can't be read or belong to another network.
+        CheckpointError: if the weights can't be read, belong to another network, or aren't the public ones they are
+            named like.
 
     Example:
         >>> model = build("mlp", (3, 10, 10), 2, seed=1)
@@ -79,8 +81,25 @@ def build(
         torch.default_generator.manual_seed(seed)
         model = MODELS[name](shape, n_classes) if source is None else HUB_MODELS[name](shape, n_classes, source)
     if path is not None:
+        if weights == "imagenet":
+            check_public_weights(path)
         load_weights(model, path)
     return model
+
+
+def check_public_weights(path: Path) -> None:
+    """Compare a file of public weights with the sum in its name: ``resnet18-f37072fd.pth`` has the first 8 digits.
+
+    Raises:
+        CheckpointError: if they differ.
+    """
+    expected = path.stem.rpartition("-")[2]
+    found = file_sum(path, "sha256")
+    if not found.startswith(expected):
+        raise CheckpointError(
+            f"{path} isn't the file of its name: its SHA-256 sum begins with {found[: len(expected)]} instead of "
+            f"{expected}; remove it and download {IMAGENET_URL}{path.name} again"
+        )
 
 
 def load_weights(model: nn.Module, path: Path | str, head: str | None = None) -> None:

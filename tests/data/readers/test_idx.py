@@ -59,7 +59,7 @@ def damaged(kind: str) -> tuple[str, bytes]:
     ("kind", "message"),
     [
         ("short", "has 39 bytes and its header promises 40"),
-        ("long", "has 41 bytes and its header promises 40"),
+        ("long", "has at least 41 bytes and its header promises 40"),
         ("header only", "promises"),
         ("empty", "starts with nothing"),
         ("labels", "starts with 00 00 08 01; .* starts with 00 00 08 03"),
