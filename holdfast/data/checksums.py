@@ -59,7 +59,7 @@ def remembered(path: Path) -> Mapping[Path, str] | None:
         return None
     sums: dict[Path, str] = {}
     try:
-        for line in record.read_text("utf-8").split("\n")[:-1]:
+        for line in record.read_bytes().decode().split("\n")[:-1]:
             digest, name = line.split("  ", 1)
             if len(bytes.fromhex(digest)) != hashlib.sha256().digest_size:
                 raise ValueError(f"a sum has {len(digest)} digits")

@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+import zipfile
 from collections.abc import Callable
 
 
@@ -14,4 +15,12 @@ def archive(members: dict[str, bytes], change: Callable[[tarfile.TarInfo], None]
             if change is not None:
                 change(info)
             tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def zipped(members: dict[str, bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", compression) as file:
+        for name, content in members.items():
+            file.writestr(zipfile.ZipInfo(name), content, compression)
     return buffer.getvalue()

@@ -12,7 +12,9 @@ from typing import Any
 
 import pooch
 import pytest
+import requests
 
+from holdfast.data import download
 from holdfast.data.download import RemoteFile, fetch
 from holdfast.errors import DataError
 from tests.data.archive_files import archive
@@ -21,6 +23,13 @@ CONTENT = bytes(range(256)) * 4000
 SHA = hashlib.sha256(CONTENT).hexdigest()
 MD5 = hashlib.md5(CONTENT).hexdigest()
 CUT = 500_000
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        """A client that hangs up is what some tests are about."""
 
 
 @contextmanager
@@ -33,13 +42,18 @@ def serving(
     code: int | None = None,
     skipped: int = 0,
     well_after: int | None = None,
+    redirected: bool = False,
+    slow: float = 0.0,
+    endless: bool = False,
 ) -> Iterator[tuple[str, list[str]]]:
     """A real server on this machine; yields the file's address and the Range headers it was asked with.
 
     It sends `content` up to the byte `cut_at`, or only the error `code`; `skipped` bytes after those asked for; and
-    does it well after the request number `well_after`.
+    does it well after the request number `well_after`. Asked for data.bin, a server that is `redirected` names another
+    address of its own; a `slow` one stops for so many seconds in the middle; an `endless` one never ends.
     """
     asked: list[str] = []
+    stopped = threading.Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1" if chunked else "HTTP/1.0"
@@ -48,6 +62,11 @@ def serving(
             wanted = self.headers.get("Range", "")
             asked.append(wanted)
             ill = well_after is None or len(asked) <= well_after
+            if redirected and self.path == "/data.bin":
+                self.send_response(302)
+                self.send_header("Location", "/elsewhere.bin")
+                self.end_headers()
+                return
             if code is not None and ill:
                 self.send_error(code)
                 return
@@ -65,22 +84,30 @@ def serving(
             if chunked:
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
+                while endless:
+                    self.wfile.write(b"%x\r\n" % len(content) + content + b"\r\n")
                 self.wfile.write(b"%x\r\n" % len(content) + content[:end])
                 self.close_connection = True
                 return
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
+            if slow and ill:
+                self.wfile.write(content[start:CUT])
+                self.wfile.flush()
+                stopped.wait(slow)
+                return
             self.wfile.write(content[start:end])
 
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}/data.bin", asked
     finally:
+        stopped.set()
         server.shutdown()
         thread.join()
         server.server_close()
@@ -279,6 +306,149 @@ def test_a_full_disk_leaves_nothing_under_the_final_name(tmp_path: Path, monkeyp
     with serving() as (url, _), pytest.raises(DataError, match="No space left on device; make room"):
         fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
     assert not (tmp_path / "data.bin").exists()
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [{"code": 404}, {"code": 503}, {"cut_at": CUT}, {"content": CONTENT[:-1] + b"x"}, {"content": CONTENT[:-1]}, None],
+    ids=["refused", "busy", "cut", "wrong byte", "short", "unreachable"],
+)
+def test_a_mirror_is_asked_where_the_first_address_fails(tmp_path: Path, trouble: dict[str, Any] | None) -> None:
+    with serving(**trouble or {}) as (served, _), serving() as (mirror, asked):
+        url = "http://127.0.0.1:9/data.bin" if trouble is None else served
+        file = RemoteFile("data.bin", url, sha256=SHA, size=len(CONTENT), mirrors=(mirror,))
+        assert fetch(file, tmp_path).read_bytes() == CONTENT
+    assert asked
+    assert files_in(tmp_path) == ["data.bin"]
+
+
+def test_a_mirror_is_not_asked_where_the_first_address_gives_the_file(tmp_path: Path) -> None:
+    with serving() as (url, _), serving() as (mirror, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA, mirrors=(mirror,)), tmp_path)
+    assert asked == []
+
+
+def test_every_address_is_named_with_the_reason_in_one_sentence(tmp_path: Path) -> None:
+    with serving(code=404) as (one, _), serving(b"other") as (two, _), serving(cut_at=CUT) as (three, _):
+        dead = "http://127.0.0.1:9/data.bin"
+        with pytest.raises(DataError) as caught:
+            fetch(RemoteFile("data.bin", one, sha256=SHA, mirrors=(two, three, dead)), tmp_path)
+    said = str(caught.value)
+    assert f"{one} answered 404" in said
+    assert f"what {two} sent has the sha256 sum" in said
+    assert f"{three} stopped too early" in said
+    assert f"can't reach {dead} (Connection refused)" in said
+    assert said.endswith(f"; try again later, or put the file at {tmp_path / 'data.bin'} by hand")
+    assert ". " not in said and said.count(";") == 1
+
+
+def test_bytes_of_two_hosts_are_joined_only_where_a_sum_proves_the_whole(tmp_path: Path) -> None:
+    other = bytes(reversed(CONTENT))
+    with serving(cut_at=CUT) as (url, _), serving(other) as (mirror, asked):
+        fetch(RemoteFile("data.bin", url, mirrors=(mirror,)), tmp_path)
+    assert asked == [""]
+    assert (tmp_path / "data.bin").read_bytes() == other
+    (part,) = tmp_path.glob("*.part")
+    assert CONTENT.startswith(part.read_bytes())
+    with serving(cut_at=CUT) as (url, _), serving() as (mirror, asked):
+        fetch(RemoteFile("proved.bin", url, sha256=SHA, mirrors=(mirror,)), tmp_path)
+    assert asked[0].startswith("bytes=") and len(asked) == 1
+    assert (tmp_path / "proved.bin").read_bytes() == CONTENT
+
+
+def test_joined_bytes_that_a_sum_disproves_are_fetched_anew_from_the_mirror(tmp_path: Path) -> None:
+    with serving(b"x" * len(CONTENT), cut_at=CUT) as (url, _), serving() as (mirror, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA, mirrors=(mirror,)), tmp_path)
+    assert len(asked) == 2 and asked[1] == ""
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_without_a_sum_a_transfer_goes_on_at_the_same_address_only(tmp_path: Path) -> None:
+    with serving(cut_at=CUT, well_after=2) as (url, asked):
+        with pytest.raises(DataError, match="stopped too early"):
+            fetch(RemoteFile("data.bin", url), tmp_path)
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert asked[2].startswith("bytes=")
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+def test_a_part_is_continued_through_a_redirection(tmp_path: Path) -> None:
+    (tmp_path / "data.bin.part").write_bytes(CONTENT[:1000])
+    with serving(redirected=True) as (url, asked):
+        fetch(RemoteFile("data.bin", url, sha256=SHA), tmp_path)
+    assert asked == ["bytes=1000-", "bytes=1000-"]
+    assert (tmp_path / "data.bin").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("sha256", [None, SHA])
+def test_a_redirection_to_an_open_line_is_followed_only_where_a_sum_guards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sha256: str | None
+) -> None:
+    get = requests.get
+    monkeypatch.setattr(requests, "get", lambda url, **named: get(url.replace("https:", "http:"), **named))
+    with serving() as (url, _):
+        file = RemoteFile("data.bin", url.replace("http:", "https:"), sha256=sha256)
+        if sha256 is None:
+            with pytest.raises(DataError, match=r"leads to http:.*, where anybody on the way can change the bytes"):
+                fetch(file, tmp_path)
+            assert files_in(tmp_path) == []
+        else:
+            assert fetch(file, tmp_path).read_bytes() == CONTENT
+
+
+def test_a_host_that_stops_talking_is_left_for_the_mirror(tmp_path: Path) -> None:
+    with serving(slow=60) as (url, _), serving() as (mirror, _):
+        file = RemoteFile("data.bin", url, sha256=SHA, mirrors=(mirror,))
+        assert fetch(file, tmp_path, timeout=0.2).read_bytes() == CONTENT
+
+
+def test_a_host_that_never_ends_is_stopped_at_the_stated_size(tmp_path: Path) -> None:
+    with (
+        serving(chunked=True, endless=True) as (url, _),
+        pytest.raises(DataError, match="sent has more than 1024000 bytes"),
+    ):
+        fetch(RemoteFile("data.bin", url, size=len(CONTENT)), tmp_path)
+    assert files_in(tmp_path) == []
+
+
+def test_a_host_that_never_ends_is_stopped_without_a_stated_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(download, "_LARGEST", 3_000_000)
+    with serving(chunked=True, endless=True) as (url, _), pytest.raises(DataError, match="more than 3000000 bytes"):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert files_in(tmp_path) == []
+
+
+def test_a_file_of_a_git_repository_is_known_by_its_blob(tmp_path: Path) -> None:
+    blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT).hexdigest()
+    with serving() as (url, _):
+        assert fetch(RemoteFile("data.bin", url, git_blob=blob), tmp_path).read_bytes() == CONTENT
+
+
+def test_without_a_published_sum_the_first_one_is_kept_and_compared_the_next_time(tmp_path: Path) -> None:
+    with serving() as (url, _):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert (tmp_path / "data.bin.sha256").read_text() == f"{SHA}  data.bin\n"
+    (tmp_path / "data.bin").unlink()
+    with serving(b"changed") as (url, _), pytest.raises(DataError, match=r"isn't what came the first time .*\.sha256"):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert files_in(tmp_path) == ["data.bin.sha256"]
+    with serving() as (url, _):
+        fetch(RemoteFile("data.bin", url), tmp_path)
+    assert (tmp_path / "data.bin.sha256").read_text() == f"{SHA}  data.bin\n"
+
+
+def test_sums_that_can_not_be_kept_cost_nothing_but_a_line_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(download, "remember", full)
+    with serving() as (url, _):
+        assert fetch(RemoteFile("data.bin", url), tmp_path).read_bytes() == CONTENT
+    assert "can't be kept" in caplog.text
 
 
 def test_an_archive_is_unpacked_and_removed(tmp_path: Path) -> None:
