@@ -18,14 +18,12 @@ from rich.table import Table
 import holdfast.data
 from holdfast.data import catalog
 from holdfast.data.catalog import DATASETS, CatalogEntry, DataSet, describe, get, status
-from holdfast.data.check import Finding, check_entry, check_files
 from holdfast.data.clients.federations import FEDERATIONS, FederatedData
-from holdfast.data.sets.text import math_problems
 from holdfast.errors import ConfigError, HoldfastError, nearest
-from holdfast.models.registry import IMAGENET_URL, IMAGENET_WEIGHTS, check_public_weights
 
 if TYPE_CHECKING:
     from holdfast.data import Clients
+    from holdfast.data.check import Finding
 
 
 def list_(data_root: Path | None = None) -> None:
@@ -174,45 +172,47 @@ def _checks(names: Sequence[str], root: Path, *, full: bool) -> dict[str, Callab
     Raises:
         ConfigError: if a name is none of them.
     """
+    from holdfast.data.check import check_files
+    from holdfast.data.sets.text.math_problems import FILES, load_math_problems
+    from holdfast.models.registry import IMAGENET_WEIGHTS
+
     known: dict[str, Callable[[], Finding]] = {}
     for label, table in (("{}", DATASETS), ("{} (clients)", FEDERATIONS)):
         for name in sorted(table):
             cls = table[name]
             if names or cls.files:
                 known[label.format(name)] = partial(_check_entry, cls, root, full=full)
-    for name, file in math_problems.FILES.items():
-        count = partial(_count_problems, name, root)
-        known[f"{name} (problems)"] = partial(
-            check_files, (file,), root, "it is fetched when it is used", count, full=full
-        )
+    for name, file in FILES.items():
+
+        def count(name: str = name) -> str:
+            return f"{len(load_math_problems(name, root)):,} problems"
+
+        remedy = "it is fetched when it is used"
+        known[f"{name} (problems)"] = partial(check_files, (file,), root, remedy, count, full=full)
     for model, file_name in IMAGENET_WEIGHTS.items():
         known[f"{model} (weights)"] = partial(_check_weights, model, root / "weights" / file_name)
-    chosen = {
-        label: check for label, check in known.items() if not names or label in names or label.split(" ")[0] in names
-    }
+    short = {label: label.partition(" ")[0] for label in known}
     for name in names:
-        if not any(name in (label, label.split(" ")[0]) for label in chosen):
-            raise ConfigError(f"there is no data set {name!r}{nearest(name, (label.split(' ')[0] for label in known))}")
-    return chosen
+        if name not in short.values():
+            raise ConfigError(f"there is no data set {name!r}{nearest(name, short.values())}")
+    return {label: check for label, check in known.items() if not names or short[label] in names}
 
 
 def _check_entry(cls: type[DataSet] | type[FederatedData], root: Path, *, full: bool) -> Finding:
     """The check of a set of the catalog, of which those that are given by path can't be made without options."""
-    required = [field.name for field in dataclasses.fields(cls) if _has_no_default(field)]
+    from holdfast.data.check import Finding, check_entry
+
+    missing = dataclasses.MISSING
+    required = [field.name for field in dataclasses.fields(cls) if field.default is field.default_factory is missing]
     if required:
         return Finding("unknown", f"your own files, by --{cls.name}.{required[0]}")
     return check_entry(cls, root, full=full)
 
 
-def _has_no_default(field: dataclasses.Field[object]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _count_problems(name: str, root: Path) -> str:
-    return f"{len(math_problems.load_math_problems(name, root)):,} problems"
-
-
 def _check_weights(model: str, path: Path) -> Finding:
+    from holdfast.data.check import Finding
+    from holdfast.models.registry import IMAGENET_URL, check_public_weights
+
     if not path.exists():
         return Finding("absent", "", f"download {IMAGENET_URL}{path.name} to {path}, for --weights imagenet")
     try:
