@@ -1,9 +1,9 @@
 """Unpack tar and zip archives all or nothing, and never more than an honest archive holds.
 
-Names that lead outside, links that lead outside and devices are refused (tarfile's data filter; zipfile would quietly
-rename them). So are bombs: archives of more than 100 times their own size, of a folder in a folder in a folder, of
-more files than their bytes can describe, with sparse files, or with headers of megabytes, each before the disk or the
-memory is full of it. Texts compress by 10, bombs by 1000.
+Names that lead outside and devices are refused (tarfile's data filter; zipfile would quietly rename them), and so are
+links, which no data set here has. So are bombs: archives of more than 100 times their own size, of folders in folders
+in folders, of more files than their bytes can describe, with sparse files, or with headers of megabytes, each before
+the disk or the memory is full of it. Texts compress by 10, bombs by 1000.
 """
 
 from __future__ import annotations
@@ -114,6 +114,8 @@ def _extract_tar(archive: Path, work: Path) -> None:
             _refuse(archive, "holds more files than its size can describe")
         if member.issparse():
             _refuse(archive, f"holds the sparse file {_short(member.name)}")
+        if member.issym() or member.islnk():  # the data filter of older Pythons can be led outside by long chains
+            _refuse(archive, f"holds the link {_short(member.name)}, which may lead outside")
         _check_depth(archive, member.name)
         return tarfile.data_filter(member, place)
 

@@ -30,6 +30,7 @@ State = Literal["usable", "incomplete", "damaged", "absent", "unknown"]
 _LARGE = 1 << 29  # bytes of a file that is read only where everything is asked for
 _SAMPLE = 32  # files of a folder, and inputs of a part, that are looked at otherwise
 _BATCH = 64
+_LONGEST = 200  # letters of an error that no reader expected
 
 
 @dataclass(frozen=True)
@@ -83,31 +84,41 @@ def check_files(
     Returns:
         What was found.
     """
-    places = {file: file.found(root) for file in files}
     begun = [part for file in files for part in _parts(root / file.path)]
     if begun:
         remedy = f"{remedy}: a transfer stopped at {begun[0].stat().st_size:,} bytes of {begun[0].name} and goes on"
-    if files and not any(places.values()):
-        return Finding("absent", "", remedy)
-    notes = list[str]()
-    for file, path in places.items():
+    notes, lacking = list[str](), list[str]()
+    for file in files:
+        path = file.found(root)
+        packed = root / file.path
         if path is None:
+            lacking.append(
+                f"{file.path} isn't unpacked yet" if packed.exists() else f"no {file.unpacks_to or file.path}"
+            )
+        if path is None and not packed.exists():
             continue
         try:
-            notes.append(_compare(file, path, root, full=full))
+            notes.append(_compare(file, path or packed, root, full=full))
         except (DataError, OSError) as error:
             return Finding("damaged", str(error), f"remove it, and {remedy}")
-    missing = [file.unpacks_to or file.path for file, path in places.items() if path is None]
-    if missing:
-        return Finding("incomplete", f"without {', '.join(missing)}", remedy)
-    sums = "; ".join(dict.fromkeys(note for note in notes if note))
+    if lacking:
+        return Finding("incomplete", ", ".join(lacking), remedy) if notes else Finding("absent", "", remedy)
+    return _read(count, "; ".join(dict.fromkeys(notes)), remedy)
+
+
+def _read(count: Callable[[], str], notes: str, remedy: str) -> Finding:
+    """What reading says of files that are all there, and whole as far as `notes` say."""
     try:
         counted = count()
     except MissingDependencyError as error:
-        return Finding("unknown", sums, str(error))
+        return Finding("unknown", notes, str(error))
     except HoldfastError as error:
-        return Finding("damaged", str(error), f"remove what is damaged, and {remedy}")
-    return Finding("usable", "; ".join(filter(None, (counted, sums))))
+        why = str(error)
+    except Exception as error:
+        why = " ".join(f"it can't be read ({type(error).__name__}: {error}".split())[:_LONGEST] + ")"
+    else:
+        return Finding("usable", "; ".join(filter(None, (counted, notes))))
+    return Finding("damaged", why, f"remove what is damaged, and {remedy}")
 
 
 def _parts(target: Path) -> list[Path]:
@@ -127,7 +138,7 @@ def _compare(file: RemoteFile, path: Path, root: Path, *, full: bool) -> str:
         return "no sums of its files were kept" if sums is None else _compare_files(sums, full=full)
     if path.stat().st_size == 0:
         raise DataError(f"{path} is empty")
-    as_published = path == root / file.path and file.unpacks_to is None
+    as_published = path == root / file.path
     if as_published and file.size is not None and path.stat().st_size != file.size and file.content_md5 is None:
         raise DataError(f"{path} {what_is_wrong(file, path)}")
     if path.stat().st_size > _LARGE and not full:

@@ -148,6 +148,7 @@ def _download(file: RemoteFile, target: Path, progress: Progress | None, timeout
         try:
             _download_from(url, file, target, progress, timeout)
         except _UnavailableError as error:
+            _log.info("%s; %s", error, "trying the next address" if url != file.addresses[-1] else "there is no other")
             failures.append(error)
         else:
             return

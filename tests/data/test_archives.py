@@ -47,6 +47,25 @@ def test_a_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
         unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
 
 
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE])
+def test_a_link_is_refused_wherever_it_leads(tmp_path: Path, kind: bytes) -> None:
+    def link(info: tarfile.TarInfo) -> None:
+        info.type, info.linkname = kind, "birds/a.txt"
+
+    (tmp_path / "birds.tar.gz").write_bytes(archive({"birds/b.txt": b""}, link))
+    with pytest.raises(DataError, match=r"holds the link 'birds/b.txt'"):
+        unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
+
+
+def test_a_device_is_refused(tmp_path: Path) -> None:
+    def device(info: tarfile.TarInfo) -> None:
+        info.type = tarfile.CHRTYPE
+
+    (tmp_path / "birds.tar.gz").write_bytes(archive({"birds/null": b""}, device))
+    with pytest.raises(DataError, match="special file"):
+        unpack(tmp_path / "birds.tar.gz", tmp_path / "birds")
+
+
 def test_a_truncated_archive_unpacks_nothing(tmp_path: Path) -> None:
     noise = random.Random(0).randbytes(100_000)
     (tmp_path / "birds.tar.gz").write_bytes(archive({"birds/a.txt": noise, "birds/b.txt": noise})[:120_000])

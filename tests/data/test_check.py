@@ -144,7 +144,7 @@ def test_what_can_not_be_read_is_damaged_and_what_needs_a_package_unknown(root: 
 def test_a_part_of_the_files_is_incomplete_unless_one_of_them_is_damaged(root: Path) -> None:
     files = RemoteFile("a.bin", sha256=SHA), RemoteFile("b.bin")
     finding = check_files(files, root, "run it", lambda: pytest.fail("was read"))
-    assert (finding.state, finding.what, finding.remedy) == ("incomplete", "without b.bin", "run it")
+    assert (finding.state, finding.what, finding.remedy) == ("incomplete", "no b.bin", "run it")
     (root / "a.bin").write_bytes(b"x")
     assert check_files(files, root, "run it", lambda: "").state == "damaged"
 
@@ -153,6 +153,21 @@ def test_a_record_that_is_none_is_damage(root: Path) -> None:
     (root / "a.bin.sha256").write_text("nonsense\n")
     finding = found(RemoteFile("a.bin"), root)
     assert finding.state == "damaged" and "isn't a record of SHA-256 sums" in finding.what
+
+
+def test_a_reader_that_stumbles_is_told_in_a_line(root: Path) -> None:
+    def stumbles() -> str:
+        raise IndexError("list index\nout of range" * 100)
+
+    finding = found(RemoteFile("a.bin"), root, count=stumbles)
+    assert finding.state == "damaged" and finding.what.startswith("it can't be read (IndexError: list index out of")
+    assert len(finding.what) < 250 and "\n" not in finding.what
+
+
+def test_an_archive_that_is_not_unpacked_is_checked_and_named(root: Path) -> None:
+    finding = found(RemoteFile("a.bin", sha256=SHA, unpacks_to="folder"), root)
+    assert (finding.state, finding.what, finding.remedy) == ("incomplete", "a.bin isn't unpacked yet", "run it")
+    assert found(RemoteFile("a.bin", sha256="0" * 64, unpacks_to="folder"), root).state == "damaged"
 
 
 class Pictures:

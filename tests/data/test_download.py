@@ -5,6 +5,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,10 +15,12 @@ import pooch
 import pytest
 import requests
 
-from holdfast.data import download
+from holdfast.data import download, load
+from holdfast.data.check import check_files
 from holdfast.data.download import RemoteFile, fetch
+from holdfast.data.sets.text import multinli
 from holdfast.errors import DataError
-from tests.data.archive_files import archive
+from tests.data.archive_files import archive, zipped
 
 CONTENT = bytes(range(256)) * 4000
 SHA = hashlib.sha256(CONTENT).hexdigest()
@@ -466,3 +469,26 @@ def test_an_archive_put_there_by_hand_is_checked_unpacked_and_kept(tmp_path: Pat
         fetch(RemoteFile("birds.tar.gz", sha256=SHA, unpacks_to="birds"), tmp_path)
     fetch(RemoteFile("birds.tar.gz", sha256=hashlib.sha256(content).hexdigest(), unpacks_to="birds"), tmp_path)
     assert files_in(tmp_path) == ["birds.sha256", "birds.tar.gz", "birds/metadata.csv"]
+
+
+def test_multinli_arrives_from_a_mirror_and_is_read(tmp_path: Path) -> None:
+    line = b'{"gold_label": "neutral", "sentence1": "a", "sentence2": "no"}\n'
+    members = {f"multinli_1.0/multinli_1.0_{part}.jsonl": line * 20 for part in multinli.PARTS}
+    content = zipped({**members, "multinli_1.0/Icon\r": b"", "__MACOSX/._multinli_1.0": b"x"})
+    split = ",gold_label,sentence2_has_negation,split\n" + "".join(f"{n},2,1,{n % 3}\n" for n in range(60))
+    with serving(code=503) as (down, _), serving(content) as (zip_url, _), serving(split.encode()) as (csv_url, _):
+        published = multinli.MultiNli.files
+        files = (
+            replace(published[0], url=down, mirrors=(zip_url,), sha256=sha256(content), size=len(content)),
+            replace(published[1], url=csv_url, mirrors=(), git_blob=None),
+        )
+        for file in files:
+            fetch(file, tmp_path)
+    splits = load("multinli", tmp_path, check_counts=False)
+    assert [len(part) for part in (splits.train, splits.validation, splits.test)] == [20, 20, 20]
+    finding = check_files(files, tmp_path, "", lambda: "read")
+    assert (finding.state, finding.what) == ("usable", "read; sums as they came")
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
