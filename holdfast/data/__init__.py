@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         spuco_mnist,
         urbancars,
     )
-    from holdfast.data.sets.text import civilcomments, snli
+    from holdfast.data.sets.text import civilcomments, multinli, snli
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -88,6 +88,7 @@ __all__ = [
     "idx",
     "load",
     "load_federation",
+    "multinli",
     "painted_clients",
     "partition",
     "partitioned",

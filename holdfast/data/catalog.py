@@ -110,6 +110,7 @@ DATASETS: LazyTable[type[DataSet]] = LazyTable(
         "spuco-mnist": "holdfast.data.sets.images.spuco_mnist:SpucoMnist",
         "urbancars": "holdfast.data.sets.images.urbancars:UrbanCars",
         "civilcomments": "holdfast.data.sets.text.civilcomments:CivilComments",
+        "multinli": "holdfast.data.sets.text.multinli:MultiNli",
         "snli": "holdfast.data.sets.text.snli:Snli",
     },
 )

@@ -44,7 +44,7 @@ PARSERS = {
 }
 FUNCTIONS = {
     "demo": ("demo",),
-    "data": ("list_", "info", "get_"),
+    "data": ("list_", "info", "get_", "check_"),
     "runs": ("list_", "compare"),
     "audit verdict": ("write_verdict",),
     "report": ("report",),

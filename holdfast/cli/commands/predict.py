@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from holdfast.cli.common.sections import own_place
 from holdfast.cli.common.trained import (
     ALL,
     check_personal,
@@ -19,8 +18,6 @@ from holdfast.cli.common.trained import (
     file_name,
     usable_run,
 )
-from holdfast.data.catalog import DATASETS
-from holdfast.data.clients.federations import FEDERATIONS
 from holdfast.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -135,6 +132,10 @@ def examples_for(run: Run, data: str | None, root: Path | None = None, part: Par
     Raises:
         ConfigError: if there is no such data set.
     """
+    from holdfast.cli.common.sections import own_place
+    from holdfast.data.catalog import DATASETS
+    from holdfast.data.clients.federations import FEDERATIONS
+
     own = str(run.config.get("data"))
     name = own if data is None or _same(data, own) else data
     if name != own and name not in DATASETS and name not in FEDERATIONS and (place := own_place(name)) is not None:
@@ -167,7 +168,7 @@ def _at_place(run: Run, place: str) -> PredictionData:
 def _pooled(run: Run, name: str, own: str, root: Path | None) -> Splits:
     """The three parts of a pooled data set."""
     from holdfast.cli.common.options import parse
-    from holdfast.data.catalog import configured, data_root, find
+    from holdfast.data.catalog import DATASETS, configured, data_root, find
 
     options = parse(["--config", str(run.path / "config.yaml")])
     place = data_root(root or options.choices.data_root)
@@ -179,8 +180,8 @@ def _pooled(run: Run, name: str, own: str, root: Path | None) -> Splits:
 
 def _federated(run: Run, name: str, own: str, root: Path | None) -> Clients:
     """The data of a federation's clients."""
-    from holdfast.data.catalog import data_root
-    from holdfast.data.clients.federations import load_federation
+    from holdfast.data.catalog import DATASETS, data_root
+    from holdfast.data.clients.federations import FEDERATIONS, load_federation
 
     if name == own:
         return federation_of(run, root)[0]

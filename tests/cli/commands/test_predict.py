@@ -116,7 +116,7 @@ def test_what_makes_no_sense_is_a_sentence_and_writes_nothing(runs, tmp_path, ca
         ([fitted, "digits"], "shape (1, 8, 8) and the model takes (3, 10, 10)"),
         ([fitted, "coloured-digits5"], "the model doesn't know: '0-1'"),
         ([fitted, "colored-digits"], "did you mean 'coloured-digits'"),
-        ([fitted, str(tmp_path)], "is a path"),
+        ([fitted, str(tmp_path)], "can't tell what the columns"),
         ([fitted, "--out", "p.txt"], "written as .parquet or .csv"),
         ([fitted, "--device", "tpu"], "no computing on the device 'tpu'"),
         ([fitted, "--device", "cuda:7"], "no computing on the device 'cuda:7'"),

@@ -66,7 +66,16 @@ def read_mat(path: Path) -> list[User]:
 
     try:
         content = loadmat(path, variable_names=["X", "Y"])
-    except (MatReadError, OSError, ValueError, TypeError, NotImplementedError, EOFError, IndexError) as error:
+    except (
+        MatReadError,
+        OSError,
+        ValueError,
+        TypeError,
+        NotImplementedError,
+        EOFError,
+        IndexError,
+        MemoryError,
+    ) as error:
         raise DataError(f"{path} can't be read as a Matlab file up to version 7 ({error}); get it again") from error
     for key in ("X", "Y"):
         if key not in content or content[key].dtype != object:
