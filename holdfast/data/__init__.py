@@ -16,12 +16,13 @@ if TYPE_CHECKING:
         load_federation,
     )
     from holdfast.data.clients.partitioned import AtRandom, ByClasses, ByDirichlet, ByKey, partition
-    from holdfast.data.download import RemoteFile, fetch
+    from holdfast.data.download import fetch
     from holdfast.data.examples import Examples, Splits
     from holdfast.data.inputs import Inputs, LazyInputs, TensorInputs
     from holdfast.data.own.data_set import OwnData, read
     from holdfast.data.own.options import ReadingOptions
     from holdfast.data.readers import arrays, folder, idx
+    from holdfast.data.remote_files import RemoteFile
     from holdfast.data.sets.federated import (
         bar_clients,
         celeba_leaf,

@@ -19,9 +19,10 @@ from holdfast.data.archives import content_sum
 from holdfast.data.catalog import DataSet
 from holdfast.data.checksums import file_sum, remembered
 from holdfast.data.clients.federations import FederatedData
-from holdfast.data.download import RemoteFile, what_is_wrong
+from holdfast.data.download import what_is_wrong
 from holdfast.data.examples import Splits
 from holdfast.data.readers.texts import TextInputs
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError, HoldfastError, MissingDependencyError
 
 #: ``damaged`` is what must be replaced; ``unknown`` is there and whole, but can't be opened on this machine.

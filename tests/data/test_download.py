@@ -17,7 +17,8 @@ import requests
 
 from holdfast.data import download, load
 from holdfast.data.check import check_files
-from holdfast.data.download import RemoteFile, fetch
+from holdfast.data.download import fetch
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.text import multinli
 from holdfast.errors import DataError
 from tests.data.archive_files import archive, zipped

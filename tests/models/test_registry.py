@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.models import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights, registry
+from holdfast.models import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights, starting_weights
 
 SHAPE = (3, 4, 4)
 
@@ -24,7 +24,7 @@ def keep_as_public(weights: dict[str, torch.Tensor], model: str, folder: Path, m
     digest = hashlib.sha256((folder / "weights.pth").read_bytes()).hexdigest()
     name = f"{model}-{digest[:8]}.pth"
     (folder / "weights.pth").rename(folder / name)
-    monkeypatch.setattr(registry, "IMAGENET_WEIGHTS", {model: name})
+    monkeypatch.setattr(starting_weights, "IMAGENET_WEIGHTS", {model: name})
 
 
 def test_the_same_seed_gives_the_same_start_and_another_seed_another():

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from holdfast.data.own import image_folders
 from holdfast.data.own.arrays import read_arrays
-from holdfast.data.own.hub import PREFIX, is_saved, read_hub, read_saved
+from holdfast.data.own.hub import is_saved, read_hub, read_saved
+from holdfast.data.own.options import HUB
 from holdfast.data.own.source import Source
 from holdfast.data.own.tables import READERS, read_table, read_tables, suffix_of, tables_in
 from holdfast.data.own.words import some
@@ -35,11 +36,6 @@ _REMEDIES = {
 }
 
 
-def is_place(name: str) -> bool:
-    """Whether a name is one of a place, not of a data set in the catalog."""
-    return name.startswith(PREFIX) or Path(name).expanduser().exists()
-
-
 def read_place(place: str, *, sample: bool = False) -> Source:
     """Read what is at a place.
 
@@ -50,7 +46,7 @@ def read_place(place: str, *, sample: bool = False) -> Source:
     Raises:
         DataError: if there is nothing, or nothing that can be read.
     """
-    if place.startswith(PREFIX):
+    if place.startswith(HUB):
         return read_hub(place)
     path = Path(place).expanduser()
     if path.is_dir():

@@ -112,6 +112,14 @@ def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
             "schedule": "cosine"}  # fmt: skip
 
 
+def count_clients(place: str, options: ReadingOptions) -> int:
+    """How many clients there are by the column that says whose rows are; 0 where no such column is there."""
+    if options.client is None:
+        return 0
+    source = read_place(place)
+    return len(owners_of(source, options.client).names) if options.client in source.columns else 0
+
+
 def _attributes(
     source: Source, roles: Roles, options: ReadingOptions
 ) -> tuple[tuple[AttributeColumn, ...], Codes | None]:

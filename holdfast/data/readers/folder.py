@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, describe, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import LazyInputs
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.tables import read_columns, split_codes, whole_numbers
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from holdfast.data.archives import read_gzip
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.splitting import split_at_random
 from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError

@@ -19,8 +19,8 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.images import ImageReader
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.federated.environments import draw_environments, in_disjoint_environments
 from holdfast.data.sets.images.celeba import LIST_ATTRIBUTES, read_attributes, signs
 from holdfast.errors import DataError

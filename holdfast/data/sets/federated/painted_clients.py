@@ -22,9 +22,9 @@ from holdfast.data.archives import zip_contents
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.decoding import decode
 from holdfast.data.readers.idx import MNIST_FILES, Mnist, read_digits
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.federated.environments import (
     Scheme,
     balanced_slots,

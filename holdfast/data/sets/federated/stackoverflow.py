@@ -23,8 +23,8 @@ import numpy as np
 from holdfast.data.archives import allowance
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.leaf import LeafUsers, federate
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError, MissingDependencyError
 
 _log = logging.getLogger(__name__)

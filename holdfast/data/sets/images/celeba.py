@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Splits
 from holdfast.data.readers.folder import FINE_TUNED_RESNET50, PublishedImages, lazy_splits
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.tables import read_columns, split_codes
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError, nearest
 
 CELEBA_COUNTS = {

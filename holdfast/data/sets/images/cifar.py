@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.readers.decoding import decode
 from holdfast.data.readers.idx import split_validation
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.transforms import Normalise
 from holdfast.errors import DataError, nearest
 

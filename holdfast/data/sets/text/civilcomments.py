@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.readers.tables import read_columns, split_codes
 from holdfast.data.readers.texts import TextInputs
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")

@@ -12,8 +12,9 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from holdfast.data.download import Progress, RemoteFile, fetch
+from holdfast.data.download import fetch
 from holdfast.data.readers.instructions import Instructions
+from holdfast.data.remote_files import Progress, RemoteFile
 from holdfast.errors import DataError
 
 _GSM8K = "https://raw.githubusercontent.com/openai/grade-school-math/master/grade_school_math/data"

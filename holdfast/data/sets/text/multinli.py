@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.readers.folder import check_group_counts
 from holdfast.data.readers.tables import read_columns, split_codes, whole_numbers
 from holdfast.data.readers.texts import TextInputs
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.text.snli import read_pairs
 from holdfast.data.splitting import split_at_random
 from holdfast.errors import DataError

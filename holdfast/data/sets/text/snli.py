@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.readers.texts import TextInputs
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError, nearest
 
 CLASS_NAMES = ("entailment", "neutral", "contradiction")

@@ -79,7 +79,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
     ("members", "message"),
     [
         ({f"obj1__{n}.png": bytes(2**20) for n in range(17)}, "unpacks to more than 100 times its own size"),
-        ({"obj1__0.png": b"no image"}, "can't be read"),
+        ({"obj1__0.png": b"no image"}, "can't be (read|decoded)"),
     ],
 )
 def test_an_archive_that_would_fill_the_memory_is_refused(
