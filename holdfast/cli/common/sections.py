@@ -172,7 +172,9 @@ def own_place(name: str) -> str | None:
     if name.startswith("hf:"):
         return name
     path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else None
+    if path.exists():
+        return str(path.resolve())
+    return name if ":" in name else None  # an object of the user's own code, my_package.module:make
 
 
 def configuration(*parts: Any, sections: Mapping[str, Any]) -> dict[str, Any]:

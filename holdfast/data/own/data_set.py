@@ -38,8 +38,11 @@ class OwnData(DataSet):
 
     def load(self, root: Path) -> Splits:
         """Read and check it; `root` isn't looked at."""
+        from holdfast.data.own.python_objects import is_object_name, read_object  # noqa: PLC0415
         from holdfast.data.own.reading import read_rows  # noqa: PLC0415
 
+        if is_object_name(self.path):
+            return read_object(self.path, self.reading)
         return read_rows(self.path, self.reading).splits(place_name(self.path))
 
 
