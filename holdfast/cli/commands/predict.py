@@ -133,7 +133,7 @@ def examples_for(run: Run, data: str | None, root: Path | None = None, part: Par
     own = str(run.config.get("data"))
     name = own if data is None or _same(data, own) else data
     if run.kind == "federation":
-        return _of_clients(_federated(run, name, own, root), part)
+        return _of_clients(_federated(run, name, own, root), part, same_clients=name == own)
     return _of_splits(_pooled(run, name, own, root), part)
 
 
@@ -168,15 +168,16 @@ def _of_splits(splits: Splits, part: Part) -> PredictionData:
     return PredictionData(getattr(splits, part))
 
 
-def _of_clients(clients: Clients, part: Part) -> PredictionData:
+def _of_clients(clients: Clients, part: Part, *, same_clients: bool) -> PredictionData:
+    """The examples of all clients, and whose they are: by name; numbers mean a client only in the data they count."""
     from holdfast.data import Examples
     from holdfast.training.prediction import PredictionData
 
     chosen = clients.parts[part]
     classes = [str(place) for place in range(2 if clients.task == "margin" else clients.classes)]
     examples = Examples.of(chosen.inputs, chosen.labels, groups=chosen.groups, class_names=classes)
-    names = list(clients.names) or [str(client) for client in range(len(clients))]
-    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()])
+    names = list(clients.names) or ([str(client) for client in range(len(clients))] if same_clients else [])
+    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()] if names else None)
 
 
 def _same(data: str, own: str) -> bool:
