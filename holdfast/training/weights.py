@@ -73,7 +73,7 @@ def weights_header(path: Path) -> dict[str, str]:
 
 def _read(path: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.exists():
-        raise CheckpointError(f"there are no weights at {path}")
+        raise CheckpointError(f"there are no weights at {path}; restore them from a copy of the run, or train again")
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys()) if whole else []

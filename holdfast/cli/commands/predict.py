@@ -141,7 +141,7 @@ def examples_for(run: Run, data: str | None, root: Path | None = None, part: Par
     if name != own and name not in DATASETS and name not in FEDERATIONS and (place := own_place(name)) is not None:
         return _at_place(run, place)
     if run.kind == "federation":
-        return _of_clients(_federated(run, name, own, root), part)
+        return _of_clients(_federated(run, name, own, root), part, same_clients=name == own)
     return _of_splits(_pooled(run, name, own, root), part)
 
 
@@ -197,7 +197,8 @@ def _of_splits(splits: Splits, part: Part) -> PredictionData:
     return PredictionData(examples, names=None if examples.names is None else [str(name) for name in examples.names])
 
 
-def _of_clients(clients: Clients, part: Part) -> PredictionData:
+def _of_clients(clients: Clients, part: Part, *, same_clients: bool) -> PredictionData:
+    """The examples of all clients, and whose they are: by name; numbers mean a client only in the data they count."""
     from holdfast.data import Examples
     from holdfast.training.prediction import PredictionData
 
@@ -210,8 +211,8 @@ def _of_clients(clients: Clients, part: Part) -> PredictionData:
         class_names=clients.class_names or classes,
         group_names=clients.group_names or None,
     )
-    names = list(clients.names) or [str(client) for client in range(len(clients))]
-    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()])
+    names = list(clients.names) or ([str(client) for client in range(len(clients))] if same_clients else [])
+    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()] if names else None)
 
 
 def _same(data: str, own: str) -> bool:

@@ -26,7 +26,7 @@ from holdfast.training.trained import TrainedModel, rebuilt
 from holdfast.training.weights import load_weights, save_weights
 
 #: What is known of the model, inside a torch.export file and in ONNX's metadata.
-CARD = "holdfast.json"
+CARD = "card.json"
 
 
 @dataclass(frozen=True)
