@@ -38,12 +38,23 @@ def read_arrays(path: Path, place: str) -> Source:
     for other, array in arrays.items():
         if array.ndim == 0 or len(array) != len(inputs):
             raise DataError(f"{other} in {path} have shape {array.shape}, {name} {inputs.shape}; give one per input")
-        columns[other] = pa.array(list(array)) if array.ndim > 1 else _column(array)
+        try:
+            columns[other] = _column(array)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise DataError(
+                f"{other} in {path} is of type {array.dtype}, which says nothing about an input; give words or numbers"
+            ) from error
     return Source(place, pa.table(columns), inputs=inputs)
 
 
 def _column(array: NDArray[Any]) -> pa.Array:
-    return pa.array(array.astype(str) if array.dtype.kind in "SU" else array)
+    """A value per input, or a list of them: labels per pixel are told so, and memberships are lists."""
+    flat = array.reshape(-1)
+    values = pa.array(flat.astype(str) if array.dtype.kind in "SU" else flat.astype(array.dtype.newbyteorder("=")))
+    if array.ndim == 1:
+        return values
+    width = array.size // len(array)
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(array) + 1) * width, pa.int32()), values)
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:

@@ -5,11 +5,14 @@ Only data is read: the package no longer runs scripts that come with a data set,
 
 from __future__ import annotations
 
-import os
+import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +26,7 @@ PREFIX = "hf:"
 
 def is_saved(folder: Path) -> bool:
     """Whether a folder was written by `save_to_disk`."""
-    return (folder / "dataset_dict.json").is_file() or (
-        (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
-    )
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json", "state.json"))
 
 
 def read_saved(folder: Path, place: str) -> Source:
@@ -56,7 +57,7 @@ def read_hub(place: str) -> Source:
         raise DataError(f"{place!r} names no data set; give one as hf:NAME or hf:NAME:CONFIG")
     datasets = _package()
     try:
-        with _few_retries():
+        with _offline_if_unreachable():
             return _source(datasets.load_dataset(name, config or None), place)
     except DataError:
         raise
@@ -104,16 +105,32 @@ def _package() -> Any:
 
 
 @contextmanager
-def _few_retries() -> Iterator[None]:
-    """Without a network the hub's client tries for a minute; one try says as much."""
-    key = "HF_HUB_DOWNLOAD_TIMEOUT"
-    before = os.environ.get(key)
-    os.environ.setdefault(key, "10")
+def _offline_if_unreachable() -> Iterator[None]:
+    """Look for a copy on this machine where the hub doesn't answer; its client would try again for half a minute."""
+    from huggingface_hub import constants  # noqa: PLC0415 - comes with datasets
+
+    if constants.HF_HUB_OFFLINE or is_reachable(constants.ENDPOINT):
+        yield
+        return
+    config = sys.modules["datasets"].config
+    before = constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop(key, None)
+        constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE = before
+
+
+def is_reachable(address: str, patience: float = 5.0) -> bool:
+    """Whether somebody answers at an address within so many seconds; taken for granted behind a proxy."""
+    if getproxies():
+        return True
+    host = urlsplit(address)
+    try:
+        socket.create_connection((host.hostname or "", host.port or 443), timeout=patience).close()
+    except OSError:
+        return False
+    return True
 
 
 def _reason(error: BaseException) -> str:

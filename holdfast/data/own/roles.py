@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from holdfast.data.own.image_folders import is_image
 from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.source import Source
+from holdfast.data.own.source import PARTS, Source
+from holdfast.data.own.values import attribute_of
 from holdfast.data.own.words import some
 from holdfast.errors import DataError, nearest
 
@@ -120,7 +121,7 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
             split = None
     row_id = guess("id", _IDS)
     if not attributes:
-        one = guess("attribute", _ATTRIBUTES)
+        one = guess("attribute", tuple(name for name in _ATTRIBUTES if _may_be_attribute(name, source)))
         attributes = () if one is None else (one,)
     kind, inputs = _inputs(source, options, taken, notes)
     return Roles(kind, inputs, label, attributes, options.client, split, options.time, row_id, tuple(notes))
@@ -200,8 +201,19 @@ def _is_prose(column: pa.ChunkedArray) -> bool:
     return sum(map(len, values)) / len(values) > _TEXT_LENGTH and len(set(values)) > len(values) / 2
 
 
-def _says_parts(column: pa.ChunkedArray) -> bool:
-    from holdfast.data.own.source import PARTS  # noqa: PLC0415
+def _may_be_attribute(name: str, source: Source) -> bool:
+    """Whether a column of that name, however it is spelled, could be one; a guess must not make data unreadable."""
+    for column in source.columns:
+        if column.lower() == name:
+            try:
+                attribute_of(source.table[column], column, source.place)
+            except (DataError, pa.ArrowException):
+                return pa.types.is_list(source.table[column].type)
+    return True
 
+
+def _says_parts(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_nested(column.type):
+        return False
     values = {str(value).strip().lower() for value in pc.unique(column).to_pylist() if value is not None}
     return bool(values) and values <= PARTS.keys()

@@ -40,6 +40,9 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
     kind = suffix_of(path)
     try:
         table = READERS[kind](path, sample)
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#x} at {error.start}"
+        raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, UnicodeError, csv.Error) as error:
         raise DataError(f"{path} can't be read as {kind.lstrip('.')}: {_reason(error)}") from error
     names = [str(name) for name in table.column_names]
@@ -97,28 +100,36 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     if b"\0" in head:
         raise ValueError("it has NUL bytes, so it is not plain text in UTF-8; convert it")
     text = head.decode("utf-8-sig", errors="strict" if len(head) < _SAMPLE_BYTES else "ignore")
-    header = next(csv.reader([text.partition("\n")[0]], delimiter=_separator(text)), [])
-    if not any(header):
+    if not any(next(csv.reader([_first_line(text)], delimiter=_separator(text)), [])):
         raise ValueError("its first line names no columns")
     options: dict[str, Any] = {
         "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values='"' in text),
         # Text that repeats is kept once: half the time and a fraction of the memory of plain strings.
         "convert_options": pa_csv.ConvertOptions(
             auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, strings_can_be_null=True,
-            null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "?"],
+            null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
             quoted_strings_can_be_null=False,
         ),
     }  # fmt: skip
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
             return pa.Table.from_batches([reader.read_next_batch()]).slice(0, _SAMPLE_ROWS)
-    return pa_csv.read_csv(path, **options)
+    try:
+        return pa_csv.read_csv(path, **options)
+    except pa.ArrowInvalid:
+        if options["parse_options"].newlines_in_values:
+            raise
+        options["parse_options"].newlines_in_values = True  # slower, and the first megabyte had no quotes
+        return pa_csv.read_csv(path, **options)
+
+
+def _first_line(text: str) -> str:
+    return text.replace("\r", "\n").lstrip("\n").partition("\n")[0]
 
 
 def _separator(text: str) -> str:
     """What separates the columns: what the first line has most of, outside of quotes."""
-    line = text.partition("\n")[0]
-    bare = "".join(line.split('"')[::2])
+    bare = "".join(_first_line(text).split('"')[::2])
     counts = {separator: bare.count(separator) for separator in _SEPARATORS}
     return max(counts, key=lambda separator: (counts[separator], separator == ","))
 
@@ -137,6 +148,7 @@ def _arrow(path: Path, sample: bool) -> pa.Table:
         try:
             with pa.memory_map(str(path)) as stream, open_(stream) as reader:
                 table = reader.read_all()
+                table.validate(full=True)  # offsets of a damaged file would be followed out of the memory
                 return table.slice(0, _SAMPLE_ROWS) if sample else table
         except pa.ArrowInvalid:
             continue
