@@ -71,9 +71,9 @@ MUTANTS = (
         True,
         (
             (
-                "holdfast/models/registry.py",
-                "default_generator.manual_seed(seed)",
-                "default_generator.manual_seed(seed + 1)",
+                "holdfast/models/spec.py",
+                "default_generator.manual_seed(self.seed)",
+                "default_generator.manual_seed(self.seed + 1)",
             ),
         ),
     ),

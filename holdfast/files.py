@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,36 @@ def write_atomically(path: Path, payload: bytes) -> None:
         part.unlink(missing_ok=True)
         kept = "; what was there before is unharmed" if path.exists() else ""
         raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
+
+
+@contextmanager
+def written_whole(out: Path) -> Iterator[Path]:
+    """A path to write a file or a folder to, which appears at `out` when the block ends well, or not at all.
+
+    Args:
+        out: where it is to be; its folder is made. A file that is there is replaced, and so is an empty folder.
+
+    Raises:
+        ConfigError: if its folder can't be made or written to.
+    """
+    final = out.resolve()
+    beside = final.with_name(f".{final.name}.{os.getpid()}.part")
+    try:
+        beside.mkdir(parents=True)
+    except OSError as error:
+        raise ConfigError(f"{out} can't be made ({error.strerror}); choose another place with --out") from error
+    try:
+        yield beside / final.name
+        try:
+            for file in beside.rglob("*"):
+                if file.is_file():
+                    with file.open("rb") as written:
+                        os.fsync(written.fileno())
+            (beside / final.name).replace(final)
+        except OSError as error:
+            raise CheckpointError(f"{out} can't be written ({error.strerror or error})") from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
 def read_yaml(path: Path) -> Any:

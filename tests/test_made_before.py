@@ -8,6 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from holdfast.cli.main import main
@@ -50,6 +51,26 @@ def test_a_killed_federation_ends_as_it_would_have(old):
     assert now["models"].keys() == then["models"].keys()
     for method, scores in then["models"].items():
         assert now["models"][method]["pooled"] == pytest.approx(scores["pooled"], abs=5e-3), method
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "scored"),
+    [
+        ("fit", [], lambda results: results["test"]["averages"]["test mix"]),
+        ("federation", [], lambda results: results["models"]["global"]["pooled"]),
+        (
+            "federation",
+            ["--client", "all", "--method", "finetuning"],
+            lambda results: results["models"]["finetuning"]["pooled"],
+        ),
+    ],
+)
+def test_the_models_of_a_finished_run_still_predict_and_are_exported(tmp_path, name, given, scored):
+    assert main(["predict", str(BEFORE / name), "--out", str(tmp_path / "p.parquet"), *given]) == 0
+    table = pq.read_table(tmp_path / "p.parquet").to_pydict()
+    right = [label == word for label, word in zip(table["label"], table["predicted"], strict=True)]
+    assert sum(right) / len(right) == pytest.approx(scored(results(BEFORE / name)), abs=2e-3)
+    assert main(["export", str(BEFORE / name), "--to", "torch-export", "--out", str(tmp_path / "m.pt2")]) == 0
 
 
 def test_an_old_configuration_starts_a_new_run(tmp_path):

@@ -20,7 +20,7 @@ from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import HoldfastError
 from holdfast.finetuning.language_models.models import load_language_model
 from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
-from holdfast.models.registry import load_weights
+from holdfast.models.starting_weights import load_weights
 from holdfast.poisoning.attacks.crafting.poisoned import PoisonedSet
 from holdfast.poisoning.attacks.public_benchmark.pickled_data import read_pickled
 from holdfast.spurious.group_inference.partition import ClusterPartition

@@ -23,6 +23,8 @@ COMMANDS = {
         "Simulate a federation, with attacks and personal models, and report on every client.",
         "federation.federate",
     ),
+    "predict": ("Predict with a run's model: a table by example, and how every group fares.", "predict"),
+    "export": ("Hand a run's model on: as safetensors, as a torch.export program, or as ONNX.", "export"),
     "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),
     "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select.select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),

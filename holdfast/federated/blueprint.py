@@ -43,13 +43,21 @@ class Blueprint:
 
     def model(self, clients: Clients) -> nn.Module:
         """The network for these clients."""
-        return self.build(clients.input_shape, 1 if clients.task == "margin" else clients.classes)
+        return self.build(clients.input_shape, outputs_of(clients))
 
-    def prepare(self, clients: Clients, settings: Rounds | None = None) -> PreparedFederation:
-        """The federation of these clients, if everything goes together; with other settings where they are given."""
+    def prepare(
+        self, clients: Clients, settings: Rounds | None = None, *, model: nn.Module | None = None
+    ) -> PreparedFederation:
+        """The federation of these clients, if everything goes together.
+
+        Args:
+            clients: their data.
+            settings: others than the blueprint's, where they are given.
+            model: the network, where it is made already.
+        """
         return prepare(
             clients,
-            self.model(clients),
+            model or self.model(clients),
             settings or self.settings,
             objective=self.objective,
             aggregator=self.aggregator,
@@ -68,3 +76,8 @@ class Blueprint:
             threat=self.threat,
             personalize=self.personalize,
         )
+
+
+def outputs_of(clients: Clients) -> int:
+    """How many outputs a network for these clients has: one where a margin is learned, else one per class."""
+    return 1 if clients.task == "margin" else clients.classes

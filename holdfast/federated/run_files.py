@@ -2,10 +2,12 @@
 
 ::
 
+    weights.safetensors   the shared model's state dict, under its own names
     results.json       the record: methods, settings, every number of every model, what was dropped, bytes, time
     clients.parquet    a row per client and model: benign, rounds it took part in, accuracy, loss, count, lambda
     adversarial.png    of methods that use them: test images, and below them their adversarial versions
 
+Personal models stay in ``personal/``, a row per client; `holdfast.federated.saved_models` gives them as state dicts.
 They are written when the federation is over, the record last: its presence says that the run is finished. All of it but
 the time follows from the state, so a run that was killed and continued leaves the same.
 """
@@ -35,6 +37,7 @@ from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
 from holdfast.federated.result import FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.files import write_atomically
+from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
 from holdfast.training.run import Run
 
 #: What ``results.json`` calls itself.
@@ -65,7 +68,7 @@ class FederationSpec:
 
 
 def save_outcome(run: Run, outcome: FederationResult, clients: Clients, spec: FederationSpec) -> None:
-    """Write ``clients.parquet`` and, last, ``results.json``.
+    """Write the shared model, ``clients.parquet`` and, last, ``results.json``.
 
     Args:
         run: the run directory.
@@ -73,12 +76,25 @@ def save_outcome(run: Run, outcome: FederationResult, clients: Clients, spec: Fe
         clients: the data, as it was before labels were poisoned.
         spec: what it was made of.
     """
+    run.save_weights(outcome.model().state_dict(), card_of(clients, {"data": spec.data, "round": spec.settings.rounds}))
     buffer = io.BytesIO()
     pq.write_table(pa.table(client_table(outcome, clients)), buffer)
     write_atomically(run.path / "clients.parquet", buffer.getvalue())
     if (picture := adversarial_picture(outcome.runtime, outcome.weights)) is not None:
         write_atomically(run.path / "adversarial.png", picture)
     run.save_results(record(outcome, clients, spec))
+
+
+def card_of(clients: Clients, made: Mapping[str, Any]) -> ModelCard:
+    """What is known of a model of these clients; a server without data knows no range of the inputs.
+
+    Args:
+        clients: the data.
+        made: where the model comes from.
+    """
+    real = int(clients.train.counts.sum()) == len(clients.train.labels)
+    inputs = clients.train.inputs[: LOOKED_AT if real else 0]
+    return ModelCard(input_facts(inputs), task=clients.task, made=made)
 
 
 def read_clients(run: Run) -> dict[str, list[Any]]:

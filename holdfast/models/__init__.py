@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from holdfast.models.networks.resnet import ResNet, resnet18, resnet20, resnet50, wide_resnet50
     from holdfast.models.networks.text import distilbert, roberta
     from holdfast.models.networks.text_bag import TextBag
-    from holdfast.models.registry import IMAGENET_WEIGHTS, build, load_weights
+    from holdfast.models.registry import build
+    from holdfast.models.spec import ModelSpec
+    from holdfast.models.starting_weights import IMAGENET_WEIGHTS, load_weights
     from holdfast.models.table import HUB_MODELS, MODELS
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -35,6 +37,7 @@ __all__ = [
     "LeNet5",
     "LinearClassifier",
     "LinearSVM",
+    "ModelSpec",
     "PocketCNN",
     "ResNet",
     "SoftmaxRegression",

@@ -152,7 +152,7 @@ def _choices(model: nn.Module, most: int = 8) -> str:
     if not linears:
         return "it has no nn.Linear at all, so last-layer methods can't be used with it"
     shown = [f"{path!r} ({layer.in_features} -> {layer.out_features})" for path, layer in list(linears.items())[-most:]]
-    return f'candidates are {", ".join(shown)}: pass head="name" to say which'
+    return f'candidates are {", ".join(shown)}: pass head="name" (--head name) to say which'
 
 
 def _verify(name: str, layer: nn.Linear, features: Tensor, logits: Tensor) -> None:

@@ -1,39 +1,14 @@
-"""The papers' networks by name, with the same start for the same seed, or from weights on disk.
-
-`build` is what the command line and the experiments use; a model of your own needs nothing from here. Weights are read
-from files, and reading them never executes code. Only ``weights="hub"`` may fetch some, through transformers' cache.
-"""
+"""The networks by name, with the same start for the same seed, or from weights on disk."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
+from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from holdfast.data.catalog import data_root
-from holdfast.errors import CheckpointError, ConfigError
-from holdfast.models.heads import find_head
-from holdfast.models.networks.densenet import current_name
-from holdfast.models.table import HUB_MODELS, MODELS
-from holdfast.models.weight_files import read_weight_file
-
-_log = logging.getLogger(__name__)
-
-#: File names of torchvision's IMAGENET1K_V1 weights, which are published under `IMAGENET_URL`.
-IMAGENET_WEIGHTS: Mapping[str, str] = MappingProxyType(
-    {
-        "resnet18": "resnet18-f37072fd.pth",
-        "resnet18-pixels": "resnet18-f37072fd.pth",
-        "resnet50": "resnet50-0676ba61.pth",
-        "wide-resnet50": "wide_resnet50_2-95faca4d.pth",
-        "densenet121": "densenet121-a639ec97.pth",
-    }
-)
-IMAGENET_URL = "https://download.pytorch.org/models/"
+from holdfast.models.spec import ModelSpec
 
 
 def build(
@@ -41,20 +16,20 @@ def build(
     input_shape: tuple[int, ...],
     n_classes: int,
     *,
+    args: Mapping[str, Any] | None = None,
     seed: int = 0,
     weights: Path | str | None = None,
     root: Path | str | None = None,
 ) -> nn.Module:
-    """Make the network called `name`.
+    """Make the network called `name`: `ModelSpec.build` without a `ModelSpec` to keep.
 
     Args:
-        name: a key of `MODELS`.
+        name: a key of `MODELS`, or another name that `ModelSpec` knows.
         input_shape: shape of one input, without the batch dimension.
         n_classes: how many logits.
+        args: arguments of the network's own.
         seed: decides the random start; the caller's global generator is left as it was.
-        weights: a ``.safetensors`` file or a torch file to start from, or ``"imagenet"`` for the public weights of
-            `IMAGENET_WEIGHTS`. For `HUB_MODELS` also ``"hub"``, or a folder in the hub's form. A head for another
-            number of classes is left at its random start, and logged.
+        weights: what to start from, see `ModelSpec`.
         root: the data root, whose ``weights/`` holds public weights, see `holdfast.data.catalog.data_root`.
 
     Returns:
@@ -69,116 +44,5 @@ def build(
         >>> sum(parameter.numel() for parameter in model.parameters())
         55298
     """
-    MODELS.expect(name)
-    if n_classes < 1:
-        raise ConfigError(f"a model needs at least one class and was asked for {n_classes}")
-    source = _hub_source(name, weights, root)
-    path = None if source is not None else _locate(name, weights, root)
-    shape = tuple(input_shape)
-    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-        torch.default_generator.manual_seed(seed)
-        model = MODELS[name](shape, n_classes) if source is None else HUB_MODELS[name](shape, n_classes, source)
-    if path is not None:
-        load_weights(model, path)
-    return model
-
-
-def load_weights(model: nn.Module, path: Path | str, head: str | None = None) -> None:
-    """Fill `model` from a state dict on disk; a head for another number of classes is left as it is, and logged.
-
-    Args:
-        model: any model whose parameters are named as in the file. The prefix ``module.`` that data parallel training
-            leaves, and a surrounding ``state_dict`` entry, are removed.
-        path: a ``.safetensors`` file, or one that `torch.save` wrote.
-        head: the head's name where it can't be found, see `holdfast.models.find_head`.
-
-    Raises:
-        ConfigError: if the file isn't there.
-        CheckpointError: if it can't be read, or names or shapes disagree; the model is then unchanged.
-    """
-    path = Path(path)
-    given = _read(path)
-    expected = model.state_dict()
-    replaced = _foreign_head(model, given, expected, head)
-    if replaced:
-        classes = len(given[replaced[0]])
-        _log.info("%s is for %d classes: %s keep their random start", path.name, classes, " and ".join(replaced))
-    given |= {key: expected[key] for key in replaced}
-    counters = {key for key in expected if key.endswith("num_batches_tracked")}  # old files lack them
-    complaints = {
-        "missing": sorted(expected.keys() - given.keys() - counters),
-        "unexpected": sorted(given.keys() - expected.keys()),
-        "of another shape": sorted(
-            f"{key} {tuple(given[key].shape)} for {tuple(expected[key].shape)}"
-            for key in expected.keys() & given.keys()
-            if given[key].shape != expected[key].shape
-        ),
-    }
-    reasons = [f"{_some(keys)} {what}" for what, keys in complaints.items() if keys]
-    if reasons:
-        raise CheckpointError(
-            f"{path} doesn't fit {type(model).__name__}: {'; '.join(reasons)}; give the weights of this network"
-        )
-    model.load_state_dict({key: given.get(key, expected[key]) for key in expected})
-
-
-def _hub_source(name: str, weights: Path | str | None, root: Path | str | None) -> Path | str | None:
-    """The name or folder to make a network of the hub from, or None where `weights` say nothing of that kind."""
-    if weights == "hub":
-        if name not in HUB_MODELS:
-            raise ConfigError(f"{name!r} has no weights on the hub; those that do are {', '.join(HUB_MODELS)}")
-        folder = data_root(root) / "weights" / name
-        return folder if folder.is_dir() else name
-    return Path(weights) if weights is not None and name in HUB_MODELS and Path(weights).is_dir() else None
-
-
-def _locate(name: str, weights: Path | str | None, root: Path | str | None) -> Path | None:
-    if weights is None:
-        return None
-    if weights != "imagenet":
-        return Path(weights)
-    if name not in IMAGENET_WEIGHTS:
-        raise ConfigError(
-            f"no public ImageNet weights are known for {name!r}; they are for {', '.join(IMAGENET_WEIGHTS)}"
-        )
-    folders = [data_root(root) / "weights", Path(torch.hub.get_dir()) / "checkpoints"]
-    paths = [folder / IMAGENET_WEIGHTS[name] for folder in folders]
-    for path in paths:
-        if path.is_file():
-            return path
-    raise ConfigError(
-        f"the ImageNet weights of {name} aren't on this machine; download {IMAGENET_URL}{IMAGENET_WEIGHTS[name]} to "
-        + " or ".join(str(path) for path in paths)
-    )
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise ConfigError(f"there is no file of weights at {path}")
-    stored = read_weight_file(path)
-    if isinstance(stored, Mapping) and isinstance(stored.get("state_dict"), Mapping):
-        stored = stored["state_dict"]
-    if not isinstance(stored, Mapping) or not all(isinstance(value, Tensor) for value in stored.values()):
-        raise CheckpointError(f"{path} doesn't hold a state dict (names and tensors); save model.state_dict()")
-    return {current_name(str(key).removeprefix("module.")): value for key, value in stored.items()}
-
-
-def _foreign_head(
-    model: nn.Module, given: Mapping[str, Tensor], expected: Mapping[str, Tensor], head: str | None
-) -> list[str]:
-    """Keys in `given` that are the head's and differ from the model's in the number of classes only."""
-    resized = [
-        key
-        for key in expected.keys() & given.keys()
-        if given[key].ndim == expected[key].ndim > 0
-        if given[key].shape[0] != expected[key].shape[0] and given[key].shape[1:] == expected[key].shape[1:]
-    ]
-    if not resized:
-        return []
-    name, _ = find_head(model, head)
-    return [key for key in sorted(resized) if key in (f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))]
-
-
-def _some(keys: list[str], most: int = 5) -> str:
-    more = f" and {len(keys) - most} more are" if len(keys) > most else " are" if len(keys) > 1 else " is"
-    return ", ".join(keys[:most]) + more
+    start = None if weights is None else str(weights)
+    return ModelSpec(name, tuple(input_shape), n_classes, dict(args or {}), seed, start).build(root)

@@ -54,3 +54,9 @@ HUB_MODELS: LazyTable[Callable[[tuple[int, ...], int, Path | str], nn.Module]] =
     "model of the hub",
     {"distilbert-base-uncased": "holdfast.models:distilbert", "roberta-base": "holdfast.models:roberta"},
 )
+
+#: Libraries whose models are named by a prefix, as in ``hf:distilbert-base-uncased``.
+ADAPTERS: LazyTable[Callable[..., nn.Module]] = LazyTable(
+    "library of models",
+    {"hf": "holdfast.models.hub_models:transformers_model", "timm": "holdfast.models.hub_models:timm_model"},
+)

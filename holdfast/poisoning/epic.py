@@ -97,6 +97,11 @@ class Epic(Policy):
         """Whether the gradient needs the inputs of the last layer."""
         return self.proxy == "last-layer"
 
+    @property
+    def needs_head(self) -> bool:
+        """Whether the gradient goes through the last layer."""
+        return self.proxy in ("last-layer", "last-input")
+
     def due(self, clock: Clock) -> bool:
         """At the multiples of `every` from `start` on, before `stop`."""
         epoch = clock.stage_epoch

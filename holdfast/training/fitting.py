@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed
 from holdfast.training.curator import Curator
@@ -26,6 +27,7 @@ from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.method import Method, validated
+from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
@@ -117,7 +119,8 @@ class _Fit:
         listeners: Sequence[Listener],
         head: str | None,
     ) -> None:
-        self.model = model.to(settings.device)
+        device = find_device(settings.device)
+        self.model = model.to(device)
         self.splits = splits
         self.settings = settings
         self.run = run
@@ -133,7 +136,7 @@ class _Fit:
             seed=settings.seed,
             augment=_AUGMENTATIONS[settings.augment],
             epoch_size=settings.epoch_size,
-            device=torch.device(settings.device),
+            device=device,
             head=head,
             validation=splits.validation,
         )
@@ -315,7 +318,7 @@ class _Fit:
         if finished:
             scores["finish"] = finished
         if self.run is not None:
-            self.run.save_checkpoint({"model": dict(self.model.state_dict())}, "best")
+            self.run.save_weights(self.model.state_dict(), self._card())
             self.run.save_predictions(predictions, self.splits.test)
         self._tell("end", scores, self.epochs - 1)
         if self.run is not None:
@@ -328,6 +331,12 @@ class _Fit:
         splits = replace(self.splits, train=self._grouped())
         with self._timed("policy"):
             return self.finish(Trained(self.model, splits, self.settings.seed, self.head))
+
+    def _card(self) -> ModelCard:
+        train = self.splits.train
+        looked_at = train.inputs.gather(torch.arange(min(len(train), LOOKED_AT)))
+        made = {"data": self.splits.name, "epoch": self.best_epoch, "select_by": self.settings.select_by}
+        return ModelCard(input_facts(looked_at), train.class_names, made=made)
 
     # ------------------------------------------------------------------------------------------------ the state
 

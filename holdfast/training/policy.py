@@ -167,6 +167,11 @@ class Policy:
     acts_between_steps: ClassVar[bool] = False
 
     @property
+    def needs_head(self) -> bool:
+        """Whether it needs the model's last linear layer: its inputs, its weights, or another in its place."""
+        return self.needs_features
+
+    @property
     def warmup_epochs(self) -> int:
         """Epochs that come on top of the budget, before a `Restart` (SPARE's and JTT's first stage)."""
         return 0
@@ -244,6 +249,11 @@ class Chain(Policy):
         self.features_needed = any(member.needs_features for member in self.members)
         self.between_steps = any(member.acts_between_steps for member in self.members)
         self._parts = [Plan()] * len(self.members)
+
+    @property
+    def needs_head(self) -> bool:
+        """Whether any member needs the model's last linear layer."""
+        return any(member.needs_head for member in self.members)
 
     @property
     def warmup_epochs(self) -> int:

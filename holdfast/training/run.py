@@ -8,7 +8,8 @@
     metrics.jsonl          one event per line
     plans/*.parquet        what was trained on after each change of plan, by example id
     checkpoints/last.safetensors   the whole state: a killed run continues from it to the bit
-    checkpoints/best.safetensors   the chosen model's weights
+    model.json             what the model is made from, where it has a name; `ModelSpec` rebuilds it
+    weights.safetensors    the chosen model's state dict, under its own names; the header says which inputs it takes
     predictions.parquet    the chosen model on the test set, by example id
     results.json           the final scores; its presence says that the run is finished
     report.html            the page to look at
@@ -38,15 +39,21 @@ import yaml
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError
 from holdfast.files import plain_values, read_mapping, write_atomically
+from holdfast.models.spec import ModelSpec
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation.evaluation import Predictions
 from holdfast.training.events import Event
+from holdfast.training.model_card import ModelCard
 from holdfast.training.plan import Plan
 from holdfast.training.state import load_state, save_state
+from holdfast.training.weights import load_weights, save_weights, weights_header
 
 #: What is run: a training by `fit`, of a vision-language model by `fit --task clip`, a federation, a choice of data.
 RunKind = Literal["fit", "clip", "federation", "selection"]
+
+_WEIGHTS = "weights.safetensors"
+_MODEL = "model.json"
 
 
 class Run:
@@ -172,6 +179,39 @@ class Run:
         """The state saved under `name`."""
         return load_state(self.path / "checkpoints" / f"{name}.safetensors")
 
+    def weights(self) -> dict[str, Any]:
+        """The chosen model's state dict, for `load_state_dict`; of a federation, the shared model's.
+
+        Raises:
+            CheckpointError: if there are none, because the run is not finished or leaves none, or they are damaged.
+        """
+        before = self.path / "checkpoints" / "best.safetensors"  # where runs had them until they had the file below
+        if not (self.path / _WEIGHTS).exists() and before.exists():
+            return dict(load_state(before)["model"])
+        return load_weights(self.path / _WEIGHTS)
+
+    def has_weights(self) -> bool:
+        """Whether the chosen model's weights are there."""
+        return any((self.path / name).exists() for name in (_WEIGHTS, "checkpoints/best.safetensors"))
+
+    @property
+    def card(self) -> ModelCard | None:
+        """What is known of the chosen model; None of older runs and of unfinished ones."""
+        file = self.path / _WEIGHTS
+        return ModelCard.from_header(weights_header(file)) if file.exists() else None
+
+    @property
+    def spec(self) -> ModelSpec | None:
+        """What the model is made from; None of older runs, and where the model came as an object."""
+        file = self.path / _MODEL
+        if not file.exists():
+            return None
+        try:
+            stored = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{file} can't be read ({error}); restore it from a copy of the run") from error
+        return ModelSpec.from_json(stored)
+
     # ---------------------------------------------------------------------------------------------- writing
 
     def lock(self) -> None:
@@ -257,6 +297,14 @@ class Run:
         if examples.groups is not None:
             columns["group"] = examples.groups.numpy()
         self._write_table("predictions.parquet", columns)
+
+    def save_spec(self, spec: ModelSpec) -> None:
+        """Write down what the model is made from, so that it can be built again without the program that made it."""
+        self._write(_MODEL, json.dumps(spec.to_json(), indent=2))
+
+    def save_weights(self, state: Mapping[str, Any], card: ModelCard) -> None:
+        """Save the chosen model's state dict atomically, with what is known of it in the header."""
+        save_weights(state, self.path / _WEIGHTS, card.to_header())
 
     def save_results(self, results: Mapping[str, Any]) -> None:
         """Write the final scores, which marks the run as finished."""

@@ -36,7 +36,8 @@ class Training:
         augment: random changes of the training images: `crop` moves by up to 4 pixels, `flip` mirrors left and right.
         epoch_size: draws per epoch; by default one pass over what the method keeps.
         seed: names every random stream.
-        device: where to train.
+        device: where to train: cpu, cuda, cuda:1, mps; auto takes CUDA, else MPS, else the CPU. Numbers are promised to
+            the bit on the CPU only, so it is the default also where there is a GPU.
         threads: CPU threads of torch; small models are fastest with 1. By default torch decides.
         checkpoint_seconds: how often to save the state inside an epoch; it is saved after each epoch anyway.
     """

@@ -26,7 +26,10 @@ def imported_by(words: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "words",
-    [f"{command} --help".strip() for command in ("", "demo", "audit", "select", "data", "runs", "report", "reproduce")],
+    [
+        f"{command} --help".strip()
+        for command in ("", "demo", "predict", "export", "audit", "select", "data", "runs", "report", "reproduce")
+    ],
 )
 def test_pages_that_show_no_class_of_the_library_import_nothing_heavy(words):
     modules = imported_by(words)

@@ -48,6 +48,8 @@ FUNCTIONS = {
     "runs": ("list_", "compare"),
     "audit verdict": ("write_verdict",),
     "report": ("report",),
+    "predict": ("predict",),
+    "export": ("export",),
     "reproduce": ("reproduce",),
 }
 

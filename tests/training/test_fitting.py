@@ -104,7 +104,7 @@ def test_a_finish_changes_the_chosen_model_before_it_is_reported_and_saved(tmp_p
     flipped = fit(toy_model(), toy_splits(), Method(finish=Flip()), QUICK, run=run)
     assert flipped.test.accuracy == pytest.approx(1 - plain.test.accuracy)
     assert run.results["finish"] == {"flipped": True}
-    saved = run.load_checkpoint("best")["model"]["head.weight"]
+    saved = run.weights()["head.weight"]
     assert torch.equal(saved, flipped.model.head.weight)
 
 
@@ -193,7 +193,7 @@ def test_a_run_directory_tells_the_whole_story(tmp_path):
     predictions = run.predictions()
     assert predictions["id"].tolist() == list(range(2000, 2040))
     assert (predictions["label"] == predictions["predicted"]).mean() == pytest.approx(result.test.accuracy)
-    best = run.load_checkpoint("best")["model"]
+    best = run.weights()
     assert all(torch.equal(best[name], tensor) for name, tensor in result.model.state_dict().items())
     assert run.results["test"] == result.test.to_json()
     plans = sorted(path.name for path in (run.path / "plans").iterdir())

@@ -61,18 +61,28 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     Returns:
         The result.
     """
+    import torch
+
+    from holdfast.cli.common.model_options import show_device, show_model
     from holdfast.cli.common.progress import TrainingProgress
     from holdfast.integrations.trackers.tracker import trackers
 
     choices, settings = options.choices, options.training
+    show_device(settings.device, console)
     method = training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
     splits = options.data.load(root)
-    show_notes(splits, console)
+    show_notes(splits.notes, splits.name, console)
     shape, classes = splits.train.input_shape, splits.train.n_classes
-    model = models.build(choices.model, shape, classes, seed=settings.seed, weights=choices.weights, root=root)
+    spec = models.ModelSpec(
+        choices.model, shape, classes, choices.model_args, settings.seed, choices.weights, choices.head
+    )
+    model = spec.build(root)
+    few = splits.train.inputs.gather(torch.arange(min(2, len(splits.train))))
+    show_model(spec, model, few, console, needed_by=choices.method if method.policy.needs_head else None)
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config())
+    run.save_spec(spec)
     if splits.schema is not None:
         run.keep_schema(splits.schema.to_json())
     listeners = trackers(choices.track, run)
@@ -81,7 +91,9 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
         if run.has_checkpoint():
             done = [record for record in run.metrics() if record["event"] == "epoch"]
             progress.resume(settings.epochs + method.policy.warmup_epochs, len(done))
-        result = training.fit(model, splits, method, settings, run=run, listeners=[progress, *listeners])
+        result = training.fit(
+            model, splits, method, settings, run=run, listeners=[progress, *listeners], head=choices.head
+        )
     page = report.write_report(run, splits)
     _show(result, options, page, console)
     return result
@@ -90,7 +102,7 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
 def _show(result: training.FitResult, options: FitOptions, page: Path, console: Console) -> None:
     from holdfast.training.evaluation.criteria import criterion_uses_groups
 
-    console.print(result.test.table(f"{options.choices.data}, {options.choices.method}: test set"))
+    console.print(result.test.table(f"{Path(options.choices.data).name}, {options.choices.method}: test set"))
     reads_groups = criterion_uses_groups(options.training.select_by) and result.validation.grouping != "classes"
     used = ", which uses validation group labels" if reads_groups else ""
     console.print(

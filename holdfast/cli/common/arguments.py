@@ -8,9 +8,12 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from holdfast.cli.common.model_options import write_arguments
 from holdfast.errors import ConfigError, nearest
 from holdfast.files import read_mapping
 
+#: Options whose mapping is the arguments of something and not a section: ``model_args: {hidden: 64}``.
+ASSIGNMENTS = ("model_args",)
 #: Options that say where and how to run, not what: they are no part of a run's configuration.
 NOT_CONFIGURATION = ("out", "track", "resume", "app", "config", "print_config")
 
@@ -47,7 +50,9 @@ def as_arguments(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
     """A configuration as the options that say the same."""
     words: list[str] = []
     for key, value in settings.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and not prefix and key in ASSIGNMENTS:
+            words += [f"--{key}", *write_arguments(value)]
+        elif isinstance(value, Mapping):
             words += as_arguments(value, f"{prefix}{key}.")
         elif isinstance(value, bool):
             words.append(f"--{prefix}{'' if value else 'no-'}{key}")

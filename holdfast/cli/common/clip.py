@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from holdfast.errors import DataError
+from holdfast.models.devices import find_device
 from holdfast.multimodal.backends import TwoTowerModel
 from holdfast.multimodal.backends.towers import load_tower
 from holdfast.multimodal.tasks.task import ClipData, ClipTask
@@ -53,9 +54,10 @@ def load_subject(
     Returns:
         Both.
     """
+    place = find_device(device)
     with bar(console, "pre-training the small tower", "epochs") as show:
         model = load_tower(tower or data.tower, root, seed=seed, progress=lambda done, of, _: show(done, of))
-    model.to(device)
+    model.to(place)
     task = data.load(root, model.preprocessing)
     if templates is None:
         return model, task

@@ -8,12 +8,13 @@ settings. A configuration file holds the same options under the same names, and 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.cli.common.arguments import value_of, with_config
+from holdfast.cli.common.model_options import ModelArguments, model_names
 from holdfast.cli.common.sections import (
     Section,
     check_configuration,
@@ -25,7 +26,6 @@ from holdfast.data.catalog import DATASETS
 from holdfast.data.own.data_set import OwnData
 from holdfast.errors import ConfigError
 from holdfast.methods import METHODS, chained, group_source, method_names
-from holdfast.models import MODELS
 from holdfast.presets import preset_for
 from holdfast.training.settings import Training
 
@@ -66,8 +66,10 @@ class FitChoices:
         method: a method's name, or several joined by +.
         groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
         preset: published settings by name, where a method has several on a data set; the first of them by default.
-        model: a model's name; the data set's recipe names one.
+        model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
+        model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
         weights: a file with the model's weights to start from, `imagenet` or (text) `hub` for the published ones.
+        head: name of the model's last linear layer, for methods that need it, where it can't be found.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
         track: also log to these trackers: tensorboard, mlflow.
@@ -82,7 +84,9 @@ class FitChoices:
     groups: str | None = None
     preset: str | None = None
     model: str = "mlp"
+    model_args: ModelArguments = field(default_factory=dict)
     weights: str | None = None
+    head: str | None = None
     data_root: Path | None = None
     out: Path | None = None
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
@@ -165,6 +169,8 @@ def _parse_for(
     chosen = data_choice(data, DATASETS, typed, options=published.data_options, settings=settings)
     recipe: dict[str, Any] = {**chosen.recipe, **published.training}
     model, weights = recipe.pop("model", FitChoices.model), recipe.pop("weights", None)
+    if ":" in (value_of("model", typed) or ""):
+        weights = None  # the recipe's are for the recipe's model
     methods = {name: (METHODS[name], published.options) for name in names}
     if groups is not None:
         methods[groups] = (group_source(groups, names), preset_for(known, groups).options)
@@ -178,7 +184,11 @@ def _parse_for(
     if settings:
         named = {section.name: section.kind for section in sections.values() if section.name}
         check_configuration(settings, (FitChoices, Training, *chosen.own_options), named, file)
-    about = _PREAMBLE.format(methods=", ".join(METHODS), data=", ".join(DATASETS), models=", ".join(sorted(MODELS)))
+    about = _PREAMBLE.format(
+        methods=", ".join(METHODS),
+        data=", ".join(DATASETS),
+        models=model_names(),
+    )
     parsed = parse_sections(typed, sections, program="holdfast fit", about=about)
     policies = tuple(parsed[f"method {name}"] for name in names)
     source = None if groups is None else parsed[f"method {groups}"]

@@ -147,6 +147,11 @@ class Crest(Policy):
         self._views: AugmentedViews | None
         self._forget()
 
+    @property
+    def needs_head(self) -> bool:
+        """Whether gradients, or the model of the loss, go through the last layer."""
+        return self.proxy in ("last_layer", "feature") or self.curvature_of == "head"
+
     def validate(self, planned: PlannedTraining) -> None:
         """There must be something to choose from, and a view to keep where it is to be kept."""
         self._check(self.batch_size or planned.batch_size, augments=planned.augments)

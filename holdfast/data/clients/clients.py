@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from torch import Tensor
 
 from holdfast.data.clients.files import read_folder, write_folder
 from holdfast.errors import DataError
+
+if TYPE_CHECKING:
+    from holdfast.data.own.schema import Schema
 
 #: ``classes``: cross-entropy over outputs. ``margin``: labels 0 and 1, one output, the hinge loss of a linear SVM.
 Task = Literal["classes", "margin"]
@@ -137,6 +140,8 @@ class Clients:
         validation: what a client may choose by, for example its lambda; may be empty for some.
         test: what is reported; never read before.
         elsewhere: test examples of an environment that the client does not train in, where there is one.
+        notes: what was guessed or changed when the data was read, a line each.
+        schema: how to read other data in the same way, where the data is a user's own.
         classes: number of classes.
         task: how outputs are scored.
         names: a name per client (writer, user, vehicle), where there is one.
@@ -149,6 +154,8 @@ class Clients:
     task: Task = "classes"
     names: tuple[str, ...] = ()
     elsewhere: ClientPart | None = None
+    notes: tuple[str, ...] = field(default=(), kw_only=True)
+    schema: Schema | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         sizes = {len(part) for part in self.parts.values()}
@@ -156,6 +163,27 @@ class Clients:
             raise DataError(f"the parts have {sorted(sizes)} clients; give every part the same clients")
         if self.names and len(self.names) != len(self):
             raise DataError(f"there are {len(self.names)} names for {len(self)} clients")
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any], *, seed: int = 0, class_names: tuple[str, ...] = ()) -> Clients:
+        """Clients from their arrays by name, each split 72/8/20 for training, validation and test.
+
+        Args:
+            data: for each client's name ``(inputs, labels)``, or `Examples`; labels are numbers from 0, or words.
+            seed: decides the split.
+            class_names: all classes, in order; those that occur by default.
+
+        Raises:
+            DataError: if a client has fewer than two examples, or clients' inputs differ in shape.
+
+        Example:
+            >>> wards = {f"ward-{k}": (torch.randn(20, 3), ["ill", "well"] * 10) for k in range(4)}
+            >>> Clients.of(wards).train.counts.tolist()
+            [14, 14, 14, 14]
+        """
+        from holdfast.data.clients.own import clients_of_arrays  # noqa: PLC0415 - which makes these
+
+        return clients_of_arrays(data, seed=seed, class_names=class_names)
 
     def __len__(self) -> int:
         return len(self.train)

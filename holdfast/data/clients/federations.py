@@ -130,7 +130,9 @@ def federation(name: str, **options: Any) -> FederatedData:
         return configured(FEDERATIONS[name], options)
     if name in DATASETS:
         return configured(FEDERATIONS["partitioned"], {"source": name, **options})
-    raise ConfigError(f"there is no federated data set {name!r}{nearest(name, {*FEDERATIONS, *DATASETS})}")
+    raise ConfigError(
+        f"there is no federated data set, file or folder {name!r}{nearest(name, {*FEDERATIONS, *DATASETS})}"
+    )
 
 
 def load_federation(name: str, root: Path | str | None = None, seed: int = 0, **options: Any) -> Clients:

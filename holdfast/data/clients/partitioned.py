@@ -149,7 +149,7 @@ def partition(examples: Examples, how: Partitioner, seed: int = 0) -> Clients:
         8
     """
     dealt, names = how.deal(examples, data_stream(seed, "partition"))
-    inputs = _all_inputs(examples)
+    inputs = all_inputs(examples)
     train, validation, test = (
         part.gather(inputs, examples.labels) for part in split_parts(dealt, data_stream(seed, "72/8/20"))
     )
@@ -165,7 +165,7 @@ def pooled(splits: Splits) -> Examples:
         return None if any(vector is None for vector in vectors) else torch.cat(vectors)
 
     return Examples.of(
-        torch.cat([_all_inputs(part) for part in parts]),
+        torch.cat([all_inputs(part) for part in parts]),
         torch.cat([part.labels for part in parts]),
         ids=torch.cat([part.ids for part in parts]),
         class_names=splits.train.class_names,
@@ -177,7 +177,12 @@ def pooled(splits: Splits) -> Examples:
     )
 
 
-def _all_inputs(examples: Examples) -> Tensor:
+def all_inputs(examples: Examples) -> Tensor:
+    """The inputs of all examples as one tensor, as a model takes them.
+
+    Raises:
+        DataError: if they are named tensors.
+    """
     batches = [examples.inputs.gather(rows) for rows in torch.split(torch.arange(len(examples)), _CHUNK)]
     if not all(isinstance(batch, Tensor) for batch in batches):
         raise DataError("named inputs such as tokens and masks can't be dealt out to clients; give one tensor")
@@ -211,9 +216,10 @@ class Partitioned(FederatedData):
 
     def load(self, root: Path, seed: int = 0) -> Clients:
         """Read the pooled data set with its default options and deal it out."""
-        return partition(pooled(configured(find(self.source), {}).load(root)), self._how(), seed)
+        return partition(pooled(configured(find(self.source), {}).load(root)), self.how(), seed)
 
-    def _how(self) -> Partitioner:
+    def how(self) -> Partitioner:
+        """The way that the options say."""
         if self.partition == "classes":
             return ByClasses(self.clients, self.classes_per_client, sizes=self.sizes)
         if self.partition == "dirichlet":

@@ -6,7 +6,7 @@ class, too rare to be split, outside of its folder. What was guessed is in the n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -75,7 +75,9 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
     )  # fmt: skip
     split_by_client = federated and options.client is not None
     parts, notes = _parts(source, roles, options, strata, seed if split_by_client else None)
-    _check_parts(parts, labels, source, made=roles.split is None and source.parts is None and roles.time is None)
+    made = roles.split is None and source.parts is None and roles.time is None
+    # Clients may be too small to be validated on; what chooses by validation says so itself.
+    _check_parts(parts, labels, source, made=made, needed=(0, 2) if split_by_client else (0, 1, 2))
     schema, encoding = _encoded(source, roles, options, np.flatnonzero(parts == 0))
     schema = replace(
         schema,
@@ -187,9 +189,9 @@ def _parts(
     return stratified(strata, shares, options.split_seed), [how]
 
 
-def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool) -> None:
+def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool, needed: Sequence[int]) -> None:
     """Refuse a split in which the model can't learn a class that it is judged by, or a part is empty."""
-    for part in range(3):
+    for part in needed:
         if not (parts == part).any():
             raise DataError(
                 f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "

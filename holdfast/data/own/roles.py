@@ -34,7 +34,7 @@ _ATTRIBUTES = (
 _SPLITS = ("split", "partition", "fold", "set", "subset")
 _IMAGES = ("image", "img", "img_filename", "image_path", "file_name", "filename", "filepath", "file", "path")
 _TEXTS = ("text", "sentence", "review", "comment", "content", "comment_text", "document", "body", "question")
-_IDS = ("id", "img_id", "uid", "uuid", "example_id", "row_id", "index", "rownames")
+_IDS = ("", "unnamed: 0", "id", "img_id", "uid", "uuid", "example_id", "row_id", "index", "rownames")
 _LOOKED_AT = 2_000
 #: What is said instead of a column where none is to be guessed.
 NONE = "none"
@@ -84,7 +84,10 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
     if options.attribute == (NONE,) and NONE not in source.columns:
         unwanted.add("attribute")
         options = replace(options, attribute=())
-    options = replace(options, **{role: None for role in ("split", "id") if role in unwanted})
+    if "split" in unwanted:
+        options = replace(options, split=None)
+    if "id" in unwanted:
+        options = replace(options, id=None)
     attributes = tuple(name.rpartition(":")[0] if _is_cut(name, source) else name for name in options.attribute)
     given = {
         "label": options.label, "text": options.text, "image": options.image, "client": options.client,

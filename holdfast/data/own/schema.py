@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import product
 from pathlib import Path
 from typing import Any, get_args
 
@@ -171,7 +172,7 @@ class Schema:
             memberships = np.stack(
                 [(labels == c) & members[:, v] for c in range(len(self.classes)) for v in range(len(values))], 1
             )
-            group_names = tuple(f"{c}/{value}" for c in self.classes for value in values)
+            group_names = tuple(f"{c}/{value}" for c in self.classes for value in self.attribute_names)
         owners, clients = self._owners(source)
         return Examples.of(
             inputs, labels, attributes=attributes, groups=group, memberships=memberships, sources=owners,
@@ -181,11 +182,9 @@ class Schema:
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
-        """A name per value of the attribute, which is the product of its columns."""
-        names = [""]
-        for column in self.attributes:
-            names = [f"{before} & {value}" if before else value for before in names for value in column.values]
-        return tuple(names)
+        """A name per value of the attribute, which is the product of its columns: ``sex=f & age=<44``."""
+        columns = [[f"{column.column}={value}" for value in column.values] for column in self.attributes]
+        return tuple(" & ".join(values) for values in product(*columns))
 
     def _attributes(self, source: Source) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_] | None]:
         total = np.zeros(len(source), np.int64)

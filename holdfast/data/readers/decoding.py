@@ -128,7 +128,9 @@ def _refusals(name: str, remedy: str | None) -> Iterator[None]:
         raise DataError(f"the image {name} {_too_large()}") from error
     except UnidentifiedImageError as error:
         known = ", ".join(_formats())
-        raise DataError(f"the image {name} can't be decoded (it is none of {known}); {remedy or _REMEDY}") from error
+        raise DataError(
+            f"the image {name} can't be decoded (no intact header of {known}); {remedy or _REMEDY}"
+        ) from error
     except Exception as error:  # damaged files make Pillow raise nearly anything: struct.error, KeyError, zlib.error
         raise DataError(f"the image {name} can't be decoded ({_reason(error)}); {remedy or _REMEDY}") from error
 
@@ -197,7 +199,7 @@ def _eight_bits(image: Image.Image, alpha: bool) -> Image.Image:
     return image if turn is None else image.transpose(turn)
 
 
-def _grey(values: NDArray[np.float64], stored: NDArray[Any] | None = None, transparent: object = None) -> Image.Image:
+def _grey(values: NDArray[np.float32], stored: NDArray[Any] | None = None, transparent: object = None) -> Image.Image:
     """Values from 0 to 255 as an image, transparent where the stored value is the one that the file declares so."""
     image = Image.fromarray(np.rint(values).astype(np.uint8))
     if stored is not None and isinstance(transparent, int):
@@ -205,34 +207,33 @@ def _grey(values: NDArray[np.float64], stored: NDArray[Any] | None = None, trans
     return image
 
 
-def _from_integers(image: Image.Image) -> NDArray[np.float64]:
+def _from_integers(image: Image.Image) -> NDArray[np.float32]:
     """Integers of more than 8 bits as 0..255."""
     values = np.asarray(image)
     low, high = int(values.min()), int(values.max())
     tags: Any = getattr(image, "tag_v2", {})
     bits = tags.get(_BITS_PER_SAMPLE)
     if bits == (12,):
-        return np.minimum(values, _WHITE_12) * (_WHITE_8 / _WHITE_12)
+        return values.astype(np.float32).clip(0, _WHITE_12) * np.float32(_WHITE_8 / _WHITE_12)
     unclear = bits == (32,) and 0 < high <= _WHITE_8
     if low < 0 or high > _WHITE_16 or unclear:
         raise _RefusedError(
             f"has integers from {low} to {high} in a type without a known black and white; save it with 8 bits from 0 "
             "to 255, or with 16 bits from 0 to 65535"
         )
-    return values * (_WHITE_8 / _WHITE_16)
+    return values.astype(np.float32) * np.float32(_WHITE_8 / _WHITE_16)
 
 
-def _from_floats(values: NDArray[np.float32]) -> NDArray[np.float64]:
+def _from_floats(values: NDArray[np.float32]) -> NDArray[np.float32]:
     """Floats of one of the two usual ranges as 0..255."""
     bad = int(values.size - np.isfinite(values).sum())
     if bad:
         raise _RefusedError(f"has {bad} float values that are NaN or infinite; mend them, or drop its row")
     low, high = float(values.min()), float(values.max())
-    wide = values.astype(np.float64)
     if low >= -_ROUNDING and high <= 1 + _ROUNDING:
-        return wide.clip(0, 1) * _WHITE_8
+        return values.clip(0, 1) * np.float32(_WHITE_8)
     if low >= 0 and _UNCLEAR <= high <= _WHITE_8:
-        return wide
+        return values
     raise _RefusedError(f"has float values from {low:g} to {high:g}; scale them to 0..1 or 0..255 and save it again")
 
 

@@ -33,7 +33,6 @@ Progress = Callable[[int], None]
 _BLOCK = 16  # files per task of a thread
 _TAIL = 64  # bytes; some cameras fill up the end of a file with zeros
 _END_OF_JPEG, _END_OF_PNG = b"\xff\xd9", b"IEND\xaeB`\x82"
-_WIDE_MODES = ("I", "F")  # whether they are read depends on their values
 
 
 def image_memory(n: int, side: int) -> int:
@@ -128,7 +127,7 @@ def _write(reader: ImageReader, path: Path, planes: NDArray[np.uint8]) -> None:
 
 def _check(path: Path) -> None:
     with image_file(path) as file:
-        ends = file.mode not in _WIDE_MODES and _ends(path, file.format)
+        ends = _ends(path, file.format)
     if not ends:
         decode(path)
 

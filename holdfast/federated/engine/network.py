@@ -32,6 +32,7 @@ from holdfast.federated.engine.stacked_layers import (
     give_masks,
     stacked_weights,
 )
+from holdfast.models.heads import logits_of
 
 #: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
 Masks = tuple[Tensor, ...]
@@ -109,6 +110,12 @@ class Network:
         norms = {name: module for name, module in owners.items() if isinstance(module, _BatchNorm)}
         self._tracked = [_refuse_unweighted(name, norm) for name, norm in norms.items() if norm.track_running_stats]
         self._statistics = [(norm, name) for norm in self._tracked for name in ("running_mean", "running_var")]
+        # How often statistics moved: the module counts all clients' passes, so a model that is handed out starts anew.
+        self._counters = {
+            name: buffer.clone()
+            for name, buffer in self._module.named_buffers()
+            if name.endswith("num_batches_tracked")
+        }
         names = {norm: name for name, norm in norms.items()}
         self._statistics_names = [f"{names[norm]}.{name}" for norm, name in self._statistics]
         # Both are found out by trying, at the first pass: whether the model runs stacked, and channels last.
@@ -287,6 +294,8 @@ class Network:
         values = [*model.parameters(), *(buffers[name] for name in self._statistics_names)]
         for value, part in zip(values, self._split(parameters), strict=True):
             value.data.copy_(part)
+        for name, count in self._counters.items():
+            buffers[name].copy_(count)
         return model
 
     # ---------------------------------------------------------------------------------------------- inside
@@ -304,7 +313,7 @@ class Network:
         given |= dict(zip(self._statistics_names, statistics, strict=True))
         if masks:
             given |= {f"{name}.mask": mask for name, mask in zip(self._dropouts, masks, strict=True)}
-        return cast(Tensor, functional_call(self._module, given, (inputs,)))
+        return logits_of(functional_call(self._module, given, (inputs,)))
 
     def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""
@@ -317,7 +326,7 @@ class Network:
             setattr(norm, name, part)
         inputs = self._arranged(batch.inputs[0])
         self._give(*(mask[0] for mask in masks))
-        outputs = self._module(inputs)
+        outputs = logits_of(self._module(inputs))
         self._give()
         return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
 
@@ -350,9 +359,9 @@ class Network:
         # Clients' batches become one batch, client after client; weights know how many rows are whose.
         self._give(*(mask.flatten(0, 1) for mask in masks))
         with stacked_weights(self._places, rows), self._pooling():
-            outputs = self._module(inputs.flatten(0, 1))
+            outputs = logits_of(self._module(inputs.flatten(0, 1)))
         self._give()
-        return cast(Tensor, outputs.view(*inputs.shape[:2], *outputs.shape[1:]))
+        return outputs.view(*inputs.shape[:2], *outputs.shape[1:])
 
     @torch.no_grad()
     def _can_stack(self, parameters: Tensor, inputs: Tensor) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,12 +27,13 @@ class RowStore:
         clients: number of rows.
         initial: what a row holds before it is written, shape (width,).
         path: the file; a temporary one that vanishes with the process by default.
+        writable: whether rows will be written; a file that is only read must be there.
 
     Raises:
-        CheckpointError: if there is a file of another size at `path`.
+        CheckpointError: if there is a file of another size at `path`, or none and it is only read.
     """
 
-    def __init__(self, clients: int, initial: Tensor, path: Path | None = None) -> None:
+    def __init__(self, clients: int, initial: Tensor, path: Path | None = None, *, writable: bool = True) -> None:
         self.initial = initial
         self._current = shared_zeros(clients, dtype=torch.int8).numpy()  # 0: never written; 1 and 2: its place
         self._saved = shared_zeros(clients, dtype=torch.int8).numpy()
@@ -42,13 +43,16 @@ class RowStore:
             with tempfile.NamedTemporaryFile(prefix="holdfast-rows-") as file:
                 self._table = np.memmap(file.name, kind, "w+", shape=shape)
             return
+        if not writable and not path.exists():
+            raise CheckpointError(f"{path} with the clients' models is missing; restore it from a copy of the run")
         size = kind.itemsize * shape[0] * shape[1] * shape[2]
         if path.exists() and path.stat().st_size != size:
             raise CheckpointError(
                 f"{path} has {path.stat().st_size} bytes and these clients and this model need {size}; give the run "
                 "directory of the same federation, or start a new one"
             )
-        self._table = np.memmap(path, kind, "r+" if path.exists() else "w+", shape=shape)
+        mode: Literal["r", "r+", "w+"] = "r" if not writable else "r+" if path.exists() else "w+"
+        self._table = np.memmap(path, kind, mode, shape=shape)
 
     def __len__(self) -> int:
         return len(self._current)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.errors import MissingDependencyError
+from holdfast.models.devices import find_device
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,13 @@ class Processes:
         return self.index == 0
 
     def device(self, asked: str | None = None) -> torch.device:
-        """Where this process computes: what was asked for, else its own GPU if there are any.
+        """Where this process computes: what was asked for, see `find_device`, else its own GPU if there are any.
 
         Raises:
             ConfigError: if torch can't compute on what was asked for.
         """
         if asked is not None:
-            return _usable(asked)
+            return find_device(asked)
         if self.count > 1:
             from accelerate import PartialState  # noqa: PLC0415
 
@@ -75,20 +76,6 @@ class Processes:
             from accelerate import PartialState  # noqa: PLC0415
 
             PartialState().wait_for_everyone()
-
-
-def _usable(name: str) -> torch.device:
-    """A device that holds a number and gives it back; how torch fails on others differs from one to the next."""
-    try:
-        device = torch.device(name)
-        torch.ones(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError) as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".")
-        raise ConfigError(
-            f"there is no computing on the device {name!r} here ({reason}); give cpu, or leave it out for a GPU where "
-            "there is one"
-        ) from error
-    return device
 
 
 #: A process without company.

@@ -16,6 +16,7 @@ from torch import nn
 
 from holdfast.data.examples import Splits
 from holdfast.errors import ConfigError
+from holdfast.models.devices import find_device
 from holdfast.multimodal.backends.base import MAX_SCALE, Trained, TwoTowerModel
 from holdfast.multimodal.method.cache import cache_features
 from holdfast.multimodal.method.classifier import PromptClassifier
@@ -82,7 +83,7 @@ def fine_tune(
         with torch.no_grad():
             model.logit_scale.fill_(math.log(scale))
     settings = PUBLISHED["RN50"] if settings is None else settings
-    model.to(settings.device)
+    model.to(find_device(settings.device))
     with _training_only(model, model.trained_parameters(trained)):
         classifier = PromptClassifier.of(model, wording)
         if cache:

@@ -113,6 +113,11 @@ class InferGroups(Policy):
         """Whether the source reads features."""
         return self.source.needs_features
 
+    @property
+    def needs_head(self) -> bool:
+        """Whether the source needs the model's last linear layer."""
+        return self.source.needs_head
+
     def validate(self, planned: PlannedTraining) -> None:
         """Tell the source."""
         self.source.validate(planned)

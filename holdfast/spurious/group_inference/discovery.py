@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
+from holdfast.models.devices import find_device
 from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.separation import separate
 from holdfast.spurious.group_inference.spare import Output, harvest
@@ -250,7 +251,7 @@ def discover(
     chosen = settings or Training()
     if not epochs or min(epochs) < 1:
         raise ConfigError(f"the epochs to audit after are {list(epochs)}; give at least one, from 1")
-    optimizer = build_optimizer(model.to(chosen.device), chosen)
+    optimizer = build_optimizer(model.to(find_device(chosen.device)), chosen)
     curator = Curator(train, batch_size=chosen.batch_size, seed=chosen.seed)
     state = torch.Generator().manual_seed(derive_seed(chosen.seed, "fit")).get_state()
     _tell(listeners, Event("start", 0, 0, {"epochs": max(epochs), "examples": len(train)}))

@@ -94,6 +94,11 @@ class Spare(GroupInference):
         """The epochs before the clusters are inferred, where training starts again after them."""
         return self._last_epoch if self.restart else 0
 
+    @property
+    def needs_head(self) -> bool:
+        """Whether features are clustered."""
+        return self.output == "features"
+
     def due(self, clock: Clock) -> bool:
         """After the first epochs; after each of them, where the best is to be found."""
         if clock.stage > 0 or not clock.starts_epoch:

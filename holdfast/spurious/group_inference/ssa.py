@@ -154,6 +154,11 @@ class Ssa(GroupInference):
             raise ConfigError(f"learning_rate of ssa is {self.learning_rate}; give a positive number")
         self.objective()
 
+    @property
+    def needs_head(self) -> bool:
+        """The copy that predicts the attribute gets another head."""
+        return True
+
     def objective(self) -> GroupDroLoss:
         """GroupDRO's loss, over the predicted groups."""
         return GroupDroLoss(self.eta_q, self.adjustment)

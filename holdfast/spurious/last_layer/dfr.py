@@ -313,6 +313,11 @@ class _Dfr(Uniform):
             refittable_head(self.name, context.model, context.examples, context.head)
         return super().update(context)
 
+    @property
+    def needs_head(self) -> bool:
+        """The head is refitted."""
+        return True
+
     def post_training(self) -> Refit:
         """The refit."""
         return Refit(self.name, self.part, self.fits, self.C, self.class_weights)

@@ -178,6 +178,11 @@ class Cnc(GroupInference):
         """The contrastive loss with the cross-entropy."""
         return CncLoss(self.tau, self.weight, self.two_sided)
 
+    @property
+    def needs_head(self) -> bool:
+        """Features are contrasted."""
+        return True
+
     def due(self, clock: Clock) -> bool:
         """After the first stage, and before every later epoch, to draw new mini-batches."""
         return super().due(clock) or (clock.stage > 0 and clock.starts_epoch)

@@ -133,7 +133,7 @@ def test_a_run_is_continued_by_its_own_options(tiny, capsys):
     Path("cut/results.json").unlink()
     assert task_of(["--resume", "cut"]) == "clip"
     assert main(["fit", "--resume", "cut"]) == 0
-    one, other = (Run.open(Path(name)).load_checkpoint("best")["model"] for name in ("whole", "cut"))
+    one, other = (Run.open(Path(name)).weights() for name in ("whole", "cut"))
     assert all(torch.equal(value, other[name]) for name, value in one.items())
     capsys.readouterr()
     assert main(["fit", "--resume", "cut"]) == 2

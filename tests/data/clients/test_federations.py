@@ -49,7 +49,7 @@ def test_missing_files_are_answered_with_how_to_get_them(tmp_path: Path, name) -
 
 
 def test_an_unknown_name_or_option_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="no federated data set 'femnst'; did you mean 'femnist'"):
+    with pytest.raises(ConfigError, match="no federated data set, file or folder 'femnst'; did you mean 'femnist'"):
         federation("femnst")
     with pytest.raises(ConfigError, match="'surrogate' has no option 'p'"):
         federation("surrogate", p=3)

@@ -42,5 +42,5 @@ def test_files_that_are_missing_or_empty_are_named(tmp_path):
     annotation(tmp_path / "none.xml", (40, 30), [])
     with pytest.raises(DataError, match=r"none\.xml has no size or no complete box"):
         read_boxes(tmp_path / "none.xml")
-    with pytest.raises(DataError, match=r"gone\.png can't be read"):
+    with pytest.raises(DataError, match=r"no image .*gone\.png; fetch the segmentations"):
         mask_inputs([tmp_path / "gone.png"], SQUARE, "mask").gather(torch.tensor([0]))

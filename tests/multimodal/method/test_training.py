@@ -92,7 +92,7 @@ def test_a_run_that_was_killed_continues_to_the_bit(tmp_path):
     again, result = tuned(run=run)
     assert len(result.history) == SETTINGS.epochs
     assert all(torch.equal(value, expected.state_dict()[name]) for name, value in again.state_dict().items())
-    saved = run.load_checkpoint("best")["model"]
+    saved = run.weights()
     assert sorted(saved) == ["tower.from_image.weight", "tower.from_text.weight", "tower.log_scale"]
 
 

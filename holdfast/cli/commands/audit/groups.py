@@ -7,7 +7,7 @@ import io
 import shlex
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,9 +19,11 @@ from rich.table import Table
 from holdfast import models, training
 from holdfast.cli.commands.audit.subject import Subject, parse_audit, subject_of_data, whole_folder
 from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.model_options import ModelArguments, model_names, show_model
 from holdfast.cli.common.options import DEFAULT_DATA, parse
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
+from holdfast.cli.common.trained import chosen_model
 from holdfast.data.catalog import DATASETS, data_root
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.files import write_atomically
@@ -63,14 +65,16 @@ class Groups:
         data: a data set's name, or a folder with images and a metadata.csv; coloured-digits by default.
         run: audit the chosen model of this run directory of `holdfast fit`, on its training set.
         weights: audit the weights in this file instead of training.
-        model: a model's name; the data set's recipe names one.
+        model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
+        model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
+        head: name of the model's last linear layer, where it can't be found.
         epochs: early epochs to train, 2 by default.
         batch_size: examples per mini-batch, by the recipe where omitted.
         learning_rate: by the recipe where omitted.
         output: what is clustered; `features` are the inputs of the last linear layer.
         k_max: try 2 to this many clusters in each class.
         seed: names every random stream; a run has its own.
-        device: where to train.
+        device: where to train; auto for CUDA or MPS where there is some.
         threads: CPU threads of torch, by the recipe where omitted; small models are fastest with 1.
         out: where the page goes; audits/DATA-groups-sSEED by default.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
@@ -80,6 +84,8 @@ class Groups:
     run: Path | None = None
     weights: Path | None = None
     model: str | None = None
+    model_args: ModelArguments = field(default_factory=dict)
+    head: str | None = None
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -98,6 +104,7 @@ def audit_groups(arguments: list[str]) -> None:
     Args:
         arguments: as typed.
     """
+    import torch
     from safetensors.torch import save
 
     from holdfast.primitives.threads import torch_threads
@@ -108,6 +115,9 @@ def audit_groups(arguments: list[str]) -> None:
     with whole_folder(out) as folder, torch_threads(subject.settings.threads or None):
         train = subject.data.load(subject.data_root).train
         model = _model(options, subject, train)
+        few = train.inputs.gather(torch.arange(min(2, len(train))))
+        needed_by = "--output features" if options.output == "features" else None
+        show_model(subject.spec(train), model, few, console, needed_by=needed_by)
         audit = _look(options, subject, model, train, console)
         about = _about(options, subject, audit)
         if audit.epoch is not None:
@@ -200,7 +210,7 @@ def parse_groups(arguments: Sequence[str]) -> tuple[Groups, Subject]:
     Raises:
         ConfigError: if a data set is unknown, a run isn't finished, or options contradict each other.
     """
-    about = _PREAMBLE.format(data=", ".join(DATASETS), models=", ".join(sorted(models.MODELS)))
+    about = _PREAMBLE.format(data=", ".join(DATASETS), models=model_names())
     first, _ = tyro.cli(Groups, args=arguments, prog=_PROGRAM, add_help=False, return_unknown_args=True)
     if first.run is not None:
         _check(first)
@@ -218,9 +228,10 @@ def parse_groups(arguments: Sequence[str]) -> tuple[Groups, Subject]:
 def _check(options: Groups) -> None:
     if options.k_max < 2:
         raise ConfigError(f"k_max is {options.k_max}; give at least 2 clusters to try")
+    of_model = ("model", "model_args", "head")
     of_training = ("epochs", "batch_size", "learning_rate")
-    for option, excluded in (("run", ("data", "model", "weights", *of_training)), ("weights", of_training)):
-        given = [name for name in excluded if getattr(options, name) is not None]
+    for option, excluded in (("run", ("data", *of_model, "weights", *of_training)), ("weights", of_training)):
+        given = [name for name in excluded if getattr(options, name) not in (None, {})]
         if getattr(options, option) is not None and given:
             names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
             raise ConfigError(f"--{option} says what is audited, so {names} would change nothing; leave that out")
@@ -235,11 +246,13 @@ def _subject_of_run(path: Path, root: Path | None) -> Subject:
     stored = parse(["--config", str(path / "config.yaml")])
     choices = stored.choices
     place = data_root(root or choices.data_root)
-    return Subject(Path(choices.data).name, stored.data, choices.model, None, stored.training, place)
+    name = Path(choices.data).name
+    args, head = choices.model_args, choices.head
+    return Subject(name, stored.data, choices.model, None, stored.training, place, args, head)
 
 
 def _subject_of_data(name: str, data: DataSet, options: Groups) -> Subject:
-    taken = ("model", "data_root", "batch_size", "learning_rate", "threads", "seed", "device")
+    taken = ("model", "model_args", "head", "data_root", "batch_size", "learning_rate", "threads", "seed", "device")
     return subject_of_data(name, data, **{option: getattr(options, option) for option in taken})
 
 
@@ -247,18 +260,15 @@ def _model(options: Groups, subject: Subject, train: Examples) -> nn.Module:
     """The model to look at, or to train first."""
     import torch
 
-    shape, classes, seed = train.input_shape, train.n_classes, subject.settings.seed
     if options.run is not None:
-        model = models.build(subject.model, shape, classes)
-        model.load_state_dict(training.Run.open(options.run).load_checkpoint("best")["model"])
-        return model
-    start = options.weights or subject.start
-    model = models.build(subject.model, shape, classes, seed=seed, weights=start, root=subject.data_root)
+        return chosen_model(training.Run.open(options.run), subject.data_root).model
+    model = subject.spec(train, options.weights).build(subject.data_root)
     if options.weights is not None:
-        fresh = models.build(subject.model, shape, classes, seed=seed)
-        if torch.equal(models.find_head(model)[1].weight, models.find_head(fresh)[1].weight):
+        fresh, head = subject.spec(train).skeleton(), subject.head
+        if torch.equal(models.find_head(model, head)[1].weight, models.find_head(fresh, head)[1].weight):
             raise ConfigError(
-                f"{options.weights} has no head for the {classes} classes of {subject.name}; give weights trained on it"
+                f"{options.weights} has no head for the {train.n_classes} classes of {subject.name}; give weights "
+                "trained on it"
             )
     return model
 
@@ -282,7 +292,9 @@ def _look(options: Groups, subject: Subject, model: nn.Module, train: Examples, 
         warnings.simplefilter("ignore", HoldfastWarning)  # the page and the terminal say it in their own words
         if options.run is not None or options.weights is not None:
             seed = subject.settings.seed
-            return audit_model(model, train, output=options.output, k_max=options.k_max, shown=shown, seed=seed)
+            return audit_model(
+                model, train, output=options.output, k_max=options.k_max, shown=shown, seed=seed, head=subject.head
+            )
         with TrainingProgress(f"{subject.name}, first epochs", console) as progress:
             (audit,) = discover(
                 model,
@@ -293,6 +305,7 @@ def _look(options: Groups, subject: Subject, model: nn.Module, train: Examples, 
                 k_max=options.k_max,
                 shown=shown,
                 listeners=[progress],
+                head=subject.head,
             )
     return audit
 

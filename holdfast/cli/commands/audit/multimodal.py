@@ -68,7 +68,7 @@ class Multimodal:
         images: how many to show with a word, and how many without.
         templates: a file with sentences to fill with names, one per line; the task's own by default.
         seed: of a tower that is made here, and of the images that are shown.
-        device: where to compute.
+        device: where to compute; auto for CUDA or MPS where there is some.
         threads: CPU threads of torch.
         out: where the page goes; audits/DATA-multimodal by default.
         data_root: where data sets and towers live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.

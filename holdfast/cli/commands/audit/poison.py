@@ -6,7 +6,7 @@ import csv
 import io
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast import models, training
+from holdfast import training
 from holdfast.cli.commands.audit.subject import Subject, parse_audit, subject_of_data, whole_folder
 from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.model_options import ModelArguments, model_names, show_model
 from holdfast.cli.common.options import DEFAULT_DATA
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
@@ -53,7 +54,9 @@ class Poison:
 
     Attributes:
         data: a data set's name, or a folder with images and a metadata.csv; coloured-digits by default.
-        model: a model's name; the data set's recipe names one.
+        model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
+        model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
+        head: name of the model's last linear layer, where it can't be found.
         epochs: to train, by the recipe where omitted.
         batch_size: examples per mini-batch, by the recipe where omitted.
         learning_rate: by the recipe where omitted.
@@ -63,7 +66,7 @@ class Poison:
         proxy: what stands for a gradient.
         pool: medoids of all examples, or of the remaining ones, which drops far more.
         seed: names every random stream.
-        device: where to train.
+        device: where to train; auto for CUDA or MPS where there is some.
         threads: CPU threads of torch, by the recipe where omitted; small models are fastest with 1.
         out: where the page goes; audits/DATA-poison-sSEED by default.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
@@ -71,6 +74,8 @@ class Poison:
 
     data: str | None = None
     model: str | None = None
+    model_args: ModelArguments = field(default_factory=dict)
+    head: str | None = None
     epochs: int | None = None
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -92,6 +97,8 @@ def audit_poison(arguments: list[str]) -> None:
     Args:
         arguments: as typed.
     """
+    import torch
+
     from holdfast.poisoning import Epic
     from holdfast.poisoning.suspects import suspects
     from holdfast.primitives.threads import torch_threads
@@ -106,10 +113,12 @@ def audit_poison(arguments: list[str]) -> None:
     with whole_folder(out) as folder, torch_threads(settings.threads or None):
         splits = subject.data.load(subject.data_root)
         train = splits.train
-        shape, classes, seed = train.input_shape, train.n_classes, settings.seed
-        model = models.build(subject.model, shape, classes, seed=seed, weights=subject.start, root=subject.data_root)
+        spec = subject.spec(train)
+        model = spec.build(subject.data_root)
+        few = train.inputs.gather(torch.arange(min(2, len(train))))
+        show_model(spec, model, few, console, needed_by="epic" if epic.needs_head else None)
         with TrainingProgress(f"{subject.name}, epic", console) as progress:
-            result = training.fit(model, splits, method, settings, listeners=[progress])
+            result = training.fit(model, splits, method, settings, listeners=[progress], head=subject.head)
         isolated = suspects(epic.drops, train)
         epic.save_artifacts(folder)
         write_atomically(folder / "suspects.csv", suspects_csv(isolated, train).encode())
@@ -125,7 +134,7 @@ def audit_poison(arguments: list[str]) -> None:
                 "examples": number(len(train)),
                 "test accuracy": percent(result.test_last.accuracy),
                 "first round": f"after {counted(start, 'epoch')}, then every {options.every}",
-                "seed": seed,
+                "seed": settings.seed,
                 **machine(),
             },
         )
@@ -173,8 +182,19 @@ def parse_poison(arguments: Sequence[str]) -> tuple[Poison, Subject]:
     Raises:
         ConfigError: if a data set is unknown.
     """
-    about = _PREAMBLE.format(data=", ".join(DATASETS), models=", ".join(sorted(models.MODELS)))
+    about = _PREAMBLE.format(data=", ".join(DATASETS), models=model_names())
     options, name, data = parse_audit(Poison, arguments, DATASETS, DEFAULT_DATA, program=PROGRAM, about=about)
-    taken = ("model", "data_root", "epochs", "batch_size", "learning_rate", "threads", "seed", "device")
+    taken = (
+        "model",
+        "model_args",
+        "head",
+        "data_root",
+        "epochs",
+        "batch_size",
+        "learning_rate",
+        "threads",
+        "seed",
+        "device",
+    )
     given = {option: getattr(options, option) for option in taken}
     return options, subject_of_data(Path(name).name, data, **given)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,11 +13,14 @@ import tyro
 from holdfast.cli.common.sections import Section, data_choice, parse_sections
 from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError
+from holdfast.files import written_whole
 from holdfast.lazy import LazyTable
+from holdfast.models import ModelSpec
+from holdfast.models.devices import find_device
 from holdfast.training.settings import Training
 
 if TYPE_CHECKING:
-    from holdfast.data import DataSet
+    from holdfast.data import DataSet, Examples
 
 Options = TypeVar("Options")
 Data = TypeVar("Data")
@@ -33,6 +34,8 @@ class Subject:
         name: of the data set.
         data: the data set with its options.
         model: the model's name.
+        model_args: arguments of the model's own.
+        head: name of its last linear layer, where it must be given.
         start: weights that training starts from, where the recipe has some.
         settings: how to train; its epochs are those that a schedule spans.
         data_root: where data sets live.
@@ -44,6 +47,14 @@ class Subject:
     start: str | None
     settings: Training
     data_root: Path
+    model_args: Mapping[str, Any] = field(default_factory=dict)
+    head: str | None = None
+
+    def spec(self, train: Examples, weights: Path | str | None = None) -> ModelSpec:
+        """What the model for these examples is made from, with other weights to start from where they are given."""
+        start = None if weights is None else str(weights)
+        args, seed = self.model_args, self.settings.seed
+        return ModelSpec(self.model, train.input_shape, train.n_classes, args, seed, start or self.start, self.head)
 
 
 def subject_of_data(name: str, data: DataSet, **given: Any) -> Subject:
@@ -52,13 +63,17 @@ def subject_of_data(name: str, data: DataSet, **given: Any) -> Subject:
     Args:
         name: of the data set.
         data: the data set with its options.
-        given: ``model``, ``data_root`` and fields of `Training`; those that are None follow the recipe.
+        given: ``model``, ``model_args``, ``head``, ``data_root`` and fields of `Training`; those that are None follow
+            the recipe.
     """
     recipe: dict[str, Any] = dict(data.training_recipe())
     model, start = recipe.pop("model", "mlp"), recipe.pop("weights", None)
     own, root = given.pop("model"), given.pop("data_root")
+    args, head = given.pop("model_args"), given.pop("head")
+    start = None if ":" in (own or "") else start  # the recipe's are for the recipe's model
     settings = replace(Training(**recipe), **{key: value for key, value in given.items() if value is not None})
-    return Subject(name, data, own or model, start, settings, data_root(root))
+    find_device(settings.device)
+    return Subject(name, data, own or model, start, settings, data_root(root), args, head)
 
 
 def parse_audit(
@@ -102,14 +117,6 @@ def whole_folder(out: Path) -> Iterator[Path]:
     """A folder to write to that appears at `out` when all is written, or not at all."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ConfigError(f"there is something at {out} already; choose another place with --out")
-    final = out.resolve()
-    part = final.with_name(f".{final.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(parents=True)
-    except OSError as error:
-        raise ConfigError(f"the folder {out} can't be made ({error.strerror}); choose another with --out") from error
-    try:
-        yield part
-        part.rename(final)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+    with written_whole(out) as folder:
+        folder.mkdir()
+        yield folder

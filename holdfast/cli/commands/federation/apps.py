@@ -15,17 +15,16 @@ from flwr.app import Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
-from safetensors.torch import save
 
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError, FederationError
-from holdfast.files import write_atomically
 from holdfast.integrations.flower.apps import client_app, server_app
 from holdfast.integrations.flower.nodes.node import Node
 from holdfast.integrations.flower.rehearsal.project import OPTIONS, RUN
 from holdfast.training import Run
+from holdfast.training.weights import save_weights
 
 
 def make_client_app() -> ClientApp:
@@ -58,7 +57,7 @@ def export_personal(state: Path | str, federation: str, client: int, label: str,
     saved = json.loads((folder / "node.json").read_text())
     options = _parsed(json.loads((folder / "options.json").read_text()))
     model = Node(blueprint_of(options), saved, federation).personal(label, client)
-    write_atomically(Path(out), save({name: value.contiguous() for name, value in model.items()}))
+    save_weights(model, Path(out))
 
 
 def _serve(grid: Grid, context: Context) -> None:

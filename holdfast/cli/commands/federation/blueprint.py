@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.cli.commands.federation.options import FederateOptions
 from holdfast.data import data_root
 from holdfast.federated.blueprint import Blueprint
-from holdfast.models import build
+from holdfast.models import ModelSpec
 
 
 def blueprint_of(options: FederateOptions) -> Blueprint:
@@ -20,7 +20,11 @@ def blueprint_of(options: FederateOptions) -> Blueprint:
         threat=options.threat,
         personalize=options.personalizers,
         load=lambda: options.data.load(root, seed),
-        build=lambda shape, outputs: build(
-            choices.model, shape, outputs, seed=seed, weights=choices.weights or None, root=root
-        ),
+        build=lambda shape, outputs: model_spec(options, shape, outputs).build(root),
     )
+
+
+def model_spec(options: FederateOptions, shape: tuple[int, ...], outputs: int) -> ModelSpec:
+    """What the network of a federation is made from."""
+    choices = options.choices
+    return ModelSpec(choices.model, shape, outputs, choices.model_args, options.settings.seed, choices.weights or None)

@@ -19,6 +19,8 @@ from rich.table import Table
 from holdfast import report, training
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.model_options import show_model
+from holdfast.cli.common.notes import show_notes
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
 from holdfast.report.html.markup import counted, duration
@@ -80,8 +82,8 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
     with _shown_warnings(console):
         from holdfast.federated.federation import run_federation
 
-        clients, prepared = _fitting(options, run)
-        run = run or _new_run(options)
+        clients, prepared = _fitting(options, run, console)
+        run = _with_schema(run or _new_run(options), clients)
         with _under_way(options, run, console) as listeners:
             outcome = run_federation(prepared, run=run, listeners=listeners)
     return finish(outcome, clients, options, run, console)
@@ -100,10 +102,10 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
     assert options.flower is not None
     nodes = options.flower.nodes
     with _shown_warnings(console):
-        clients, _ = _fitting(options, run)
+        clients, _ = _fitting(options, run, console)
         if nodes > len(clients):
             raise ConfigError(f"there are {nodes} nodes for {len(clients)} clients; lower --nodes")
-        run = run or _new_run(options)
+        run = _with_schema(run or _new_run(options), clients)
         with (
             _under_way(options, run, console) as listeners,
             Deployment(run.path / "flower", ["holdfast.cli.commands.federation.apps"]) as deployment,
@@ -129,12 +131,15 @@ def finish(
     outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console
 ) -> FederationResult:
     """Write the record and the page of a federation that is over, and show what came out."""
+    from holdfast.cli.commands.federation.blueprint import model_spec
+    from holdfast.federated.blueprint import outputs_of
     from holdfast.federated.run_files import FederationSpec, save_outcome
 
     choices = options.choices
     spec = FederationSpec(
         choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
     )
+    run.save_spec(model_spec(options, clients.input_shape, outputs_of(clients)))
     save_outcome(run, outcome, clients, spec)
     page = report.write_report(run)
     console.print(results_table(outcome.reports, options.title))
@@ -145,16 +150,27 @@ def finish(
     return outcome
 
 
-def _fitting(options: FederateOptions, run: Run | None) -> tuple[Clients, PreparedFederation]:
+def _with_schema(run: Run, clients: Clients) -> Run:
+    """The run, which remembers how data of the user's own was read."""
+    if clients.schema is not None:
+        run.keep_schema(clients.schema.to_json())
+    return run
+
+
+def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tuple[Clients, PreparedFederation]:
     """The data, and the federation if everything goes together: nothing is written before that is known."""
-    from holdfast.cli.commands.federation.blueprint import blueprint_of
+    from holdfast.cli.commands.federation.blueprint import blueprint_of, model_spec
+    from holdfast.federated.blueprint import outputs_of
 
     choices = options.choices
     if run is None and choices.out is not None:
         training.Run.check_free(choices.out)
     blueprint = blueprint_of(options)
     clients = blueprint.load()
-    return clients, blueprint.prepare(clients)
+    show_notes(clients.notes, Path(choices.data).name, console)
+    model, outputs = blueprint.model(clients), outputs_of(clients)
+    show_model(model_spec(options, clients.input_shape, outputs), model, clients.train.inputs[:2], console)
+    return clients, blueprint.prepare(clients, model=model)
 
 
 @contextmanager

@@ -7,14 +7,28 @@ What can be set depends on what is chosen: ``--personalize ditto --objective ter
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import tyro
+
 from holdfast.cli.common.arguments import value_of, with_config
-from holdfast.cli.common.sections import Section, check_configuration, configuration, fields_of, parse_sections
+from holdfast.cli.common.model_options import ModelArguments, model_names
+from holdfast.cli.common.sections import (
+    Section,
+    check_configuration,
+    configuration,
+    fields_of,
+    own_place,
+    parse_sections,
+)
+from holdfast.data.catalog import DATASETS
 from holdfast.data.clients.federations import FEDERATIONS, FederatedData, TrainingRecipe, federation
+from holdfast.data.clients.own import OwnClients
+from holdfast.data.clients.partitioned import Partitioned
+from holdfast.data.own.options import ReadingOptions
 from holdfast.errors import ConfigError
 from holdfast.federated import (
     AGGREGATORS,
@@ -30,7 +44,6 @@ from holdfast.federated import (
 from holdfast.federated.aggregation import aggregator_names, build_aggregator
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS
-from holdfast.models import MODELS
 from holdfast.training.policy import Policy
 
 if TYPE_CHECKING:
@@ -41,7 +54,8 @@ _NONE = "none"
 _PREAMBLE = """Simulate a federation: clients train on data of their own, a server combines what they send, some of \
 them may attack, and every client may have a model of its own. The report says how every client fares.
 
-Data sets: {data}. Any of `holdfast data list` is dealt out to clients: `--data mnist --partitioned.clients 100`.
+Data sets: {data}. Any of `holdfast data list` is dealt out to clients: `--data mnist --partitioned.clients 100`. \
+Your own data: `--data wards.csv --label outcome --client ward`, as a table, texts, images or arrays.
 
 Objectives of the shared model: {objectives}.
 
@@ -67,8 +81,10 @@ class FederateChoices:
     """Whose data, which methods, and where to write.
 
     Attributes:
-        data: a federated data set, or a pooled one that is dealt out to clients.
-        model: a model's name; the data set's recipe names one.
+        data: a federated data set, a pooled one that is dealt out to clients, or your own data: a file, a folder or
+            hf:NAME, with --client for the column that says whose each row is.
+        model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
+        model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
         weights: a file of weights to start from, or imagenet for public ones; the data set's recipe may name some.
         objective: what the shared model is trained for.
         aggregate: how the server combines what clients send; steps and a rule joined by +.
@@ -88,6 +104,7 @@ class FederateChoices:
 
     data: str = DEFAULT_DATA
     model: str = "softmax"
+    model_args: ModelArguments = field(default_factory=dict)
     weights: str = ""
     objective: str = "fedavg"
     aggregate: str = "mean"
@@ -158,7 +175,8 @@ class FederateOptions:
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
         on_flower = [] if self.flower is None else [self.flower]
-        config = configuration(self.choices, self.settings, *on_flower, sections=self.sections)
+        reading = [self.data.reading] if isinstance(self.data, OwnClients) else []
+        config = configuration(self.choices, self.settings, *on_flower, *reading, sections=self.sections)
         if self.flower is None:
             del config["engine"]
         return config
@@ -177,19 +195,23 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         ConfigError: if a name, a file or a key is unknown, or options contradict each other.
     """
     typed, settings, file = with_config(arguments)
-    data = federation(value_of("data", typed) or FederateChoices.data)
+    data, place, own = _data(value_of("data", typed) or FederateChoices.data, typed)
     attack = value_of("attack", typed)
     objective = OBJECTIVES.find(value_of("objective", typed) or FederateChoices.objective)
     rules = aggregator_names(value_of("aggregate", typed) or FederateChoices.aggregate)
     methods = personalizer_names(value_of("personalize", typed) or FederateChoices.personalize)
-    parts: dict[str, Callable[[], Any]] = {data.name: lambda: data, objective.name: objective}
+    parts: dict[str, Callable[[], Any]] = {**own, objective.name: objective}
     parts |= {name: AGGREGATORS[name] for name in rules}
     if attack is not None:
         parts[attack] = ATTACKS.find(attack)
     parts |= {name: _with_recipe(name, data.recipe) for name in methods}
     on_flower = value_of("engine", typed) == "flower"
     _check_engine(typed, on_flower)
-    top = _sections_of_all(data.recipe, on_flower)
+    own_model = ":" in (value_of("model", typed) or "")
+    recipe = replace(data.recipe, weights="") if own_model else data.recipe  # its weights are for its own model
+    top = _sections_of_all(recipe, on_flower)
+    if place is not None:
+        top["reading"] = Section(ReadingOptions, ReadingOptions)
     named = {name: Section(type(make()), make, name) for name, make in parts.items()}
     with_options = {name: section for name, section in named.items() if fields(section.kind)}
     if settings:
@@ -199,13 +221,18 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     parsed = parse_sections(typed, {**top, **slots}, program="holdfast federate", about=_about())
     chosen = {name: parsed[f"of {name}"] if name in with_options else make() for name, make in parts.items()}
     choices: FederateChoices = parsed["choices"]
+    if place is not None:
+        choices = replace(choices, data=place)
+        data = OwnClients(place, parsed["reading"], next((chosen[name] for name in own), None))
+    else:
+        data = chosen[data.name]
     _check_threat(choices)
     if choices.app is not None and not on_flower:
         raise ConfigError(f"--app {choices.app} writes a Flower app; add --engine flower")
     return FederateOptions(
         choices,
         parsed["settings"],
-        chosen[data.name],
+        data,
         chosen[objective.name],
         build_aggregator(choices.aggregate, {name: fields_of(chosen[name]) for name in rules}),
         None if attack is None else chosen[attack],
@@ -213,6 +240,17 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         parsed.get("flower"),
         {name: chosen[name] for name in with_options},
     )
+
+
+def _data(name: str, typed: Sequence[str]) -> tuple[FederatedData, str | None, dict[str, Callable[[], FederatedData]]]:
+    """The data set that ``--data`` names, the place where it is the user's own, and the parts of it with options."""
+    place = None if name in FEDERATIONS or name in DATASETS else own_place(name)
+    if place is None:
+        data = federation(name)
+        return data, None, {data.name: lambda: data}
+    reading, _ = tyro.cli(ReadingOptions, args=list(typed), add_help=False, return_unknown_args=True)
+    dealt = {} if reading.client is not None else {Partitioned.name: lambda: Partitioned(place)}
+    return OwnClients(place, reading), place, dict(dealt)
 
 
 def personalizer_names(joined: str) -> list[str]:
@@ -260,7 +298,7 @@ def _about() -> str:
         attacks=", ".join(ATTACKS),
         personalizers=", ".join(PERSONALIZATION),
         inside=", ".join(name for name in METHODS if name not in PERSONALIZATION),
-        models=", ".join(sorted(MODELS)),
+        models=model_names(),
     )
 
 

@@ -68,7 +68,7 @@ class S2l:
         start: where k-means starts.
         engine: of k-means; auto is faiss where it is installed.
         seed: names every random stream.
-        device: where to compute; a GPU if there is one.
+        device: where to compute, such as cpu, cuda:1 or auto; a GPU if there is one.
         out: where everything goes; selections/DATA-s2l-sSEED by default.
         resume: continue the selection in this directory, with the options it was started with.
         config: read options from this file first.

@@ -1,0 +1,217 @@
+"""`holdfast predict`: what the model of a run says of examples, as a file, and how every group fares."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from holdfast.cli.common.trained import (
+    ALL,
+    check_personal,
+    chosen_model,
+    clients_models,
+    federation_of,
+    file_name,
+    usable_run,
+)
+from holdfast.errors import ConfigError, nearest
+
+if TYPE_CHECKING:
+    import torch
+    from rich.console import Console
+    from torch import nn
+
+    from holdfast.data import Clients, Examples, Splits
+    from holdfast.training import Run
+    from holdfast.training.prediction import ClassScores, PredictionData
+
+#: Which examples of a data set.
+Part = Literal["train", "validation", "test"]
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Predict with the model of a run, write a row per example, and report on every group where labels are known.
+
+    The table has id, label and group (where known), the predicted class and a probability per class, p_CLASS; of more
+    than 100 classes the five most likely ones. It is written as a whole or not at all.
+
+    Examples: `holdfast predict runs/mine`; `holdfast predict runs/mine coloured-digits --part validation --out
+    guesses.csv`; `holdfast predict runs/wards --client ward-1`; `holdfast predict runs/wards --client all`.
+
+    Attributes:
+        run: a run directory of `holdfast fit` or `holdfast federate`.
+        data: a data set's name; the run's own data, with the options it was trained with, by default.
+        out: the file, .parquet or .csv; predictions-DATA-PART.parquet in the run directory by default.
+        part: which part of the data.
+        client: predict with this client's personal model, on its own examples where the data says whose they are; `all`
+            predicts each example with the model of its own client. The shared model by default.
+        method: whose personal models, where the federation has several: ditto, finetuning, ...
+        batch_size: examples per forward pass.
+        device: where to compute; auto for the best there is.
+        all_probabilities: a column for every class, however many there are.
+        best_so_far: of a run that is not finished, take the best epoch until now.
+        overwrite: replace the file if it is there.
+        data_root: where data sets live; as the run was started by default.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    data: Annotated[str | None, tyro.conf.Positional, tyro.conf.arg(metavar="DATA")] = None
+    out: Path | None = None
+    part: Part = "test"
+    client: str | None = None
+    method: str | None = None
+    batch_size: int = 512
+    device: str = "cpu"
+    all_probabilities: bool = False
+    best_so_far: bool = False
+    overwrite: bool = False
+    data_root: Path | None = None
+
+
+def predict(options: Predict, console: Console) -> None:
+    """Predict as `options` say, write the table and show how every group fares."""
+    from holdfast.models.devices import find_device
+    from holdfast.training.prediction_table import check_table_place, prediction_table, write_table
+
+    if options.batch_size < 1:
+        raise ConfigError(f"--batch-size is {options.batch_size}; give at least 1")
+    check_personal(options.client, options.method)
+    run, device = usable_run(options.run, best_so_far=options.best_so_far), find_device(options.device)
+    place = options.out or run.path / _file_name(run, options)
+    check_table_place(place, overwrite=options.overwrite)
+    scores, data, class_names = _scored(run, options, device)
+    write_table(prediction_table(scores, data, class_names), place)
+    name = options.data or Path(str(run.config.get("data"))).name
+    _show(scores, data, f"{run.path.name}: {name}, {options.part}", place, console)
+
+
+def _scored(run: Run, options: Predict, device: torch.device) -> tuple[ClassScores, PredictionData, Sequence[str]]:
+    """What the model that is asked for says, of what, and the names of its classes."""
+    from holdfast.training.prediction import class_scores, fitting_examples, of_client
+    from holdfast.training.prediction_table import COLUMNS, TOP
+
+    trained = chosen_model(run, options.data_root, best_so_far=options.best_so_far)
+    client = options.client
+    personal = None if client is None else clients_models(run, options.data_root, options.method)
+    if personal is not None and client is not None and client != ALL:
+        trained = trained.of_client(client, personal.state_dict(personal.find(client)))
+    data = examples_for(run, options.data, options.data_root, options.part)
+    data = fitting_examples(data, trained.card, trained.n_classes)
+    top = TOP if trained.n_classes > COLUMNS and not options.all_probabilities else None
+
+    def score(model: nn.Module, examples: Examples) -> ClassScores:
+        task, size = trained.card.task, options.batch_size
+        return class_scores(model.to(device), examples, task=task, batch_size=size, top=top)
+
+    if personal is None or client is None:
+        return score(trained.model, data.examples), data, trained.class_names
+    if client == ALL:
+        from holdfast.federated.saved_models import scores_by_client
+
+        return scores_by_client(personal, trained, data, score), data, trained.class_names
+    data = of_client(data, client)
+    return score(trained.model, data.examples), data, trained.class_names
+
+
+def examples_for(run: Run, data: str | None, root: Path | None = None, part: Part = "test") -> PredictionData:
+    """The examples to predict.
+
+    Args:
+        run: whose model predicts; its own data is read with the options that it was trained with.
+        data: a data set's name; the run's own by default.
+        root: where data sets live; as the run was started by default.
+        part: which part of the data.
+
+    Raises:
+        ConfigError: if there is no such data set.
+    """
+    own = str(run.config.get("data"))
+    name = own if data is None or _same(data, own) else data
+    if run.kind == "federation":
+        return _of_clients(_federated(run, name, own, root), part)
+    return _of_splits(_pooled(run, name, own, root), part)
+
+
+def _pooled(run: Run, name: str, own: str, root: Path | None) -> Splits:
+    """The three parts of a pooled data set."""
+    from holdfast.cli.common.options import parse
+    from holdfast.data.catalog import DATASETS, configured, data_root, find
+
+    options = parse(["--config", str(run.path / "config.yaml")])
+    place = data_root(root or options.choices.data_root)
+    if name == own:
+        return options.data.load(place)
+    _refuse_path(name, DATASETS)
+    return configured(find(name), {}).load(place)
+
+
+def _federated(run: Run, name: str, own: str, root: Path | None) -> Clients:
+    """The data of a federation's clients."""
+    from holdfast.data.catalog import DATASETS, data_root
+    from holdfast.data.clients.federations import FEDERATIONS, load_federation
+
+    if name == own:
+        return federation_of(run, root)[0]
+    _refuse_path(name, {*FEDERATIONS, *DATASETS})
+    config = run.config
+    return load_federation(name, data_root(root or config.get("data_root")), int(config.get("seed", 0)))
+
+
+def _of_splits(splits: Splits, part: Part) -> PredictionData:
+    from holdfast.training.prediction import PredictionData
+
+    return PredictionData(getattr(splits, part))
+
+
+def _of_clients(clients: Clients, part: Part) -> PredictionData:
+    from holdfast.data import Examples
+    from holdfast.training.prediction import PredictionData
+
+    chosen = clients.parts[part]
+    classes = [str(place) for place in range(2 if clients.task == "margin" else clients.classes)]
+    examples = Examples.of(chosen.inputs, chosen.labels, groups=chosen.groups, class_names=classes)
+    names = list(clients.names) or [str(client) for client in range(len(clients))]
+    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()])
+
+
+def _same(data: str, own: str) -> bool:
+    """Whether two words name the same data set or folder."""
+    return data == own or (Path(data).exists() and Path(own).exists() and Path(data).resolve() == Path(own).resolve())
+
+
+def _refuse_path(name: str, names: Collection[str]) -> None:
+    if name in names:
+        return
+    if Path(name).exists():
+        raise ConfigError(
+            f"{name} is a path, and predict reads data sets by name or the run's own data; leave it out for the latter"
+        )
+    raise ConfigError(f"there is no data set {name!r}{nearest(name, names)}")
+
+
+def _file_name(run: Run, options: Predict) -> str:
+    data = Path(options.data or str(run.config.get("data"))).name
+    return file_name("predictions", data, options.part, options.client, options.method) + ".parquet"
+
+
+def _show(scores: ClassScores, data: PredictionData, title: str, place: Path, console: Console) -> None:
+    from holdfast.report.html.markup import counted
+    from holdfast.training.prediction import report_of
+
+    report = report_of(scores, data)
+    if report is not None:
+        console.print(report.table(title))
+    console.print(f"{counted(len(data.examples), 'example')} in [bold]{place}[/]", highlight=False, soft_wrap=True)
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command."""
+    from rich.console import Console
+
+    predict(tyro.cli(Predict, args=arguments, prog="holdfast predict"), Console())
+    return 0

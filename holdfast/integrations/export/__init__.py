@@ -1,0 +1,1 @@
+"""Trained models for other programs: safetensors, torch.export, ONNX."""
