@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.cli.common.arguments import read_config
+from holdfast.files import read_mapping
 from holdfast.data.clients.files import read_folder
 from holdfast.data.readers.arrays import read_npz
 from holdfast.data.readers.texts import load_tokenizer
@@ -111,7 +111,7 @@ READERS = {
     "arrays": (read_npz, objects_in_an_npz),
     "clients": (read_folder, objects_of_clients),
     "partition": (ClusterPartition.load, objects_of_a_partition),
-    "configuration": (read_config, yaml_tag),
+    "configuration": (read_mapping, yaml_tag),
     "configuration of a run": (lambda path: Run.open(path).config, run_folder),
     "tokenizer": (lambda path: load_tokenizer(str(path)), code_of_the_hub),
     "language model": (lambda path: load_language_model(str(path)), code_of_the_hub),

@@ -5,6 +5,7 @@ A command imports what it needs when it needs it, so that help pages and mistake
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +62,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(given[1:])
     except HoldfastError as error:
         _print_error(str(error))
+        return 2
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
         return 2
     except KeyboardInterrupt:
         _print_error("stopped")

@@ -158,7 +158,7 @@ def some_options(dice: Dice, columns: list[str]) -> dict[str, Any]:
 
 
 def csv_bytes(dice: Dice) -> bytes:
-    rows = plain_rows(dice, dice.choice([0, 1, 3, 12, 60]))
+    rows = plain_rows(dice, dice.choice([0, 1, 3, 12, 60, 60, 60, 60, 60]))
     separator = dice.choice([",", ",", ";", "\t", "|"])
     names, values = list(rows), list(map(list, rows.values()))
     for _ in range(dice.randint(0, 3)):
@@ -175,8 +175,8 @@ def csv_bytes(dice: Dice) -> bytes:
     if dice.random() < 0.1:
         lines[dice.randrange(len(lines))] += separator + "1"
     text = dice.choice(["\n", "\n", "\r\n", "\r"]).join(lines) + dice.choice(["\n", ""])
-    content = text.encode(dice.choice(["utf-8", "utf-8", "utf-8", "utf-8-sig", "utf-16", "latin-1"]), "replace")
-    return damaged(dice, content) if dice.random() < 0.5 else content
+    content = text.encode(dice.choice(["utf-8"] * 9 + ["utf-8-sig", "utf-16", "latin-1"]), "replace")
+    return damaged(dice, content) if dice.random() < 0.3 else content
 
 
 def a_csv(dice: Dice, folder: Path) -> Attempt:
@@ -239,7 +239,7 @@ def odd_column(dice: Dice, n: int) -> pa.Array:
 
 
 def odd_table(dice: Dice) -> pa.Table:
-    n = dice.choice([0, 1, 3, 12, 60])
+    n = dice.choice([0, 1, 3, 12, 60, 60, 60, 60, 60])
     columns: dict[str, Any] = dict(plain_rows(dice, n))
     for _ in range(dice.randint(1, 3)):
         columns[dice.choice([*columns, *ODD_NAMES, "when", "tags"])] = odd_column(dice, n)
@@ -250,7 +250,7 @@ def odd_table(dice: Dice) -> pa.Table:
     return pa.Table.from_arrays(arrays, names)
 
 
-def written(dice: Dice, path: Path, write: Callable[[Path], None], rate: float = 0.5) -> Path:
+def written(dice: Dice, path: Path, write: Callable[[Path], None], rate: float = 0.3) -> Path:
     with contextlib.suppress(pa.ArrowException):  # some types have no place in a format
         write(path)
         if dice.random() < rate:
@@ -292,14 +292,14 @@ def any_json(dice: Dice, depth: int = 2) -> Any:
 
 
 def a_jsonl(dice: Dice, folder: Path) -> Attempt:
-    rows = plain_rows(dice, dice.choice([0, 3, 40]))
+    rows = plain_rows(dice, dice.choice([0, 3, 40, 40, 40]))
     lines = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
     column = dice.choice(["a", "label", "sex", "new", "text"])
-    rate = dice.choice([0.0, 0.05, 1.0])
+    rate = dice.choice([0.0, 0.0, 0.03, 1.0])
     for line in lines:
         if dice.random() < rate:
             line[column] = any_json(dice)
-        if dice.random() < 0.05:
+        if dice.random() < 0.02:
             line.pop("b")
     content = "\n".join(json.dumps(line, ensure_ascii=dice.random() < 0.5) for line in lines).encode("utf-8", "replace")
     path = folder / dice.choice(["rows.jsonl", "rows.json", "rows.ndjson"])
@@ -348,7 +348,7 @@ def odd_array(dice: Dice, n: int) -> Any:
 
 
 def an_npz(dice: Dice, folder: Path) -> Attempt:
-    n = dice.choice([1, 3, 30])
+    n = dice.choice([1, 3, 30, 30, 30])
     arrays: dict[str, Any] = {
         dice.choice(["inputs", "x", "X", "images"]): np.random.default_rng(0).normal(size=(n, 4)).astype(np.float32),
         "labels": np.arange(n) % 2,
@@ -408,11 +408,11 @@ def good_image(dice: Dice, path: Path) -> None:
 def class_folders(dice: Dice, folder: Path) -> Attempt:
     root = folder / "photos"
     parts = dice.choice([[""], [""], ["train", "test"], ["train", "val", "test"], ["train", "other"]])
-    names = dice.choice([["cat", "dog"], ["cat"], ["cat", "dog", "Ö [b]"], ["0", "1"], ["train", "dog"]])
+    names = dice.choice([["cat", "dog"], ["cat", "dog"], ["cat", "dog"], ["cat"], ["cat", "dog", "Ö [b]"], ["0", "1"], ["train", "dog"]])
     for part in parts:
         for name in names:
             (root / part / name).mkdir(parents=True, exist_ok=True)
-            for number in range(dice.choice([0, 2, 4, 4])):
+            for number in range(dice.choice([4] * 12 + [0, 2])):
                 good_image(dice, root / part / name / f"{number}.png")
     places = [path for path in root.rglob("*") if path.is_dir()]
     for _ in range(dice.randint(0, 2)):
@@ -445,14 +445,14 @@ def class_folders(dice: Dice, folder: Path) -> Attempt:
 def metadata(dice: Dice, folder: Path) -> Attempt:
     root = folder / "photos"
     (root / "images").mkdir(parents=True)
-    names = [f"images/{number}.png" for number in range(dice.choice([2, 12]))]
+    names = [f"images/{number}.png" for number in range(dice.choice([2, 12, 12, 12]))]
     for name in names:
         (odd_image if dice.random() < 0.03 else good_image)(dice, root / name)
     odd = ["../x.png", "/etc/passwd", "images/missing.png", "", "images", ".", "images/../images/0.png", "C:\\x.png",
            "images//0.png", "http://x/y.png", "\x00.png", "~/x.png", "images/0.png\n", "x" * 5000 + ".png"]  # fmt: skip
     rows = {
         dice.choice(["image", "file_name", "photo", "img_filename"]): [
-            dice.choice(odd) if dice.random() < 0.05 else name for name in names
+            dice.choice(odd) if dice.random() < 0.02 else name for name in names
         ],
         "label": [dice.choice(["cat", "dog"]) for _ in names],
         "place": [dice.choice(["land", "water"]) for _ in names],

@@ -172,8 +172,11 @@ def own_place(name: str) -> str | None:
     """The place that a name stands for, as it can be found from any working directory; None where there is nothing."""
     if name.startswith("hf:"):
         return name
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else None
+    try:
+        path = Path(name).expanduser()
+        return str(path.resolve()) if name and path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, a user that is none
+        return None
 
 
 def configuration(*parts: Any, sections: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from holdfast.data.own.columns import understood
 from holdfast.data.own.source import Source
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
@@ -44,7 +45,7 @@ def read_arrays(path: Path, place: str) -> Source:
             raise DataError(
                 f"{other} in {path} is of type {array.dtype}, which says nothing about an input; give words or numbers"
             ) from error
-    return Source(place, pa.table(columns), inputs=inputs)
+    return Source(place, understood(pa.table(columns), trusted=True), inputs=inputs)
 
 
 def _column(array: NDArray[Any]) -> pa.Array:

@@ -5,20 +5,19 @@ Only data is read: the package no longer runs scripts that come with a data set,
 
 from __future__ import annotations
 
-import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
 import numpy as np
 import pyarrow as pa
 
+from holdfast.data.own.columns import understood
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.words import shortened
+from holdfast.data.reachable import is_reachable
 from holdfast.errors import DataError, MissingDependencyError
 
 PREFIX = "hf:"
@@ -75,6 +74,7 @@ def _source(loaded: Any, place: str) -> Source:
     roles: dict[str, str] = {}
     for name, part in named.items():
         table = part.with_format("arrow")[:]
+        table.validate(full=True)
         for column, feature in part.features.items():
             kind = type(feature).__name__
             if kind == "ClassLabel":
@@ -87,7 +87,7 @@ def _source(loaded: Any, place: str) -> Source:
                 roles.setdefault("image", column)
         tables.append(table)
         codes.append(PARTS.get(name.lower(), -1))
-    whole = pa.concat_tables(tables, promote_options="permissive")
+    whole = understood(pa.concat_tables(tables, promote_options="permissive"))
     if not len(whole):
         raise DataError(f"{place} has no rows; give a data set with a row per example")
     parts = np.repeat(np.asarray(codes, np.int64), [len(table) for table in tables]) if max(codes) >= 0 else None
@@ -119,18 +119,6 @@ def _offline_if_unreachable() -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE = before
-
-
-def is_reachable(address: str, patience: float = 5.0) -> bool:
-    """Whether somebody answers at an address within so many seconds; taken for granted behind a proxy."""
-    if getproxies():
-        return True
-    host = urlsplit(address)
-    try:
-        socket.create_connection((host.hostname or "", host.port or 443), timeout=patience).close()
-    except OSError:
-        return False
-    return True
 
 
 def _reason(error: BaseException) -> str:

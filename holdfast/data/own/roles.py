@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.data.own.columns import is_text
 from holdfast.data.own.image_folders import is_image
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.source import PARTS, Source
@@ -93,12 +94,13 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
         "label": options.label, "text": options.text, "image": options.image, "client": options.client,
         "split": options.split, "time": options.time, "id": options.id,
     }  # fmt: skip
-    for name in (*(name for name in given.values() if name), *attributes, *options.features):
+    named = [*(name for name in given.values() if name is not None), *attributes, *options.features]
+    for name in named:
         _expect(name, source)
-    taken = {name for name in (*given.values(), *attributes, *options.features) if name}
+    taken = set(named)
 
     def guess(role: str, names: tuple[str, ...]) -> str | None:
-        if given.get(role) or role in unwanted:
+        if given.get(role) is not None or role in unwanted:
             return given.get(role)
         free = {str(name).lower(): str(name) for name in reversed(source.columns) if name not in taken}
         column = source.roles.get(role) if source.roles.get(role) not in taken else None
@@ -136,8 +138,10 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
         return "array", ()
     if options.features:
         return "table", options.features
-    if options.image or options.text:
-        return ("image", (options.image,)) if options.image else ("text", (str(options.text),))
+    if options.image is not None:
+        return "image", (options.image,)
+    if options.text is not None:
+        return "text", (options.text,)
     free = [name for name in source.columns if name not in taken]
     image = source.roles.get("image") or _named(free, _IMAGES, source, _is_image_column)
     if image is None and source.folder is not None:
@@ -146,7 +150,7 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
         if image not in source.roles.values():
             notes.append(f"image: column {image!r}, whose values name image files")
         return "image", (image,)
-    text = _named(free, _TEXTS, source, _is_string) or next(
+    text = _named(free, _TEXTS, source, is_text) or next(
         (name for name in free if _is_prose(source.table[name])), None
     )
     if text:
@@ -181,11 +185,6 @@ def _named(free: list[str], names: tuple[str, ...], source: Source, fits: object
     return next((name for name in candidates if fits(source.table[name])), None)  # type: ignore[operator]
 
 
-def _is_string(column: pa.ChunkedArray) -> bool:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _first_values(column: pa.ChunkedArray) -> list[str]:
     return [str(value) for value in column.slice(0, _LOOKED_AT).to_pylist() if value is not None]
 
@@ -193,12 +192,12 @@ def _first_values(column: pa.ChunkedArray) -> list[str]:
 def _is_image_column(column: pa.ChunkedArray) -> bool:
     if pa.types.is_struct(column.type):  # how the hub keeps images: bytes and a path
         return {field.name for field in column.type} == {"bytes", "path"}
-    values = _first_values(column) if _is_string(column) else []
+    values = _first_values(column) if is_text(column) else []
     return bool(values) and all(is_image(value.rpartition("/")[2]) for value in values[:50])
 
 
 def _is_prose(column: pa.ChunkedArray) -> bool:
-    values = _first_values(column) if _is_string(column) else []
+    values = _first_values(column) if is_text(column) else []
     if not values:
         return False
     return sum(map(len, values)) / len(values) > _TEXT_LENGTH and len(set(values)) > len(values) / 2

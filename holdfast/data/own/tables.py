@@ -18,6 +18,7 @@ import pyarrow.feather as pa_feather
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
+from holdfast.data.own.columns import understood
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
@@ -39,7 +40,7 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
     """
     kind = suffix_of(path)
     try:
-        table = READERS[kind](path, sample)
+        table = understood(READERS[kind](path, sample), trusted=READERS[kind] in (_csv, _json))
     except UnicodeDecodeError as error:
         byte = f"byte {error.object[error.start]:#x} at {error.start}"
         raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
@@ -113,7 +114,8 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     }  # fmt: skip
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
-            return pa.Table.from_batches([reader.read_next_batch()]).slice(0, _SAMPLE_ROWS)
+            batch = next(iter(reader), None)
+            return reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, _SAMPLE_ROWS)])
     try:
         return pa_csv.read_csv(path, **options)
     except pa.ArrowInvalid:
@@ -144,15 +146,14 @@ def _parquet(path: Path, sample: bool) -> pa.Table:
 
 def _arrow(path: Path, sample: bool) -> pa.Table:
     """The three forms of Arrow's own format: the file, the stream, and feather's first version."""
-    for open_ in (pa.ipc.open_file, pa.ipc.open_stream):
-        try:
-            with pa.memory_map(str(path)) as stream, open_(stream) as reader:
-                table = reader.read_all()
-                table.validate(full=True)  # offsets of a damaged file would be followed out of the memory
-                return table.slice(0, _SAMPLE_ROWS) if sample else table
-        except pa.ArrowInvalid:
-            continue
-    return pa_feather.read_table(path)
+    with pa.memory_map(str(path)) as stream:
+        start = stream.read(6)
+        stream.seek(0)
+        if start[:4] == b"FEA1":
+            return pa_feather.read_table(path)
+        with (pa.ipc.open_file if start == b"ARROW1" else pa.ipc.open_stream)(stream) as reader:
+            table = reader.read_all()
+    return table.slice(0, _SAMPLE_ROWS) if sample else table
 
 
 def _json(path: Path, sample: bool) -> pa.Table:
