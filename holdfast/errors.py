@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-
 _LONGEST = 1_200  # characters of a sentence
 
 
@@ -49,7 +48,7 @@ class HoldfastWarning(UserWarning):
 
 
 def _bounded(sentence: str) -> str:
-    """The sentence on one line; of a long one the beginning, which names the thing, and the end, which has the remedy."""
+    """The sentence on one line; of a long one the beginning, which names the thing, and the end with the remedy."""
     if len(sentence) > _LONGEST:
         sentence = f"{sentence[: _LONGEST * 2 // 3]} ... {sentence[-_LONGEST // 3 + 5 :]}"
     return sentence if sentence.isprintable() else "".join(c if c.isprintable() else " " for c in sentence)
@@ -66,7 +65,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
         A clause to append to an error message.
     """
     choices = sorted(known)
-    close = difflib.get_close_matches(word[:_LONGEST], choices, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(word)[:_LONGEST], choices, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known are {', '.join(choices)}" if choices else ""

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.files import read_mapping
 from holdfast.data.clients.files import read_folder
 from holdfast.data.readers.arrays import read_npz
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import HoldfastError
+from holdfast.files import read_mapping
 from holdfast.finetuning.language_models.models import load_language_model
 from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
 from holdfast.models.starting_weights import load_weights

@@ -60,13 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     try:
         return command(given[1:])
-    except HoldfastError as error:
-        _print_error(str(error))
-        return 2
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+    except (HoldfastError, OSError) as error:
+        if isinstance(error, HoldfastError):
+            _print_error(str(error))
+        elif error.errno == errno.ENAMETOOLONG:
+            _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
+        else:
             raise
-        _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
         return 2
     except KeyboardInterrupt:
         _print_error("stopped")

@@ -1,4 +1,4 @@
-"""Whether a host answers, asked once and shortly: clients of hubs try again for half a minute where there is no network."""
+"""Whether a host answers, asked once: without a network, clients of hubs try again for half a minute."""
 
 from __future__ import annotations
 

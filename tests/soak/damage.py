@@ -59,18 +59,23 @@ Attempt = Callable[[], object]
 # ------------------------------------------------------------------------------------------------------- odd values
 
 ODD_CELLS = [
-    "", " ", "NaN", "nan", "inf", "-inf", "Infinity", "1e999", "-1e400", "1e-400", "0x10", "1_000", "1,5", "١٢٣", "²", "½",
-    "None", "null", "NULL", "?", "none", "true", "FALSE", "2026-02-30", "2026-01-01", "2026-01-01T00:00:00+05:00", "12:00",
+    "", " ", "NaN", "nan", "inf", "-inf", "Infinity", "1e999", "-1e400", "1e-400", "0x10", "1_000", "1,5", "١٢٣",
+    "²", "½",
+    "None", "null", "NULL", "?", "none", "true", "FALSE", "2026-02-30", "2026-01-01", "2026-01-01T00:00:00+05:00",
+    "12:00",
     "9" * 25, "-" + "9" * 400, "9" * 400 + ".5", "a" * 5_000, '"', '""', '"unclosed', "a\nb", "a\r\nb", ";", "\t", "|",
     "\x00", "\x1b[31m", "\u202e", "\ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), "ﬀ", "İ",
     "../../etc/passwd", "/etc/passwd", "file://x", "=1+1", "-0", "+1", "1.0", "1e3", "0.1", "-3", "train", "test", "2",
 ]  # fmt: skip
-ODD_NAMES = ["", " ", "label", "none", "None", "a", "a:4", ":", "Ä", "x" * 3_000, "a\nb", "\x00", "--label", "id", "split",
+ODD_NAMES = ["", " ", "label", "none", "None", "a", "a:4", ":", "Ä", "x" * 3_000, "a\nb", "\x00", "--label", "id",
+             "split",
              "image", "text", "0", "[bold]", "group", "groups", "sex"]  # fmt: skip
-ODD_OPTIONS = ["nan", "inf", "-inf", "1e400", "-1", "0", "1", "2.5", "1e-400", "", " ", "ü" * 40, "x" * 20_000, "9" * 30,
-               "-" + "9" * 30, "None", "none", "true", "[1, 2]", "{}", "../..", "/", "\x1b[0m", "--", "--help-me", "a b",
-               "0x1f", "١", "1_0", "🙂", "\n", "a:4", "sex:0", "colour:3", "a:99999999999999999999", "yes", "cuda:9",
-               "2147483648", "4294967296", "9223372036854775807", "9223372036854775808"]  # fmt: skip
+ODD_OPTIONS = ["nan", "inf", "-inf", "1e400", "-1", "0", "1", "2.5", "1e-400", "", " ", "ü" * 40, "x" * 20_000,
+               "9" * 30,
+               "-" + "9" * 30, "None", "none", "true", "[1, 2]", "{}", "../..", "/", "\x1b[0m", "--", "--help-me",
+               "a b",
+               "0x1f", "\u0661", "1_0", "🙂", "\n", "a:4", "sex:0", "colour:3", "a:99999999999999999999", "yes",
+               "cuda:9", "2147483648", "4294967296", "9223372036854775807", "9223372036854775808"]  # fmt: skip
 
 
 def damaged(dice: Dice, content: bytes) -> bytes:
@@ -310,7 +315,7 @@ def a_jsonl(dice: Dice, folder: Path) -> Attempt:
 def texts(dice: Dice, folder: Path) -> Attempt:
     words = ["good", "bad", "film", "", "\x00", "ü" * 50, "🙂", "\u2028", "a" * 3_000, "،", "don't"]
     rows = [
-        {"review": " ".join(dice.choice(words) for _ in range(dice.randint(0, 30))), "label": dice.choice(["pos", "neg"])}
+        {"review": " ".join(dice.choices(words, k=dice.randint(0, 30))), "label": dice.choice(["pos", "neg"])}
         for _ in range(dice.choice([4, 30]))
     ]  # fmt: skip
     for row in rows:
@@ -325,26 +330,20 @@ def texts(dice: Dice, folder: Path) -> Attempt:
 
 
 def odd_array(dice: Dice, n: int) -> Any:
-    shape = dice.choice([(n,), (n, 3), (n, 2, 2), (n, 8, 8, 3), (n, 3, 8, 8), (), (0,), (n, 0), (n + 1, 3), (n, 1, 1, 1, 1)])
+    shape = dice.choice(
+        [(n,), (n, 3), (n, 2, 2), (n, 8, 8, 3), (n, 3, 8, 8), (), (0,), (n, 0), (n + 1, 3), (n, 1, 1, 1, 1)]
+    )
     values: Any = np.random.default_rng(dice.randrange(1 << 30)).normal(size=shape)
-    kind = dice.choice(["f2", "f4", "f8", "i1", "i8", "u1", "u8", "?", "c8", "U3", "S3", "M8[D]", "O", "V4", "nan", "inf",
+    kind = dice.choice(["f2", "f4", "f8", "i1", "i8", "u1", "u8", "?", "c8", "U3", "S3", "M8[D]", "O", "V4", "nan",
+                        "inf",
                         "big", "struct", ">f4", "g"])  # fmt: skip
+    if kind in ("nan", "inf", "big"):
+        return np.where(np.arange(values.size).reshape(shape) == 0, {"big": 1e300}.get(kind) or float(kind), values)
     if kind == "O":
         return np.array([object.__name__] * n, object)
     if kind == "struct":
         return np.zeros(n, [("x", "f4"), ("y", "i4")])
-    if kind in ("nan", "inf"):
-        values = np.array(values)
-        if values.size:
-            values.flat[0] = float(kind)
-        return values
-    if kind == "big":
-        return values * 1e300
-    if kind == "V4":
-        return np.zeros(shape, "V4")
-    if kind == "M8[D]":
-        return np.zeros(shape, "M8[D]")
-    return values.astype(kind)
+    return np.zeros(shape, kind) if kind in ("V4", "M8[D]") else values.astype(kind)
 
 
 def an_npz(dice: Dice, folder: Path) -> Attempt:
@@ -390,7 +389,9 @@ def odd_image(dice: Dice, path: Path) -> None:
         image = Image.new(mode, size)
         if mode in ("I", "F"):
             scale = dice.choice([1, 255, 70_000, -5, float("nan") if mode == "F" else 0])
-            image = Image.fromarray((np.ones((size[1], size[0])) * scale).astype(np.int32 if mode == "I" else np.float32))
+            image = Image.fromarray(
+                (np.ones((size[1], size[0])) * scale).astype(np.int32 if mode == "I" else np.float32)
+            )
         buffer = io.BytesIO()
         with contextlib.suppress(Exception):  # no format has a place for every mode
             image.save(buffer, SUFFIXES[suffix])
@@ -408,7 +409,9 @@ def good_image(dice: Dice, path: Path) -> None:
 def class_folders(dice: Dice, folder: Path) -> Attempt:
     root = folder / "photos"
     parts = dice.choice([[""], [""], ["train", "test"], ["train", "val", "test"], ["train", "other"]])
-    names = dice.choice([["cat", "dog"], ["cat", "dog"], ["cat", "dog"], ["cat"], ["cat", "dog", "Ö [b]"], ["0", "1"], ["train", "dog"]])
+    names = dice.choice(
+        [["cat", "dog"], ["cat", "dog"], ["cat", "dog"], ["cat"], ["cat", "dog", "Ö [b]"], ["0", "1"], ["train", "dog"]]
+    )
     for part in parts:
         for name in names:
             (root / part / name).mkdir(parents=True, exist_ok=True)
@@ -416,30 +419,28 @@ def class_folders(dice: Dice, folder: Path) -> Attempt:
                 good_image(dice, root / part / name / f"{number}.png")
     places = [path for path in root.rglob("*") if path.is_dir()]
     for _ in range(dice.randint(0, 2)):
-        place = dice.choice([root, *places])
-        kind = dice.choice(["odd", "odd", "link", "broken link", "loop", "text", "empty", "folder", "hidden", "csv"])
-        path = place / f"odd-{dice.randrange(99)}{dice.choice(list(SUFFIXES))}"
         with contextlib.suppress(OSError):
-            if kind == "odd":
-                odd_image(dice, path)
-            elif kind == "link":
-                path.symlink_to(folder / "nowhere" if dice.random() < 0.5 else Path("/etc/hostname"))
-            elif kind == "broken link":
-                (place / "linked").symlink_to(folder / "nowhere")
-            elif kind == "loop":
-                (place / "loop").symlink_to(root)
-            elif kind == "text":
-                (place / "readme.txt").write_text("x")
-            elif kind == "empty":
-                path.touch()
-            elif kind == "folder":
-                path.mkdir()
-            elif kind == "hidden":
-                (place / "._0.png").write_bytes(b"x")
-            else:
-                (place / "list.csv").write_bytes(csv_bytes(dice))
+            spoil_folder(dice, dice.choice([root, *places]), root)
     root.mkdir(exist_ok=True)
     return used(dice, root, folder)
+
+
+def spoil_folder(dice: Dice, place: Path, root: Path) -> None:
+    """Put something into a folder that does not belong there."""
+    path = place / f"odd-{dice.randrange(99)}{dice.choice(list(SUFFIXES))}"
+    spoilers: list[Callable[[], object]] = [
+        lambda: odd_image(dice, path),
+        lambda: odd_image(dice, path),
+        lambda: path.symlink_to(dice.choice([root / "nowhere", Path("/etc/hostname")])),
+        lambda: (place / "linked").symlink_to(root / "nowhere"),
+        lambda: (place / "loop").symlink_to(root),
+        lambda: (place / "readme.txt").write_text("x"),
+        path.touch,
+        path.mkdir,
+        lambda: (place / "._0.png").write_bytes(b"x"),
+        lambda: (place / "list.csv").write_bytes(csv_bytes(dice)),
+    ]
+    dice.choice(spoilers)()
 
 
 def metadata(dice: Dice, folder: Path) -> Attempt:
@@ -494,24 +495,30 @@ def small_csv(folder: Path) -> Path:
 
 def a_yaml(dice: Dice, folder: Path) -> Attempt:
     data = small_csv(folder)
-    base = f"data: {data}\nepochs: 1\nlearning_rate: 0.01\nlabel: label\nattribute: [sex]\nmethod: spare\nspare:\n  k_max: 2\n"
+    base = f"data: {data}\nlearning_rate: 0.01\nlabel: label\nattribute: [sex]\nmethod: spare\nspare:\n  k_max: 2\n"
     value = dice.choice([
-        ".nan", ".inf", "-.inf", "1e400", "-1", "9" * 400, "0x" + "f" * 300, "2026-01-01", "2026-01-01 10:00:00", "!!binary aGk=",
+        ".nan", ".inf", "-.inf", "1e400", "-1", "9" * 400, "0x" + "f" * 300, "2026-01-01", "2026-01-01 10:00:00",
+        "!!binary aGk=",
         "!!set {a, b}", "!!python/object/apply:os.system ['true']", "!!python/name:os.system", "&x [*x]", "&x {a: *x}",
-        "&x {<<: *x}", "null", "~", "[]", "{}", "[[1]]", "{a: {b: {c: 1}}}", "yes", "on", "'" + "a" * 9_000 + "'", "!!omap [a: 1]",
-        "!!float x", "!!int x", "!!timestamp x", "[1, [2, [3]]]", "? [a, b]\n: 1", "|\n  text\n  more", "\"\\ud800\"", "1:30:00",
-        "190:20:30", "0b" + "1" * 100, "!!pairs [a: 1]", "*unknown", "\"\\x00\"", "-.INF", "0o777", "!<tag:yaml.org,2002:str> x",
+        "&x {<<: *x}", "null", "~", "[]", "{}", "[[1]]", "{a: {b: {c: 1}}}", "yes", "on", "'" + "a" * 9_000 + "'",
+        "!!omap [a: 1]",
+        "!!float x", "!!int x", "!!timestamp x", "[1, [2, [3]]]", "? [a, b]\n: 1", "|\n  text\n  more",
+        "\"\\ud800\"", "1:30:00",
+        "190:20:30", "0b" + "1" * 100, "!!pairs [a: 1]", "*unknown", "\"\\x00\"", "-.INF", "0o777",
+        "!<tag:yaml.org,2002:str> x",
         "[" * 60 + "]" * 60, "[" * 3_000 + "]" * 3_000, "{a: " * 500 + "1" + "}" * 500,
     ])  # fmt: skip
     bomb = "x0: &x0 [a, a, a, a, a, a, a, a, a]\n" + "".join(
         f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 9)}]\n" for n in range(1, dice.choice([4, 9]))
     )
-    key = dice.choice(["epochs", "learning_rate", "seed", "label", "attribute", "method", "spare", "spare.k_max", "model",
+    key = dice.choice(["epochs", "learning_rate", "seed", "label", "attribute", "method", "spare", "spare.k_max",
+                       "model",
                        "milestones", "task", "test_share", "image_size", "1", "null", "? [1]\n", "", "data", "config",
                        "folder", "<<", "groups", "preset", "optimizer", "nesterov", "batch_size"])  # fmt: skip
     text = dice.choice([
         f"{base}{key}: {value}\n", f"{base}{key}: {value}\n", f"{key}: {value}\n{base}", value, f"{base}{bomb}",
-        f"{bomb}epochs: *x3\n", f"{base}{base}", base.replace("k_max: 2", f"k_max: {value}"), f"--- {value}\n--- {value}\n",
+        f"{bomb}epochs: *x3\n", f"{base}{base}", base.replace("k_max: 2", f"k_max: {value}"),
+        f"--- {value}\n--- {value}\n",
         f"%YAML 9.9\n---\n{base}", base.replace("\n", "\n\t"), "- a\n- b\n", "", "# nothing\n",
     ])  # fmt: skip
     content = text.encode("utf-8", "surrogatepass")
@@ -521,15 +528,21 @@ def a_yaml(dice: Dice, folder: Path) -> Attempt:
 
 
 def options_of(kinds: list[type], without: set[str]) -> list[str]:
-    return [f"--{field.name.replace('_', '-')}" for kind in kinds for field in fields(kind) if field.name not in without]
+    return [
+        f"--{field.name.replace('_', '-')}" for kind in kinds for field in fields(kind) if field.name not in without
+    ]
 
 
-FIT = options_of([Training, ReadingOptions], {"threads", "checkpoint_seconds"}) + [
+FIT = [
+    *options_of([Training, ReadingOptions], {"threads", "checkpoint_seconds"}),
     "--data", "--method", "--groups", "--preset", "--model", "--weights", "--track", "--task", "--resume", "--config",
 ]  # fmt: skip
-FEDERATE = options_of([Rounds], {"rounds", "workers", "executor", "checkpoint_seconds"}) + [
-    "--data", "--model", "--weights", "--objective", "--aggregate", "--attack", "--malicious", "--personalize", "--resume",
-    "--digits-clients.clients", "--digits-clients.classes-per-client", "--ditto.lambda", "--ditto.candidates", "--engine",
+FEDERATE = [
+    *options_of([Rounds], {"rounds", "workers", "executor", "checkpoint_seconds"}),
+    "--data", "--model", "--weights", "--objective", "--aggregate", "--attack", "--malicious", "--personalize",
+    "--resume",
+    "--digits-clients.clients", "--digits-clients.classes-per-client", "--ditto.lambda", "--ditto.candidates",
+    "--engine",
 ]  # fmt: skip
 LONG = {"--epochs", "--epoch-size", "--local-steps", "--local-epochs"}  # a huge number of these is work, not a mistake
 
@@ -544,8 +557,10 @@ def an_option(dice: Dice, folder: Path) -> Attempt:
 def a_method_option(dice: Dice, folder: Path) -> Attempt:
     from holdfast.methods import METHODS
 
-    method = dice.choice(["group-dro", "cvar", "jtt", "lff", "spare", "crest", "craig", "gradmatch", "el2n", "pde", "dp-sgd",
-                          "eiil", "group-subsampled", "epic", "deep-knn", "dfr-val", "class-balanced", "ssa"])  # fmt: skip
+    method = dice.choice(["group-dro", "cvar", "jtt", "lff", "spare", "crest", "craig", "gradmatch", "el2n", "pde",
+                          "dp-sgd",
+                          "eiil", "group-subsampled", "epic", "deep-knn", "dfr-val", "class-balanced",
+                          "ssa"])  # fmt: skip
     options = [field for field in fields(METHODS[method]) if field.init and not field.name.startswith("_")]
     odd = [value for value in ODD_OPTIONS if not value.isdecimal() or len(value) < 2]
     words = []
@@ -558,7 +573,8 @@ def a_method_option(dice: Dice, folder: Path) -> Attempt:
 def a_federation_option(dice: Dice, folder: Path) -> Attempt:
     name = dice.choice(FEDERATE)
     value = dice.choice([odd for odd in ODD_OPTIONS if name not in LONG or not odd.isdecimal() or len(odd) < 2])
-    return command("federate", "--rounds", "1", "--executor", "batched", "--cohort", "2", "--digits-clients.clients", "5",
+    return command("federate", "--rounds", "1", "--executor", "batched", "--cohort", "2",
+                   "--digits-clients.clients", "5",
                    "--out", folder / "run", name, value)  # fmt: skip
 
 
@@ -593,7 +609,10 @@ def a_place(dice: Dice, folder: Path) -> Attempt:
     elif kind == "device":
         place = dice.choice([Path("/dev/null"), Path("/dev/zero"), Path("/proc"), Path("/")])
     elif kind == "pickle":
-        place = folder / f"data{dice.choice(['.pkl', '.pt', '.npy', '.xlsx', '.zip', '.csv.zip', '.gz', '', '.txt', '.h5'])}"
+        place = (
+            folder
+            / f"data{dice.choice(['.pkl', '.pt', '.npy', '.xlsx', '.zip', '.csv.zip', '.gz', '', '.txt', '.h5'])}"
+        )
         place.write_bytes(dice.randbytes(40))
     elif kind == "empty folder":
         place.mkdir()
@@ -601,14 +620,20 @@ def a_place(dice: Dice, folder: Path) -> Attempt:
         place = small_csv(folder)
         place.chmod(0)
     elif kind == "name":
-        place = Path(dice.choice(["", "~nobody/x", "hf:", "a" * 5_000, "x\x00y", "file:///x", "[red]", "нет", "hf:../..:::"]))
+        place = Path(
+            dice.choice(["", "~nobody/x", "hf:", "a" * 5_000, "x\x00y", "file:///x", "[red]", "нет", "hf:../..:::"])
+        )
         return command("fit", "--data", str(place), "--epochs", "1", "--out", folder / "run")
     elif kind == "suffix":
         place = folder / dice.choice(["x.parquet", "x.npz", "x.arrow", "x.csv", "x.jsonl", "x.csv.gz"])
-        place.write_bytes(dice.choice([b"", b"\n", b"PK\x03\x04", b"PAR1", b"ARROW1", b"{}", b"[]", b"\x1f\x8b", csv_bytes(dice)]))
+        place.write_bytes(
+            dice.choice([b"", b"\n", b"PK\x03\x04", b"PAR1", b"ARROW1", b"{}", b"[]", b"\x1f\x8b", csv_bytes(dice)])
+        )
     else:
         place.mkdir()
-        for name in dice.sample(["train.csv", "test.csv", "val.parquet", "other.csv", "data.jsonl", "x.npz", "README.md"], 3):
+        for name in dice.sample(
+            ["train.csv", "test.csv", "val.parquet", "other.csv", "data.jsonl", "x.npz", "README.md"], 3
+        ):
             path = place / name
             if name.endswith("parquet"):
                 written(dice, path, lambda path: pa.parquet.write_table(odd_table(dice), path))
@@ -618,7 +643,8 @@ def a_place(dice: Dice, folder: Path) -> Attempt:
 
 
 KINDS: dict[str, Callable[[Dice, Path], Attempt]] = {
-    "csv": a_csv, "parquet": a_parquet, "arrow": an_arrow, "jsonl": a_jsonl, "texts": texts, "npz": an_npz, "idx": an_idx,
+    "csv": a_csv, "parquet": a_parquet, "arrow": an_arrow, "jsonl": a_jsonl, "texts": texts, "npz": an_npz,
+    "idx": an_idx,
     "class folders": class_folders, "metadata": metadata, "saved sets": saved_sets, "yaml": a_yaml, "option": an_option,
     "method option": a_method_option, "federation option": a_federation_option, "schema": a_schema, "place": a_place,
 }  # fmt: skip
@@ -654,7 +680,12 @@ def run_case(kind: str, seed: int, folder: Path) -> Outcome:
     output, errors = io.StringIO(), io.StringIO()
     try:
         attempt = KINDS[kind](dice, folder)
-        with warnings.catch_warnings(), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors), limited():
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(errors),
+            limited(),
+        ):
             warnings.simplefilter("ignore")
             code = attempt()
         if isinstance(code, int) and code == 2:
@@ -731,7 +762,9 @@ def main() -> int:
             if outcome.result == "failed":
                 failures.append(outcome)
                 sys.stderr.write(f"\n{outcome.kind} {outcome.seed}: {outcome.about[-1500:]}\n")
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     lines = [
         f"commit {commit}, {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         f"{each * len(KINDS):,} damaged inputs and configurations, seeds {options.seed} to {options.seed + each - 1}, "
@@ -739,7 +772,10 @@ def main() -> int:
         f"{len(failures)} failures (another exception than ours, a hang, or a message that is no sentence)",
         "",
         f"{'kind':<20}{'done':>8}{'refused':>10}{'failed':>8}",
-        *(f"{kind:<20}{counts[kind, 'done']:>8}{counts[kind, 'refused']:>10}{counts[kind, 'failed']:>8}" for kind in KINDS),
+        *(
+            f"{kind:<20}{counts[kind, 'done']:>8}{counts[kind, 'refused']:>10}{counts[kind, 'failed']:>8}"
+            for kind in KINDS
+        ),
         *(f"failed: {one.kind} {one.seed}: {one.about.strip().splitlines()[-1][:200]}" for one in failures),
     ]  # fmt: skip
     LOG.write_text("\n".join(lines) + "\n")

@@ -86,24 +86,26 @@ def check_keys(
             raise ConfigError(f"{file} has an unknown key {key!r}{nearest(str(key), {*known, *sections})}")
 
 
-def refuse_not_finite(value: Any, option: str = "") -> None:
-    """Refuse NaN and infinity, which pass every comparison that looks for a number that is too small.
+def refuse_odd_numbers(value: Any, option: str = "") -> None:
+    """Refuse NaN and infinity, which pass many a comparison, and whole numbers beyond what arrays hold.
 
     Args:
         value: what an option was set to; of a dataclass or a list each part is looked at.
         option: its name.
 
     Raises:
-        ConfigError: if it is NaN or infinite.
+        ConfigError: if it is one of these.
     """
     if is_dataclass(value):
         for f in fields(value):
-            refuse_not_finite(getattr(value, f.name, None), f.name.rstrip("_"))
+            refuse_odd_numbers(getattr(value, f.name, None), f.name.rstrip("_"))
     elif isinstance(value, (list, tuple)):
         for item in value:
-            refuse_not_finite(item, option)
+            refuse_odd_numbers(item, option)
     elif isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{option} is {value}; give a finite number")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{option} has more than 64 bits; give a smaller number")
 
 
 def configurable(*parts: type) -> set[str]:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
-from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, refuse_not_finite
+from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, refuse_odd_numbers
 from holdfast.data.catalog import DATASETS
 from holdfast.errors import ConfigError, nearest
 from holdfast.files import plain_values
@@ -63,7 +63,7 @@ def parse_sections(
     slots = [(places[name], *_slot(section)) for name, section in sections.items()]
     slots.sort(key=lambda slot: slot[2].default_factory is not MISSING)  # fields without a default come first
     parsed: Any = tyro.cli(make_dataclass("Arguments", slots), args=list(words), prog=program, description=about)
-    refuse_not_finite(parsed)
+    refuse_odd_numbers(parsed)
     return {name: _of_class(section.kind, getattr(parsed, places[name])) for name, section in sections.items()}
 
 

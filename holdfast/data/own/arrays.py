@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def read_arrays(path: Path, place: str) -> Source:
     Raises:
         DataError: if the file is damaged, holds objects (which could run code), or lengths differ.
     """
-    arrays = _load(path)
+    arrays = plain_arrays(path)
     name = next((name for name in INPUTS if name in arrays and arrays[name].ndim), None)
     if name is None:
         raise DataError(f"{path} has no array {INPUTS[0]!r}; it has {some(arrays) or 'none'}: name the inputs so")
@@ -58,7 +59,12 @@ def _column(array: NDArray[Any]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(np.arange(len(array) + 1) * width, pa.int32()), values)
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
+def plain_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file by name; pickled objects are refused, so nothing in the file can run.
+
+    Raises:
+        DataError: if the file is missing or damaged, holds objects, or is a bomb.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
@@ -72,7 +78,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of an npz file") from error
     except (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, NotImplementedError, MemoryError,
-            OverflowError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:  # fmt: skip
+            OverflowError, RuntimeError, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile) as error:  # fmt: skip
         if isinstance(error, DataError):
             raise
         reason = shortened(str(error).partition("\n")[0] or type(error).__name__, 150)

@@ -11,6 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 
+_USUAL = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_string_view, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_binary_view, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_float16, pa.float32()),
+)
+
 
 def understood(table: pa.Table, *, trusted: bool = False) -> pa.Table:
     """The table with each column in its usual form.
@@ -38,17 +47,12 @@ def _usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def usual_type(kind: Any) -> Any:
     """The usual type for a type; dictionaries stay around texts only."""
     is_ = pa.types
-    if is_.is_large_string(kind) or is_.is_string_view(kind):
-        return pa.string()
-    if is_.is_large_binary(kind) or is_.is_binary_view(kind) or is_.is_fixed_size_binary(kind):
-        return pa.binary()
-    if is_.is_dictionary(kind):
+    for fits, usual in _USUAL:
+        if fits(kind):
+            return usual
+    if is_.is_dictionary(kind) or is_.is_run_end_encoded(kind):
         values = usual_type(kind.value_type)
-        return pa.dictionary(pa.int32(), values) if is_.is_string(values) else values
-    if is_.is_run_end_encoded(kind):
-        return usual_type(kind.value_type)
-    if is_.is_float16(kind):
-        return pa.float32()
+        return pa.dictionary(pa.int32(), values) if is_.is_dictionary(kind) and is_.is_string(values) else values
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind) or _is_view_of_lists(kind):
         inner = usual_type(kind.value_type)
         return pa.list_(inner.value_type if is_.is_dictionary(inner) else inner)

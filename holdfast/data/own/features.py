@@ -218,7 +218,13 @@ def fit_encoder(source: Source, columns: Sequence[str], rows: NDArray[np.int64])
                 f"{source.place} has an infinite number in column {name!r} of {len(infinite):,} rows (the first is row "
                 f"{int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
             )
-        number = _number(values if everything else values[rows], name)
+        with np.errstate(over="ignore", invalid="ignore"):
+            number = _number(values if everything else values[rows], name)
+        if number is not None and not np.isfinite(number.std):
+            raise DataError(
+                f"{source.place} has numbers as large as {np.nanmax(abs(values)):g} in column {name!r}, whose spread "
+                "is no number any more; correct or scale them"
+            )
         if number is None:
             dropped.setdefault("one value", []).append(name)
         else:
@@ -248,12 +254,14 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
     numbers = np.empty((len(source), len(encoder.numbers)), np.float32)
     for place, number in enumerate(encoder.numbers):
         values = numbers_of(source.table[number.column], number.column, source.place)
-        if np.isinf(values).any():
-            row = int(np.flatnonzero(np.isinf(values))[0]) + 1
+        with np.errstate(over="ignore"):
+            numbers[:, place] = (values - number.mean) / number.std  # in float64: a date in seconds has ten digits
+        if np.isinf(numbers[:, place]).any():
+            row = int(np.flatnonzero(np.isinf(numbers[:, place]))[0])
             raise DataError(
-                f"{source.place} has an infinite number in column {number.column!r} of row {row}; correct it"
+                f"{source.place} has {values[row]:g} in column {number.column!r} of row {row + 1}, which is infinite "
+                f"or too far from the usual {number.mean:g}; correct it"
             )
-        numbers[:, place] = (values - number.mean) / number.std  # in float64: a date in seconds has ten digits
     codes = np.empty((len(source), len(encoder.categories)), np.int16)
     for place, category in enumerate(encoder.categories):
         codes[:, place] = _codes(source.table[category.column], category)

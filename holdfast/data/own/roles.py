@@ -136,12 +136,14 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
     """What the inputs are, and their columns."""
     if source.inputs is not None:
         return "array", ()
-    if options.features:
-        return "table", options.features
-    if options.image is not None:
-        return "image", (options.image,)
-    if options.text is not None:
-        return "text", (options.text,)
+    said: dict[Kind, tuple[str, ...]] = {
+        "table": options.features,
+        "image": () if options.image is None else (options.image,),
+        "text": () if options.text is None else (options.text,),
+    }
+    for kind, columns in said.items():
+        if columns:
+            return kind, columns
     free = [name for name in source.columns if name not in taken]
     image = source.roles.get("image") or _named(free, _IMAGES, source, _is_image_column)
     if image is None and source.folder is not None:
@@ -150,9 +152,7 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
         if image not in source.roles.values():
             notes.append(f"image: column {image!r}, whose values name image files")
         return "image", (image,)
-    text = _named(free, _TEXTS, source, is_text) or next(
-        (name for name in free if _is_prose(source.table[name])), None
-    )
+    text = _named(free, _TEXTS, source, is_text) or next((name for name in free if _is_prose(source.table[name])), None)
     if text:
         others = [name for name in free if name != text]
         left = f"; left out: {some(others)}" if others else ""

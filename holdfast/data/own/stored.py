@@ -1,4 +1,4 @@
-"""Plain values of a stored file as the types that they must have; what is another raises before anything is made of it."""
+"""Plain values of a stored file as the types that they must have; others raise before anything is made of them."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
     """
     kind = suffix_of(path)
     try:
-        table = understood(READERS[kind](path, sample), trusted=READERS[kind] in (_csv, _json))
+        table = understood(READERS[kind](path, sample), trusted=READERS[kind] is _csv)
     except UnicodeDecodeError as error:
         byte = f"byte {error.object[error.start]:#x} at {error.start}"
         raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
@@ -115,7 +115,9 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
             batch = next(iter(reader), None)
-            return reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, _SAMPLE_ROWS)])
+            return (
+                reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, _SAMPLE_ROWS)])
+            )
     try:
         return pa_csv.read_csv(path, **options)
     except pa.ArrowInvalid:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.own.arrays import plain_arrays
 from holdfast.data.readers.tables import split_codes
 from holdfast.data.splitting import split_at_random
 from holdfast.data.transforms import ScalePixels
@@ -34,13 +34,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         DataError: if the file is damaged, lacks or has an unknown array, or the arrays' lengths differ.
     """
-    try:
-        stored = np.load(path, allow_pickle=False)
-        arrays = dict(stored) if isinstance(stored, np.lib.npyio.NpzFile) else {}
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}; give the path of an npz file") from error
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} isn't an npz file of plain arrays: {error}") from error
+    arrays = plain_arrays(path)
     for name in arrays:
         if name not in KEYS:
             raise DataError(f"{path} has an unknown array {name!r}{nearest(name, KEYS)}")
