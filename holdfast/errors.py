@@ -9,9 +9,18 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_LONGEST = 1_200  # characters of a sentence
+
 
 class HoldfastError(Exception):
-    """Anything that is the caller's to fix; the message says what to do."""
+    """Anything that is the caller's to fix; the message says what to do.
+
+    The message is a line of bounded length whatever was given: a value that is quoted in it may be a million characters
+    long, or hold what a terminal obeys.
+    """
+
+    def __init__(self, sentence: object = "") -> None:
+        super().__init__(_bounded(str(sentence)))
 
 
 class DataError(HoldfastError, ValueError):
@@ -38,6 +47,13 @@ class HoldfastWarning(UserWarning):
     """Something runs, but probably not as intended."""
 
 
+def _bounded(sentence: str) -> str:
+    """The sentence on one line; of a long one the beginning, which names the thing, and the end with the remedy."""
+    if len(sentence) > _LONGEST:
+        sentence = f"{sentence[: _LONGEST * 2 // 3]} ... {sentence[-_LONGEST // 3 + 5 :]}"
+    return sentence if sentence.isprintable() else "".join(c if c.isprintable() else " " for c in sentence)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A clause that offers the known word nearest to `word`: ``"; did you mean 'epochs'?"`` or the choices.
 
@@ -49,7 +65,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
         A clause to append to an error message.
     """
     choices = sorted(known)
-    close = difflib.get_close_matches(word, choices, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(str(word)[:_LONGEST], choices, n=1, cutoff=0.5)
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known are {', '.join(choices)}" if choices else ""

@@ -13,6 +13,8 @@ import yaml
 
 from holdfast.errors import CheckpointError, ConfigError
 
+_MOST_VALUES, _DEEPEST = 100_000, 50  # of a configuration file
+
 
 def write_atomically(path: Path, payload: bytes) -> None:
     """Put `payload` at `path` as a whole or not at all.
@@ -74,12 +76,56 @@ def read_yaml(path: Path) -> Any:
         ConfigError: if the file can't be read, or isn't YAML of plain values.
     """
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        loader = yaml.SafeLoader(path.read_text(encoding="utf-8"))
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_size(node, {}, 0)
+        return loader.construct_document(node)
     except OSError as error:
         raise ConfigError(f"the configuration file {path} can't be read ({error.strerror})") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        reason = " ".join(str(error).split())
+    except RecursionError as error:
+        raise ConfigError(f"the configuration file {path} is nested too deeply; give `name: value` lines") from error
+    # YAML's own conversions raise nearly anything: an AttributeError for a time, a ValueError for 5,000 digits.
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
+        reason = " ".join(str(error).split())[:300]
         raise ConfigError(f"the configuration file {path} is not valid YAML of plain values: {reason}") from error
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The options in a YAML file: plain values by name.
+
+    Raises:
+        ConfigError: if the file can't be read, or holds something else.
+    """
+    loaded = read_yaml(path)
+    if not isinstance(loaded, dict):
+        raise ConfigError(f"the configuration file {path} must hold options as `name: value` lines")
+    sections = [loaded, *(value for value in loaded.values() if isinstance(value, dict))]
+    for key in (key for section in sections for key in section):
+        if not isinstance(key, str) or not key:
+            raise ConfigError(f"the configuration file {path} has the key {str(key)!r:.60}, which is no option's name")
+    return loaded
+
+
+def _check_size(node: yaml.Node, sizes: dict[int, int], depth: int) -> int:
+    """How many values a node has once its aliases are written out, which a file of ten lines can make billions of.
+
+    Raises:
+        ValueError: if they are too many, too deep, or never end.
+    """
+    if sizes.get(id(node)) == 0:
+        raise ValueError("an alias stands for what it is in, without end")
+    if depth > _DEEPEST:
+        raise ValueError(f"its values are nested more than {_DEEPEST} deep")
+    if id(node) not in sizes:
+        sizes[id(node)] = 0  # being counted
+        inner = node.value if isinstance(node, yaml.CollectionNode) else []
+        children = [child for item in inner for child in (item if isinstance(item, tuple) else (item,))]
+        sizes[id(node)] = 1 + sum(_check_size(child, sizes, depth + 1) for child in children)
+    if sizes[id(node)] > _MOST_VALUES:
+        raise ValueError(f"its aliases stand for more than {_MOST_VALUES:,} values")
+    return sizes[id(node)]
 
 
 def plain_values(value: Any) -> Any:

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 import holdfast
-from holdfast.cli.common.arguments import read_config
 from holdfast.data.clients.files import read_folder
 from holdfast.data.readers.arrays import read_npz
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import HoldfastError
+from holdfast.files import read_mapping
 from holdfast.finetuning.language_models.models import load_language_model
 from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
 from holdfast.models.starting_weights import load_weights
@@ -111,7 +111,7 @@ READERS = {
     "arrays": (read_npz, objects_in_an_npz),
     "clients": (read_folder, objects_of_clients),
     "partition": (ClusterPartition.load, objects_of_a_partition),
-    "configuration": (read_config, yaml_tag),
+    "configuration": (read_mapping, yaml_tag),
     "configuration of a run": (lambda path: Run.open(path).config, run_folder),
     "tokenizer": (lambda path: load_tokenizer(str(path)), code_of_the_hub),
     "language model": (lambda path: load_language_model(str(path)), code_of_the_hub),

@@ -5,6 +5,7 @@ A command imports what it needs when it needs it, so that help pages and mistake
 
 from __future__ import annotations
 
+import errno
 import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -59,8 +60,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     try:
         return command(given[1:])
-    except HoldfastError as error:
-        _print_error(str(error))
+    except (HoldfastError, OSError) as error:
+        if isinstance(error, HoldfastError):
+            _print_error(str(error))
+        elif error.errno == errno.ENAMETOOLONG:
+            _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
+        else:
+            raise
         return 2
     except KeyboardInterrupt:
         _print_error("stopped")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,7 +65,7 @@ class Rounds:
                 raise ConfigError(f"{name} is {value}; give at least 1")
         for name in ("learning_rate", "personal_learning_rate"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} is {value}; give a positive number")
         if self.evaluate_every < 0:
             raise ConfigError(f"evaluate_every is {self.evaluate_every}; give 0 to evaluate at the end only, or more")

@@ -38,7 +38,7 @@ import yaml
 
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.files import plain_values, read_yaml, write_atomically
+from holdfast.files import plain_values, read_mapping, write_atomically
 from holdfast.models.spec import ModelSpec
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
@@ -126,7 +126,7 @@ class Run:
     @property
     def config(self) -> dict[str, Any]:
         """What was asked for."""
-        return dict(read_yaml(self.path / "config.yaml") or {})
+        return read_mapping(self.path / "config.yaml")
 
     @property
     def environment(self) -> dict[str, Any]:

@@ -74,8 +74,15 @@ class Training:
         for name in ("epochs", "batch_size"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give at least 1")
+        for name in ("learning_rate", "weight_decay", "checkpoint_seconds"):
+            if not math.isfinite(getattr(self, name)):
+                raise ConfigError(f"{name} is {getattr(self, name)}; give a finite number")
         if not self.learning_rate > 0:
             raise ConfigError(f"learning_rate is {self.learning_rate}; give a positive number")
+        if self.weight_decay < 0:
+            raise ConfigError(f"weight_decay is {self.weight_decay}; give 0 or a positive number")
+        if self.epoch_size is not None and self.epoch_size < 1:
+            raise ConfigError(f"epoch_size is {self.epoch_size}; give at least 1, or none for one pass")
         if not 0 <= self.momentum < 1:
             raise ConfigError(f"momentum is {self.momentum}; give a number from 0 to below 1")
         if self.clip_norm is not None and not self.clip_norm > 0:

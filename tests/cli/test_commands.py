@@ -200,7 +200,8 @@ def test_data_check_of_a_folder_that_is_not_there_finds_nothing_and_makes_nothin
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_data_check_compares_public_weights_with_their_name(capsys, tmp_path):
+def test_data_check_compares_public_weights_with_their_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # a long path would break the sentence
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights/resnet18-f37072fd.pth").write_bytes(b"other")
     assert main(["data", "check", "resnet18", "--data-root", str(tmp_path)]) == 1

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast import models, report, training
-from holdfast.cli.common.arguments import read_config, value_of
+from holdfast.cli.common.arguments import value_of
 from holdfast.cli.common.notes import show_notes
 from holdfast.cli.common.options import FitOptions, parse
 from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
 from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError, nearest
+from holdfast.files import read_mapping
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +43,7 @@ def task_of(arguments: list[str]) -> str:
     resumed, file = value_of("resume", arguments), value_of("config", arguments)
     if resumed is not None:
         file = str(Path(resumed) / "config.yaml")
-    stored = None if file is None or not Path(file).exists() else read_config(Path(file)).get("task")
+    stored = None if file is None or not Path(file).exists() else read_mapping(Path(file)).get("task")
     task = value_of("task", arguments) or stored or TASKS[0]
     if task not in TASKS:
         raise ConfigError(f"there is no task {task!r}{nearest(task, TASKS)}")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
 from holdfast.cli.common.model_options import write_arguments
 from holdfast.errors import ConfigError, nearest
-from holdfast.files import read_yaml
+from holdfast.files import read_mapping
 
 #: Options whose mapping is the arguments of something and not a section: ``model_args: {hidden: 64}``.
 ASSIGNMENTS = ("model_args",)
@@ -26,19 +27,11 @@ def free_place(parent: str, stem: str) -> Path:
     return place
 
 
-def read_config(path: Path) -> dict[str, Any]:
-    """A configuration file as nested plain values."""
-    loaded = read_yaml(path)
-    if not isinstance(loaded, dict):
-        raise ConfigError(f"the configuration file {path} must hold options as `name: value` lines")
-    return loaded
-
-
 def with_config(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any], str | None]:
     """The words as typed behind those of the configuration file that they name, its settings, and its name."""
     typed = list(arguments)
     file = value_of("config", typed)
-    settings = read_config(Path(file)) if file is not None else {}
+    settings = read_mapping(Path(file)) if file is not None else {}
     return [*as_arguments(settings), *typed], settings, file
 
 
@@ -91,6 +84,28 @@ def check_keys(
                     raise ConfigError(f"{file} has an unknown key {key}.{option}{nearest(option, sections[key])}")
         elif key not in known:
             raise ConfigError(f"{file} has an unknown key {key!r}{nearest(str(key), {*known, *sections})}")
+
+
+def refuse_odd_numbers(value: Any, option: str = "") -> None:
+    """Refuse NaN and infinity, which pass many a comparison, and whole numbers beyond what arrays hold.
+
+    Args:
+        value: what an option was set to; of a dataclass or a list each part is looked at.
+        option: its name.
+
+    Raises:
+        ConfigError: if it is one of these.
+    """
+    if is_dataclass(value):
+        for f in fields(value):
+            refuse_odd_numbers(getattr(value, f.name, None), f.name.rstrip("_"))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            refuse_odd_numbers(item, option)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{option} is {value}; give a finite number")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{option} has more than 64 bits; give a smaller number")
 
 
 def configurable(*parts: type) -> set[str]:

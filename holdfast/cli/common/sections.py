@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import tyro
 
-from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable
+from holdfast.cli.common.arguments import NOT_CONFIGURATION, check_keys, configurable, refuse_odd_numbers
 from holdfast.data.catalog import DATASETS
 from holdfast.errors import ConfigError, nearest
 from holdfast.files import plain_values
@@ -63,6 +63,7 @@ def parse_sections(
     slots = [(places[name], *_slot(section)) for name, section in sections.items()]
     slots.sort(key=lambda slot: slot[2].default_factory is not MISSING)  # fields without a default come first
     parsed: Any = tyro.cli(make_dataclass("Arguments", slots), args=list(words), prog=program, description=about)
+    refuse_odd_numbers(parsed)
     return {name: _of_class(section.kind, getattr(parsed, places[name])) for name, section in sections.items()}
 
 
@@ -171,9 +172,12 @@ def own_place(name: str) -> str | None:
     """The place that a name stands for, as it can be found from any working directory; None where there is nothing."""
     if name.startswith("hf:"):
         return name
-    path = Path(name).expanduser()
-    if path.exists():
-        return str(path.resolve())
+    try:
+        path = Path(name).expanduser()
+        if name and path.exists():
+            return str(path.resolve())
+    except (OSError, ValueError, RuntimeError):  # a name that no file can have, a user that is none
+        return None
     return name if ":" in name else None  # an object of the user's own code, my_package.module:make
 
 

@@ -24,6 +24,7 @@ from holdfast.data.clients.partitions import (
     by_classes,
     by_dirichlet,
     by_key,
+    check_client_count,
     draw_sizes,
     random_classes,
     rolling_classes,
@@ -63,6 +64,7 @@ class ByClasses:
 
     def deal(self, examples: Examples, rng: np.random.Generator) -> tuple[Partition, tuple[str, ...]]:
         """By classes."""
+        check_client_count(self.clients, len(examples))
         if self.assignment == "rolling":
             owned = rolling_classes(self.clients, self.classes, examples.n_classes)
         else:

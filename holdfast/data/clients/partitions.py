@@ -88,13 +88,7 @@ def draw_sizes(kind: Sizes, clients: int, total: int, rng: np.random.Generator, 
         ConfigError: if there are no clients.
         DataError: if `total` doesn't suffice.
     """
-    if clients < 1:
-        raise ConfigError(f"a federation needs at least one client and was asked for {clients}")
-    if total < clients * at_least:
-        raise DataError(
-            f"{total} examples don't suffice for {clients} clients with at least {at_least} each; use at most "
-            f"{total // at_least} clients"
-        )
+    check_client_count(clients, total, at_least)
     if kind == "equal":
         weights = np.ones(clients)
     elif kind == "lognormal":
@@ -102,6 +96,22 @@ def draw_sizes(kind: Sizes, clients: int, total: int, rng: np.random.Generator, 
     else:
         weights = rng.pareto(1.5, clients) + 1
     return at_least + apportion(total - clients * at_least, weights)
+
+
+def check_client_count(clients: int, total: int, at_least: int = 2) -> None:
+    """Refuse more clients than examples suffice for, before anything is made for each of them.
+
+    Raises:
+        ConfigError: if there are no clients.
+        DataError: if `total` doesn't suffice.
+    """
+    if clients < 1:
+        raise ConfigError(f"a federation needs at least one client and was asked for {clients}")
+    if total < clients * at_least:
+        raise DataError(
+            f"{total} examples don't suffice for {clients} clients with at least {at_least} each; use at most "
+            f"{total // at_least} clients"
+        )
 
 
 def rolling_classes(clients: int, per_client: int, classes: int) -> Rows:

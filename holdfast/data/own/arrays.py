@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from holdfast.data.own.columns import understood
 from holdfast.data.own.source import Source
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 #: What people call the array that holds the inputs.
 INPUTS = ("inputs", "x", "X", "images", "data", "features", "x_train", "arr_0")
-_LARGEST_RATIO = 1_000  # of an array to its compressed form; zeros compress by 1,000, bombs by more
+_LARGEST_RATIO = 1032  # of what is deflated to its compressed form: the format has no higher one
+_SMALL = 1 << 10
 
 
 def read_arrays(path: Path, place: str) -> Source:
@@ -25,7 +29,7 @@ def read_arrays(path: Path, place: str) -> Source:
     Raises:
         DataError: if the file is damaged, holds objects (which could run code), or lengths differ.
     """
-    arrays = _load(path)
+    arrays = plain_arrays(path)
     name = next((name for name in INPUTS if name in arrays and arrays[name].ndim), None)
     if name is None:
         raise DataError(f"{path} has no array {INPUTS[0]!r}; it has {some(arrays) or 'none'}: name the inputs so")
@@ -38,32 +42,60 @@ def read_arrays(path: Path, place: str) -> Source:
     for other, array in arrays.items():
         if array.ndim == 0 or len(array) != len(inputs):
             raise DataError(f"{other} in {path} have shape {array.shape}, {name} {inputs.shape}; give one per input")
-        columns[other] = pa.array(list(array)) if array.ndim > 1 else _column(array)
-    return Source(place, pa.table(columns), inputs=inputs)
+        try:
+            columns[other] = _column(array)
+        except (pa.ArrowException, ValueError, TypeError) as error:
+            raise DataError(
+                f"{other} in {path} is of type {array.dtype}, which says nothing about an input; give words or numbers"
+            ) from error
+    return Source(place, understood(pa.table(columns), trusted=True), inputs=inputs)
 
 
 def _column(array: NDArray[Any]) -> pa.Array:
-    return pa.array(array.astype(str) if array.dtype.kind in "SU" else array)
+    """A value per input, or a list of them: labels per pixel are told so, and memberships are lists."""
+    flat = array.reshape(-1)
+    values = pa.array(flat.astype(str) if array.dtype.kind in "SU" else flat.astype(array.dtype.newbyteorder("=")))
+    if array.ndim == 1:
+        return values
+    width = array.size // len(array)
+    return pa.ListArray.from_arrays(pa.array(np.arange(len(array) + 1) * width, pa.int32()), values)
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
+def plain_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of an npz file by name; pickled objects are refused, so nothing in the file can run.
+
+    Raises:
+        DataError: if the file is missing or damaged, holds objects, or is a bomb.
+    """
     try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                if member.file_size > max(1 << 24, _LARGEST_RATIO * member.compress_size):
-                    raise DataError(
-                        f"{member.filename} in {path} unpacks to more than {_LARGEST_RATIO:,} times its size; it was "
-                        "not read: save the arrays again"
-                    )
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except FileNotFoundError as error:
         raise DataError(f"there is no file {path}; give the path of an npz file") from error
     except (OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError, NotImplementedError, MemoryError,
-            OverflowError, RuntimeError, zipfile.BadZipFile, zipfile.LargeZipFile) as error:  # fmt: skip
+            OverflowError, RuntimeError, zlib.error, zipfile.BadZipFile, zipfile.LargeZipFile) as error:  # fmt: skip
         if isinstance(error, DataError):
             raise
         reason = shortened(str(error).partition("\n")[0] or type(error).__name__, 150)
         raise DataError(
             f"{path} isn't an npz file of plain arrays ({reason}); save it again with numpy.savez"
         ) from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Before memory is taken: whether each array is as large as its file in the archive, and that can be so large.
+
+    Raises:
+        ValueError: if it isn't.
+    """
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.file_size > _LARGEST_RATIO * member.compress_size + _SMALL:
+                raise ValueError(f"{member.filename} promises {member.file_size} bytes in {member.compress_size}")
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+            if not dtype.hasobject and dtype.itemsize * math.prod(shape) > member.file_size:
+                raise ValueError(f"{member.filename} promises shape {shape} of {dtype} in {member.file_size} bytes")

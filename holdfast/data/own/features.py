@@ -16,6 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast.data.own import stored
+from holdfast.data.own.columns import is_text
 from holdfast.data.own.source import Source
 from holdfast.data.own.values import coded_values, numbers_of, plain
 from holdfast.data.own.words import some
@@ -48,6 +50,14 @@ class Number:
         """Places in the vector."""
         return 1 + self.marks_missing
 
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Number:
+        """What `asdict` gave."""
+        median, mean, std = (stored.number(values[name]) for name in ("median", "mean", "std"))
+        if std <= 0:
+            raise ValueError(f"a spread of {std} can't scale numbers")
+        return cls(stored.text(values["column"]), median, mean, std, values["marks_missing"] is True)
+
 
 @dataclass(frozen=True)
 class Category:
@@ -65,6 +75,14 @@ class Category:
     def width(self) -> int:
         """Places in the vector."""
         return len(self.values) + 1
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Category:
+        """What `asdict` gave."""
+        named = stored.each(stored.text, values["values"])
+        if len(named) > _MOST_CATEGORIES:
+            raise ValueError(f"a column of {len(named)} categories can't be of ours")
+        return cls(stored.text(values["column"]), named)
 
 
 @dataclass(frozen=True)
@@ -97,8 +115,7 @@ class TableEncoder:
     def from_json(cls, values: dict[str, Any]) -> TableEncoder:
         """What `to_json` gave."""
         return cls(
-            tuple(Number(**number) for number in values["numbers"]),
-            tuple(Category(category["column"], tuple(category["values"])) for category in values["categories"]),
+            stored.each(Number.from_json, values["numbers"]), stored.each(Category.from_json, values["categories"])
         )
 
     def encode(self, numbers: Tensor, codes: Tensor) -> Tensor:
@@ -175,7 +192,7 @@ def fit_encoder(source: Source, columns: Sequence[str], rows: NDArray[np.int64])
     everything = len(rows) == len(source)
     for name in columns:
         column = source.table[name]
-        if _is_text(column):
+        if is_text(column):
             training = column if everything else column.take(pa.array(rows))
             category = _category(training, name)
             reason = (
@@ -201,7 +218,13 @@ def fit_encoder(source: Source, columns: Sequence[str], rows: NDArray[np.int64])
                 f"{source.place} has an infinite number in column {name!r} of {len(infinite):,} rows (the first is row "
                 f"{int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
             )
-        number = _number(values if everything else values[rows], name)
+        with np.errstate(over="ignore", invalid="ignore"):
+            number = _number(values if everything else values[rows], name)
+        if number is not None and not np.isfinite(number.std):
+            raise DataError(
+                f"{source.place} has numbers as large as {np.nanmax(abs(values)):g} in column {name!r}, whose spread "
+                "is no number any more; correct or scale them"
+            )
         if number is None:
             dropped.setdefault("one value", []).append(name)
         else:
@@ -231,21 +254,18 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
     numbers = np.empty((len(source), len(encoder.numbers)), np.float32)
     for place, number in enumerate(encoder.numbers):
         values = numbers_of(source.table[number.column], number.column, source.place)
-        if np.isinf(values).any():
-            row = int(np.flatnonzero(np.isinf(values))[0]) + 1
+        with np.errstate(over="ignore"):
+            numbers[:, place] = (values - number.mean) / number.std  # in float64: a date in seconds has ten digits
+        if np.isinf(numbers[:, place]).any():
+            row = int(np.flatnonzero(np.isinf(numbers[:, place]))[0])
             raise DataError(
-                f"{source.place} has an infinite number in column {number.column!r} of row {row}; correct it"
+                f"{source.place} has {values[row]:g} in column {number.column!r} of row {row + 1}, which is infinite "
+                f"or too far from the usual {number.mean:g}; correct it"
             )
-        numbers[:, place] = (values - number.mean) / number.std  # in float64: a date in seconds has ten digits
     codes = np.empty((len(source), len(encoder.categories)), np.int16)
     for place, category in enumerate(encoder.categories):
         codes[:, place] = _codes(source.table[category.column], category)
     return TableInputs(torch.from_numpy(numbers), torch.from_numpy(codes), encoder)
-
-
-def _is_text(column: pa.ChunkedArray) -> bool:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def _category(column: pa.ChunkedArray, name: str) -> Category:

@@ -5,7 +5,7 @@ Only data is read: the package no longer runs scripts that come with a data set,
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from holdfast.data.own.columns import understood
 from holdfast.data.own.options import HUB
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.words import shortened
+from holdfast.data.reachable import is_reachable
 from holdfast.errors import DataError, MissingDependencyError
 
 
 def is_saved(folder: Path) -> bool:
     """Whether a folder was written by `save_to_disk`."""
-    return (folder / "dataset_dict.json").is_file() or (
-        (folder / "state.json").is_file() and (folder / "dataset_info.json").is_file()
-    )
+    return any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json", "state.json"))
 
 
 def read_saved(folder: Path, place: str) -> Source:
@@ -55,7 +55,7 @@ def read_hub(place: str) -> Source:
         raise DataError(f"{place!r} names no data set; give one as hf:NAME or hf:NAME:CONFIG")
     datasets = _package()
     try:
-        with _few_retries():
+        with _offline_if_unreachable():
             return _source(datasets.load_dataset(name, config or None), place)
     except DataError:
         raise
@@ -73,6 +73,7 @@ def _source(loaded: Any, place: str) -> Source:
     roles: dict[str, str] = {}
     for name, part in named.items():
         table = part.with_format("arrow")[:]
+        table.validate(full=True)
         for column, feature in part.features.items():
             kind = type(feature).__name__
             if kind == "ClassLabel":
@@ -85,7 +86,7 @@ def _source(loaded: Any, place: str) -> Source:
                 roles.setdefault("image", column)
         tables.append(table)
         codes.append(PARTS.get(name.lower(), -1))
-    whole = pa.concat_tables(tables, promote_options="permissive")
+    whole = understood(pa.concat_tables(tables, promote_options="permissive"))
     if not len(whole):
         raise DataError(f"{place} has no rows; give a data set with a row per example")
     parts = np.repeat(np.asarray(codes, np.int64), [len(table) for table in tables]) if max(codes) >= 0 else None
@@ -103,16 +104,20 @@ def _package() -> Any:
 
 
 @contextmanager
-def _few_retries() -> Iterator[None]:
-    """Without a network the hub's client tries for a minute; one try says as much."""
-    key = "HF_HUB_DOWNLOAD_TIMEOUT"
-    before = os.environ.get(key)
-    os.environ.setdefault(key, "10")
+def _offline_if_unreachable() -> Iterator[None]:
+    """Look for a copy on this machine where the hub doesn't answer; its client would try again for half a minute."""
+    from huggingface_hub import constants  # noqa: PLC0415 - comes with datasets
+
+    if constants.HF_HUB_OFFLINE or is_reachable(constants.ENDPOINT):
+        yield
+        return
+    config = sys.modules["datasets"].config
+    before = constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = config.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
-        if before is None:
-            os.environ.pop(key, None)
+        constants.HF_HUB_OFFLINE, config.HF_HUB_OFFLINE = before
 
 
 def _reason(error: BaseException) -> str:

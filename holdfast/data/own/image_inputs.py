@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.data.inputs import Inputs, LazyInputs, TensorInputs
+from holdfast.data.own.columns import is_text
 from holdfast.data.own.image_folders import image_paths
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.source import Source
@@ -80,9 +81,7 @@ def _files(source: Source, column: str) -> list[Any]:
         if missing:
             raise DataError(f"{source.place} has no image in column {column!r} of row {missing[0] + 1}; drop the row")
         return [image["bytes"] if image.get("bytes") else Path(image["path"]) for image in rows]
-    if not (
-        pa.types.is_string(values.type) or pa.types.is_dictionary(values.type) or pa.types.is_large_string(values.type)
-    ):
+    if not is_text(values):
         raise DataError(f"column {column!r} of {source.place} holds {values.type} and not file names of images")
     return list(image_paths(source, column, values.to_pylist()))
 

@@ -27,6 +27,10 @@ def parts_by_column(column: pa.ChunkedArray, name: str, place: str) -> Codes:
     Raises:
         DataError: if a row says something else.
     """
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        raise DataError(
+            f"the split column {name!r} of {place} holds {column.type}; give train, val or test in each row"
+        )
     words = plain(column).cast(pa.string())
     encoded = words.dictionary_encode().unify_dictionaries().combine_chunks()
     encoded = encoded.chunk(0) if isinstance(encoded, pa.ChunkedArray) else encoded

@@ -10,7 +10,7 @@ from holdfast.data.own.hub import is_saved, read_hub, read_saved
 from holdfast.data.own.options import HUB
 from holdfast.data.own.source import Source
 from holdfast.data.own.tables import READERS, read_table, read_tables, suffix_of, tables_in
-from holdfast.data.own.words import some
+from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 _FORMS = (
@@ -48,11 +48,16 @@ def read_place(place: str, *, sample: bool = False) -> Source:
     """
     if place.startswith(HUB):
         return read_hub(place)
-    path = Path(place).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(place).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError, RuntimeError) as error:  # a name that no file can have, a user that is none
+        raise DataError(f"there can be nothing at {shortened(place)}; give {_FORMS}") from error
+    if is_folder:
         return _read_folder(path, place, sample=sample)
-    if not path.is_file():
-        raise DataError(f"there is nothing at {place}; give {_FORMS}")
+    if not is_file:
+        what = "no regular file" if path.exists() else "nothing"
+        raise DataError(f"there is {what} at {place}; give {_FORMS}")
     suffix = suffix_of(path)
     if suffix == ".npz":
         return read_arrays(path, place)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.data.examples import Examples, Splits
@@ -153,13 +154,13 @@ def _attributes(
     cells = np.zeros(len(source), np.int64)
     for name in roles.attributes:
         column = plain(source.table[name])
-        if _is_list(column):
+        if pa.types.is_list(column.type):
             if len(roles.attributes) > 1:
                 raise DataError(
                     f"column {name!r} of {source.place} holds lists, which make groups that overlap, and can't be "
                     "crossed with other attributes; name it alone"
                 )
-            members, values = memberships_of(column)
+            members, values = memberships_of(column, name, source.place)
             # Rows are dealt out by their first value; one without any is a stratum too.
             cells = np.where(members.any(1), members.argmax(1) + 1, 0)
             columns.append(AttributeColumn(name, values, lists=True))
@@ -173,12 +174,6 @@ def _attributes(
         columns.append(AttributeColumn(name, coded.names, edges))
         cells = cells * len(coded.names) + coded.codes
     return tuple(columns), cells if columns else None
-
-
-def _is_list(column: Any) -> bool:
-    import pyarrow as pa  # noqa: PLC0415
-
-    return bool(pa.types.is_list(column.type) or pa.types.is_large_list(column.type))
 
 
 def _explicit_group(source: Source, roles: Roles) -> Coded | None:

@@ -8,9 +8,11 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from holdfast.data.own.columns import is_text
 from holdfast.data.own.image_folders import is_image
 from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.source import Source
+from holdfast.data.own.source import PARTS, Source
+from holdfast.data.own.values import attribute_of
 from holdfast.data.own.words import some
 from holdfast.errors import DataError, nearest
 
@@ -92,12 +94,13 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
         "label": options.label, "text": options.text, "image": options.image, "client": options.client,
         "split": options.split, "time": options.time, "id": options.id,
     }  # fmt: skip
-    for name in (*(name for name in given.values() if name), *attributes, *options.features):
+    named = [*(name for name in given.values() if name is not None), *attributes, *options.features]
+    for name in named:
         _expect(name, source)
-    taken = {name for name in (*given.values(), *attributes, *options.features) if name}
+    taken = set(named)
 
     def guess(role: str, names: tuple[str, ...]) -> str | None:
-        if given.get(role) or role in unwanted:
+        if given.get(role) is not None or role in unwanted:
             return given.get(role)
         free = {str(name).lower(): str(name) for name in reversed(source.columns) if name not in taken}
         column = source.roles.get(role) if source.roles.get(role) not in taken else None
@@ -123,7 +126,7 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
             split = None
     row_id = guess("id", _IDS)
     if not attributes:
-        one = guess("attribute", _ATTRIBUTES)
+        one = guess("attribute", tuple(name for name in _ATTRIBUTES if _may_be_attribute(name, source)))
         attributes = () if one is None else (one,)
     kind, inputs = _inputs(source, options, taken, notes)
     return Roles(kind, inputs, label, attributes, options.client, split, options.time, row_id, tuple(notes))
@@ -133,10 +136,14 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
     """What the inputs are, and their columns."""
     if source.inputs is not None:
         return "array", ()
-    if options.features:
-        return "table", options.features
-    if options.image or options.text:
-        return ("image", (options.image,)) if options.image else ("text", (str(options.text),))
+    said: dict[Kind, tuple[str, ...]] = {
+        "table": options.features,
+        "image": () if options.image is None else (options.image,),
+        "text": () if options.text is None else (options.text,),
+    }
+    for kind, columns in said.items():
+        if columns:
+            return kind, columns
     free = [name for name in source.columns if name not in taken]
     image = source.roles.get("image") or _named(free, _IMAGES, source, _is_image_column)
     if image is None and source.folder is not None:
@@ -145,9 +152,7 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
         if image not in source.roles.values():
             notes.append(f"image: column {image!r}, whose values name image files")
         return "image", (image,)
-    text = _named(free, _TEXTS, source, _is_string) or next(
-        (name for name in free if _is_prose(source.table[name])), None
-    )
+    text = _named(free, _TEXTS, source, is_text) or next((name for name in free if _is_prose(source.table[name])), None)
     if text:
         others = [name for name in free if name != text]
         left = f"; left out: {some(others)}" if others else ""
@@ -180,11 +185,6 @@ def _named(free: list[str], names: tuple[str, ...], source: Source, fits: object
     return next((name for name in candidates if fits(source.table[name])), None)  # type: ignore[operator]
 
 
-def _is_string(column: pa.ChunkedArray) -> bool:
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def _first_values(column: pa.ChunkedArray) -> list[str]:
     return [str(value) for value in column.slice(0, _LOOKED_AT).to_pylist() if value is not None]
 
@@ -192,19 +192,30 @@ def _first_values(column: pa.ChunkedArray) -> list[str]:
 def _is_image_column(column: pa.ChunkedArray) -> bool:
     if pa.types.is_struct(column.type):  # how the hub keeps images: bytes and a path
         return {field.name for field in column.type} == {"bytes", "path"}
-    values = _first_values(column) if _is_string(column) else []
+    values = _first_values(column) if is_text(column) else []
     return bool(values) and all(is_image(value.rpartition("/")[2]) for value in values[:50])
 
 
 def _is_prose(column: pa.ChunkedArray) -> bool:
-    values = _first_values(column) if _is_string(column) else []
+    values = _first_values(column) if is_text(column) else []
     if not values:
         return False
     return sum(map(len, values)) / len(values) > _TEXT_LENGTH and len(set(values)) > len(values) / 2
 
 
-def _says_parts(column: pa.ChunkedArray) -> bool:
-    from holdfast.data.own.source import PARTS  # noqa: PLC0415
+def _may_be_attribute(name: str, source: Source) -> bool:
+    """Whether a column of that name, however it is spelled, could be one; a guess must not make data unreadable."""
+    for column in source.columns:
+        if column.lower() == name:
+            try:
+                attribute_of(source.table[column], column, source.place)
+            except (DataError, pa.ArrowException):
+                return bool(pa.types.is_list(source.table[column].type))
+    return True
 
+
+def _says_parts(column: pa.ChunkedArray) -> bool:
+    if pa.types.is_nested(column.type):
+        return False
     values = {str(value).strip().lower() for value in pc.unique(column).to_pylist() if value is not None}
     return bool(values) and values <= PARTS.keys()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import Inputs, TensorInputs
+from holdfast.data.own import stored
 from holdfast.data.own.array_inputs import array_inputs
 from holdfast.data.own.features import TableEncoder, table_inputs
 from holdfast.data.own.hashed_texts import HashedTexts
@@ -60,6 +61,15 @@ class AttributeColumn:
     values: tuple[str, ...]
     edges: tuple[float, ...] = ()
     lists: bool = False
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> AttributeColumn:
+        """What `asdict` gave."""
+        edges = stored.each(stored.number, values["edges"])
+        named = stored.each(stored.text, values["values"])
+        if edges and (list(edges) != sorted(set(edges)) or len(named) not in (len(edges) + 1, len(edges) + 2)):
+            raise ValueError(f"{len(edges)} edges can't make {len(named)} pieces")
+        return cls(stored.text(values["column"]), named, edges, values["lists"] is True)
 
 
 @dataclass(frozen=True)
@@ -198,7 +208,7 @@ class Schema:
         for attribute in self.attributes:
             column = source.table[attribute.column]
             if attribute.lists:
-                return None, memberships_of(column, attribute.values)[0]
+                return None, memberships_of(column, attribute.column, source.place, attribute.values)[0]
             if attribute.edges:
                 numbers = numbers_of(column, attribute.column, source.place)
                 codes = cut(numbers, np.array(attribute.edges)).codes
@@ -235,21 +245,40 @@ class Schema:
         """
         try:
             if values["format"] != _FORMAT or values["kind"] not in get_args(Kind):
-                raise ValueError(f"its format is {values['format']!r}")
-            given = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-            for name in ("inputs", "classes", "group_names", "shape"):
-                given[name] = tuple(given.get(name, ()))
-            given["attributes"] = tuple(
-                AttributeColumn(one["column"], tuple(one["values"]), tuple(one["edges"]), bool(one["lists"]))
-                for one in given.get("attributes", ())
-            )
-            if given.get("encoder") is not None:
-                given["encoder"] = TableEncoder.from_json(given["encoder"])
-            return cls(**given)
+                raise ValueError(f"it is of kind {values['kind']!r:.40} and format {values['format']!r:.40}")
+            return cls(
+                values["kind"],
+                stored.each(stored.text, values["inputs"]),
+                stored.optional(stored.text, values["label"]),
+                stored.each(stored.text, values["classes"]),
+                stored.each(AttributeColumn.from_json, values["attributes"]),
+                stored.optional(stored.text, values["group"]),
+                stored.each(stored.text, values["group_names"]),
+                stored.optional(stored.text, values["id"]),
+                stored.optional(stored.text, values["client"]),
+                stored.optional(TableEncoder.from_json, values["encoder"]),
+                stored.optional(stored.count(4096), values["image_size"]),
+                stored.text(values["tokenizer"]),
+                stored.count(1 << 20)(values["max_tokens"]),
+                stored.each(stored.count(1 << 31), values["shape"]),
+            ).checked()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"this is no schema of a run ({type(error).__name__}: {error}); train again"
-            ) from error
+            raise CheckpointError(f"this is no schema of a run ({error}); train again") from error
+
+    def checked(self) -> Schema:
+        """Itself, if its parts belong together.
+
+        Raises:
+            ValueError: if they don't.
+        """
+        needs = {"table": self.encoder, "image": self.image_size, "array": self.shape}
+        if not needs.get(self.kind, True) or (self.kind in ("image", "text")) > len(self.inputs):
+            raise ValueError(f"it does not say how inputs of kind {self.kind} are made")
+        if not self.classes or len(set(self.classes)) < len(self.classes):
+            raise ValueError("its classes are none, or occur twice")
+        if len(self.attributes) > 1 and any(attribute.lists for attribute in self.attributes):
+            raise ValueError("groups that overlap can't be crossed with others")
+        return self
 
     @classmethod
     def load(cls, path: Path) -> Schema:

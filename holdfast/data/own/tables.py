@@ -18,6 +18,7 @@ import pyarrow.feather as pa_feather
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
+from holdfast.data.own.columns import understood
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
@@ -39,7 +40,10 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
     """
     kind = suffix_of(path)
     try:
-        table = READERS[kind](path, sample)
+        table = understood(READERS[kind](path, sample), trusted=READERS[kind] is _csv)
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.object[error.start]:#x} at {error.start}"
+        raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, UnicodeError, csv.Error) as error:
         raise DataError(f"{path} can't be read as {kind.lstrip('.')}: {_reason(error)}") from error
     names = [str(name) for name in table.column_names]
@@ -97,28 +101,39 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     if b"\0" in head:
         raise ValueError("it has NUL bytes, so it is not plain text in UTF-8; convert it")
     text = head.decode("utf-8-sig", errors="strict" if len(head) < _SAMPLE_BYTES else "ignore")
-    header = next(csv.reader([text.partition("\n")[0]], delimiter=_separator(text)), [])
-    if not any(header):
+    if not any(next(csv.reader([_first_line(text)], delimiter=_separator(text)), [])):
         raise ValueError("its first line names no columns")
     options: dict[str, Any] = {
         "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values='"' in text),
         # Text that repeats is kept once: half the time and a fraction of the memory of plain strings.
         "convert_options": pa_csv.ConvertOptions(
             auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, strings_can_be_null=True,
-            null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "?"],
+            null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
             quoted_strings_can_be_null=False,
         ),
     }  # fmt: skip
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
-            return pa.Table.from_batches([reader.read_next_batch()]).slice(0, _SAMPLE_ROWS)
-    return pa_csv.read_csv(path, **options)
+            batch = next(iter(reader), None)
+            return (
+                reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, _SAMPLE_ROWS)])
+            )
+    try:
+        return pa_csv.read_csv(path, **options)
+    except pa.ArrowInvalid:
+        if options["parse_options"].newlines_in_values:
+            raise
+        options["parse_options"].newlines_in_values = True  # slower, and the first megabyte had no quotes
+        return pa_csv.read_csv(path, **options)
+
+
+def _first_line(text: str) -> str:
+    return text.replace("\r", "\n").lstrip("\n").partition("\n")[0]
 
 
 def _separator(text: str) -> str:
     """What separates the columns: what the first line has most of, outside of quotes."""
-    line = text.partition("\n")[0]
-    bare = "".join(line.split('"')[::2])
+    bare = "".join(_first_line(text).split('"')[::2])
     counts = {separator: bare.count(separator) for separator in _SEPARATORS}
     return max(counts, key=lambda separator: (counts[separator], separator == ","))
 
@@ -133,14 +148,14 @@ def _parquet(path: Path, sample: bool) -> pa.Table:
 
 def _arrow(path: Path, sample: bool) -> pa.Table:
     """The three forms of Arrow's own format: the file, the stream, and feather's first version."""
-    for open_ in (pa.ipc.open_file, pa.ipc.open_stream):
-        try:
-            with pa.memory_map(str(path)) as stream, open_(stream) as reader:
-                table = reader.read_all()
-                return table.slice(0, _SAMPLE_ROWS) if sample else table
-        except pa.ArrowInvalid:
-            continue
-    return pa_feather.read_table(path)
+    with pa.memory_map(str(path)) as stream:
+        start = stream.read(6)
+        stream.seek(0)
+        if start[:4] == b"FEA1":
+            return pa_feather.read_table(path)
+        with (pa.ipc.open_file if start == b"ARROW1" else pa.ipc.open_stream)(stream) as reader:
+            table = reader.read_all()
+    return table.slice(0, _SAMPLE_ROWS) if sample else table
 
 
 def _json(path: Path, sample: bool) -> pa.Table:

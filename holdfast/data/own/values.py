@@ -48,7 +48,7 @@ def classes_of(column: pa.ChunkedArray, name: str, place: str, known: Sequence[s
     """
     column = plain(column)
     kind = column.type
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    if pa.types.is_list(kind):
         raise DataError(
             f"the label column {name!r} of {place} holds lists (several labels per example, or a label per token or "
             f"pixel), which is not supported; {_SUPPORTED}"
@@ -159,12 +159,29 @@ def cut(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> Coded:
 
 
 def memberships_of(
-    column: pa.ChunkedArray, known: Sequence[str] | None = None
+    column: pa.ChunkedArray, name: str, place: str, known: Sequence[str] | None = None
 ) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
-    """A column of lists as a table of who belongs to what, (rows, values), and the values."""
+    """A column of lists as a table of who belongs to what, (rows, values), and the values.
+
+    Raises:
+        DataError: if the lists hold something else than words and numbers, nothing, or too many values for groups.
+    """
+    inner = column.type.value_type
+    if pa.types.is_nested(inner) or pa.types.is_binary(inner) or pa.types.is_temporal(inner):
+        raise DataError(f"the attribute column {name!r} of {place} holds {column.type}; give lists of words")
     column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     rows = np.asarray(pc.list_parent_indices(column).to_numpy(), np.int64)
-    coded = coded_values(plain(pa.chunked_array([pc.list_flatten(column)])), known)
+    values = pc.list_flatten(column)
+    present = np.asarray(values.is_valid())
+    rows, values = rows[present], values.drop_null()
+    coded = coded_values(pa.chunked_array([values]), known)
+    if known is None and not 0 < len(coded.names) <= _MOST_VALUES:
+        raise DataError(
+            f"the attribute column {name!r} of {place} has {len(coded.names):,} different values in its lists; give 1 "
+            f"to {_MOST_VALUES}, and a group of each class with each"
+        )
     table = np.zeros((len(column), len(coded.names)), np.bool_)
     inside = coded.codes >= 0
     table[rows[inside], coded.codes[inside]] = True
@@ -173,18 +190,20 @@ def memberships_of(
 
 def coded_values(column: pa.ChunkedArray, known: Sequence[str] | None = None) -> Coded:
     """Numbers for the values of a column without missing ones, ordered by size or alphabet; -1 for unknown values."""
+    if not len(column):
+        return Coded(np.empty(0, np.int64), tuple(known or ()))
     encoded = column.dictionary_encode() if not pa.types.is_dictionary(column.type) else column
     encoded = encoded.unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0) if encoded.num_chunks else pa.array([], pa.string()).dictionary_encode()
+        encoded = encoded.chunk(0)
     values, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
     if known is None:
         occurring = np.unique(codes).tolist()
         ordered = sorted(occurring, key=lambda code: (isinstance(values[code], str), values[code]))
         known = tuple(dict.fromkeys(_name(values[code]) for code in ordered))  # " cat" and "cat" are one class
     place = {name: number for number, name in enumerate(known)}
-    target = np.array([place.get(_name(value), -1) for value in values] or [-1], np.int64)
-    return Coded(target[codes] if len(codes) else codes, tuple(known))
+    target = np.array([place.get(_name(value), -1) for value in values], np.int64)
+    return Coded(target[codes], tuple(known))
 
 
 def _name(value: Any) -> str:
@@ -192,12 +211,8 @@ def _name(value: Any) -> str:
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without a dictionary around text that repeats; the form of strings that everything understands."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_large_string(column.type) or pa.types.is_string_view(column.type):
-        return column.cast(pa.string())
-    return column
+    """The column without a dictionary around text that repeats."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def numbers_of(column: pa.ChunkedArray, name: str, place: str) -> NDArray[np.float64]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,14 +12,12 @@ from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.own.arrays import plain_arrays
 from holdfast.data.readers.tables import split_codes
 from holdfast.data.splitting import split_at_random
 from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError, nearest
 from holdfast.streams import data_stream
-
-_LARGEST_RATIO = 1032  # of what is deflated to its compressed form: the format has no higher one
-_SMALL = 1 << 10
 
 KEYS = ("inputs", "labels", "attributes", "groups", "split")
 
@@ -39,14 +34,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         DataError: if the file is damaged, lacks or has an unknown array, or the arrays' lengths differ.
     """
-    try:
-        _check_sizes(path)
-        stored = np.load(path, allow_pickle=False)
-        arrays = dict(stored) if isinstance(stored, np.lib.npyio.NpzFile) else {}
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}; give the path of an npz file") from error
-    except (OSError, EOFError, ValueError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} isn't an npz file of plain arrays: {error}") from error
+    arrays = plain_arrays(path)
     for name in arrays:
         if name not in KEYS:
             raise DataError(f"{path} has an unknown array {name!r}{nearest(name, KEYS)}")
@@ -60,26 +48,6 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
                 f"{name} in {path} have shape {array.shape}, inputs {arrays['inputs'].shape}; give one per input"
             )
     return arrays
-
-
-def _check_sizes(path: Path) -> None:
-    """Before memory is taken: whether each array is as large as its file in the archive, and that can be so large.
-
-    Raises:
-        ValueError: if it isn't.
-    """
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            if member.file_size > _LARGEST_RATIO * member.compress_size + _SMALL:
-                raise ValueError(f"{member.filename} promises {member.file_size} bytes in {member.compress_size}")
-            with archive.open(member) as file:
-                version = np.lib.format.read_magic(file)
-                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                shape, _, dtype = read(file)
-            if not dtype.hasobject and dtype.itemsize * math.prod(shape) > member.file_size:
-                raise ValueError(f"{member.filename} promises shape {shape} of {dtype} in {member.file_size} bytes")
 
 
 @register

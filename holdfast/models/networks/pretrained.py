@@ -7,18 +7,15 @@ error; the library itself would start what is missing at random and say so in a 
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
 
+from holdfast.data.reachable import is_reachable
 from holdfast.errors import CheckpointError, ConfigError
 
 _log = logging.getLogger(__name__)
-_PATIENCE = 5.0  # seconds for the hub to answer
 
 
 def load_configuration(source: Path | str, **options: Any) -> Any:
@@ -86,16 +83,11 @@ def _may_be_new(key: str, model: Any, new: Sequence[str] | None) -> bool:
 
 def _offline(source: Path | str) -> bool:
     """Whether only what is on this machine can be had: asked once and shortly, where the library would try for long."""
-    if isinstance(source, Path) or Path(source).is_dir() or getproxies():
+    if isinstance(source, Path) or Path(source).is_dir():
         return False
     from huggingface_hub import constants  # noqa: PLC0415 - optional
 
-    hub = urlsplit(constants.ENDPOINT)
-    try:
-        socket.create_connection((hub.hostname or "", hub.port or 443), timeout=_PATIENCE).close()
-    except OSError:
-        return True
-    return False
+    return not is_reachable(constants.ENDPOINT)
 
 
 @contextmanager

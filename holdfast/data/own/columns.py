@@ -1,0 +1,69 @@
+"""Columns of any of Arrow's types in the few forms that everything after this understands.
+
+Files differ in how they store the same thing: a text is a string, a large string or a view, a list has a fixed size or
+not, an extension has a type of its own around plain values. What is read is checked in full first: the offsets of a
+damaged file would be followed out of the memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+_USUAL = (
+    (pa.types.is_large_string, pa.string()),
+    (pa.types.is_string_view, pa.string()),
+    (pa.types.is_large_binary, pa.binary()),
+    (pa.types.is_binary_view, pa.binary()),
+    (pa.types.is_fixed_size_binary, pa.binary()),
+    (pa.types.is_float16, pa.float32()),
+)
+
+
+def understood(table: pa.Table, *, trusted: bool = False) -> pa.Table:
+    """The table with each column in its usual form.
+
+    Args:
+        table: as a file holds it.
+        trusted: its values were made by a parser and need no check.
+
+    Raises:
+        pa.ArrowException: if the file is damaged, or holds more than the usual form has room for.
+    """
+    if not trusted:
+        table.validate(full=True)
+    columns = [_usual(column) for column in table.columns]
+    return pa.Table.from_arrays(columns, [str(name) for name in table.column_names])
+
+
+def _usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    kind = usual_type(column.type)
+    return column if kind.equals(column.type) else column.cast(kind)
+
+
+def usual_type(kind: Any) -> Any:
+    """The usual type for a type; dictionaries stay around texts only."""
+    is_ = pa.types
+    for fits, usual in _USUAL:
+        if fits(kind):
+            return usual
+    if is_.is_dictionary(kind) or is_.is_run_end_encoded(kind):
+        values = usual_type(kind.value_type)
+        return pa.dictionary(pa.int32(), values) if is_.is_dictionary(kind) and is_.is_string(values) else values
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind) or _is_view_of_lists(kind):
+        inner = usual_type(kind.value_type)
+        return pa.list_(inner.value_type if is_.is_dictionary(inner) else inner)
+    return kind
+
+
+def is_text(column: pa.ChunkedArray) -> bool:
+    """Whether a column in its usual form holds texts."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return bool(pa.types.is_string(kind))
+
+
+def _is_view_of_lists(kind: Any) -> bool:
+    return bool(pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind))
