@@ -196,3 +196,18 @@ def test_a_model_with_tied_weights_is_trained_saved_and_loaded(tmp_path):
     model = Tied()
     model.load_state_dict(load_file(run.path / "weights.safetensors"), strict=True)
     assert all(torch.equal(value, result.model.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+def test_a_run_that_dies_after_its_weights_ends_with_the_same_weights(tmp_path, monkeypatch):
+    def go(path, settings=Training(epochs=2, batch_size=8)):  # noqa: B008 - frozen
+        run = Run.open(path) if path.exists() else Run.create(path, {})
+        fit(toy_model(), toy_splits(), None, settings, run=run)
+        return (path / "weights.safetensors").read_bytes()
+
+    whole = go(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "save_results", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path / "cut")
+    assert Run.open(tmp_path / "cut").status == "interrupted"
+    assert go(tmp_path / "cut") == whole
