@@ -156,6 +156,17 @@ def test_a_damaged_folder_is_named(tmp_path, capsys, damage, message):
     assert "Traceback" not in shown
 
 
+def test_data_of_ones_own_is_read_and_described_without_training(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("age,sex,y\n" + "".join(f"{i},{'fm'[i % 2]},{i // 2 % 2}\n" for i in range(40)))
+    assert main(["data", "read", "t.csv", "--attribute", "sex"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "label: column 'y', by its name" in shown and "0/sex=f" in shown and "model mlp" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert main(["data", "read", "t.csv", "--label", "z"]) == 2
+    assert "no column 'z'" in capsys.readouterr().err
+    assert main(["data", "read", "u.csv"]) == 2
+
+
 def test_a_method_that_needs_groups_says_so(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", inputs=np.zeros((12, 4), np.float32), labels=np.arange(12) % 2)
     assert main(["fit", "--data", "a.npz", "--method", "group-balanced", *QUICK]) == 2

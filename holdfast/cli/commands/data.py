@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Console
@@ -71,6 +71,43 @@ def info(name: tyro.conf.Positional[str], data_root: Path | None = None, clients
     console.print(
         _client_table(loaded) if isinstance(loaded, holdfast.data.Clients) else _group_table(describe(loaded))
     )
+
+
+def read_(arguments: list[str]) -> None:
+    """Read data of your own as `holdfast fit` would, and say what it is; nothing is trained or written."""
+    from holdfast.cli.common.notes import show_notes
+    from holdfast.cli.common.sections import Section, own_place, parse_sections
+    from holdfast.data.own.data_set import OwnData
+    from holdfast.data.own.options import ReadingOptions
+
+    sections = {"place": Section(OwnPlace, None), "reading": Section(ReadingOptions, ReadingOptions)}
+    about = (
+        "Read data of your own as `holdfast fit` would and say what it is: what columns were taken for, what was left "
+        "out or filled, how many examples each group has, and the settings to begin with. Nothing is trained or "
+        "written."
+    )
+    parsed = parse_sections(arguments, sections, program="holdfast data read", about=about)
+    named, console = parsed["place"].place, Console()
+    place = own_place(named)
+    if place is None:
+        raise ConfigError(f"there is no file or folder {named!r}; give a path, hf:NAME or my_package.module:make")
+    data = OwnData(place, parsed["reading"])
+    splits = data.load(Path())
+    show_notes(splits.notes, splits.name, console)
+    recipe = ", ".join(f"{key} {value}" for key, value in data.training_recipe().items())
+    console.print(f"to begin with: {recipe}", highlight=False)
+    console.print(_group_table(describe(splits)))
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnPlace:
+    """What is read.
+
+    Attributes:
+        place: a table, a folder of images, an npz file, hf:NAME, or my_package.module:make.
+    """
+
+    place: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="PLACE")]
 
 
 def _client_table(clients: Clients) -> Table:
@@ -224,8 +261,13 @@ def _check_weights(model: str, path: Path) -> Finding:
 
 def main(arguments: list[str]) -> int:
     """Run the command."""
+    if arguments[:1] == ["read"]:  # its options are those of a dataclass, without a prefix
+        read_(arguments[1:])
+        return 0
     code = tyro.extras.subcommand_cli_from_dict(
-        {"list": list_, "info": info, "get": get_, "check": check_}, args=arguments, prog="holdfast data"
+        {"list": list_, "info": info, "read": read_, "get": get_, "check": check_},
+        args=arguments,
+        prog="holdfast data",
     )
     return code or 0
 
