@@ -228,7 +228,7 @@ class Folder(DataSet):
     """
 
     name = "folder"
-    summary = "your own images: a folder with metadata.csv (img_filename, y, split, place)"
+    summary = "your own images, as older runs name them: give the path of the folder instead"
     recipe: ClassVar = {"model": "resnet18", "augment": "flip"}
 
     path: Path
