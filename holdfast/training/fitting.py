@@ -27,7 +27,7 @@ from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.method import Method, validated
-from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
+from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
@@ -334,9 +334,8 @@ class _Fit:
 
     def _card(self) -> ModelCard:
         train = self.splits.train
-        looked_at = train.inputs.gather(torch.arange(min(len(train), LOOKED_AT)))
         made = {"data": self.splits.name, "epoch": self.best_epoch, "select_by": self.settings.select_by}
-        return ModelCard(input_facts(looked_at), train.class_names, made=made)
+        return ModelCard(facts_of_inputs(train.inputs), train.class_names, made=made)
 
     # ------------------------------------------------------------------------------------------------ the state
 

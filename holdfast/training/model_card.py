@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
 
 import holdfast
-from holdfast.data.inputs import InputBatch
+from holdfast.data.inputs import InputBatch, Inputs
 from holdfast.errors import CheckpointError
 
 #: How outputs are read: a logit per class; or one number, the second of two classes where it is positive.
@@ -23,6 +23,7 @@ OutputTask = Literal["classes", "margin"]
 
 #: Inputs whose range is looked at.
 LOOKED_AT = 64
+_ALONE = 8  # inputs that are looked at one by one
 
 _KEY = "holdfast"
 
@@ -37,6 +38,8 @@ class InputFacts:
         shape: of one example.
         low: the smallest value seen in training data, None where none was looked at.
         high: the largest.
+        open: dimensions of one example that differ from batch to batch, such as the number of tokens; `shape` has the
+            largest size of each.
     """
 
     name: str
@@ -44,9 +47,11 @@ class InputFacts:
     shape: tuple[int, ...]
     low: float | None = None
     high: float | None = None
+    open: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        shape = ", ".join(["batch", *map(str, self.shape)])
+        sizes = [f"up to {size}" if place in self.open else str(size) for place, size in enumerate(self.shape)]
+        shape = ", ".join(["batch", *sizes])
         seen = "" if self.low is None else f" with values from {self.low:.4g} to {self.high:.4g} in training"
         return f"{f'{self.name}: ' if self.name else ''}{self.dtype} of shape ({shape}){seen}"
 
@@ -66,6 +71,15 @@ class ModelCard:
     classes: tuple[str, ...] = ()
     task: OutputTask = "classes"
     made: Mapping[str, Any] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some inputs differ in size from batch to batch."""
+        return any(facts.open for facts in self.inputs)
+
+    def closed(self) -> ModelCard:
+        """The same with every input at its largest size."""
+        return replace(self, inputs=tuple(replace(facts, open=()) for facts in self.inputs))
 
     def describe_inputs(self) -> str:
         """The inputs in a clause."""
@@ -104,13 +118,34 @@ def _facts_of(stored: Mapping[str, Any]) -> InputFacts:
     if not isinstance(getattr(torch, stored["dtype"], None), torch.dtype):
         raise ValueError(f"there is no dtype {stored['dtype']!r}")
     low, high = (None if stored[key] is None else float(stored[key]) for key in ("low", "high"))
-    return InputFacts(str(stored["name"]), stored["dtype"], tuple(int(size) for size in stored["shape"]), low, high)
+    shape, opened = (tuple(int(size) for size in stored.get(key, ())) for key in ("shape", "open"))
+    return InputFacts(str(stored["name"]), stored["dtype"], shape, low, high, opened)
 
 
 def input_facts(batch: InputBatch) -> tuple[InputFacts, ...]:
     """What a batch of inputs is like, tensor by tensor; the range where there are examples in it."""
     named: Mapping[str, torch.Tensor] = batch if isinstance(batch, dict) else {"": batch}
     return tuple(_facts(name, tensor) for name, tensor in named.items())
+
+
+def facts_of_inputs(inputs: Inputs) -> tuple[InputFacts, ...]:
+    """What the inputs of a set are like, and which of their dimensions differ from batch to batch.
+
+    Args:
+        inputs: looked at are some together, some alone, and none at all, which shows the largest size of texts.
+    """
+    count = min(len(inputs), LOOKED_AT)
+    together = input_facts(inputs.gather(torch.arange(count)))
+    alone = [inputs.gather(torch.tensor([place])) for place in range(min(count, _ALONE))]
+    sizes = [input_facts(batch) for batch in (inputs.gather(torch.arange(0)), *alone)]
+    return tuple(_with_open(facts, [other[place] for other in sizes]) for place, facts in enumerate(together))
+
+
+def _with_open(facts: InputFacts, others: Sequence[InputFacts]) -> InputFacts:
+    shapes = [facts.shape, *(other.shape for other in others if len(other.shape) == len(facts.shape))]
+    largest = tuple(max(sizes) for sizes in zip(*shapes, strict=True))
+    different = tuple(place for place, sizes in enumerate(zip(*shapes, strict=True)) if len(set(sizes)) > 1)
+    return replace(facts, shape=largest, open=different)
 
 
 def _facts(name: str, tensor: torch.Tensor) -> InputFacts:
@@ -127,7 +162,8 @@ def differences(expected: Sequence[InputFacts], given: Sequence[InputFacts]) -> 
         return f"the inputs are {_names(given)} and the model takes {_names(expected)}"
     for name, facts in wanted.items():
         other = offered[name]
-        if facts.shape != other.shape:
+        fixed = [place for place in range(len(facts.shape)) if place not in facts.open]
+        if len(facts.shape) != len(other.shape) or any(facts.shape[place] != other.shape[place] for place in fixed):
             return f"the inputs {name + ' ' if name else ''}have shape {other.shape} and the model takes {facts.shape}"
         if torch.empty(0, dtype=getattr(torch, facts.dtype)).is_floating_point() != (
             torch.empty(0, dtype=getattr(torch, other.dtype)).is_floating_point()

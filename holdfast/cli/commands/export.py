@@ -72,15 +72,15 @@ def export(options: Export, console: Console) -> None:
         trained = trained.of_client(options.client, personal.state_dict(client))
     schema = run.path / "schema.json"
     attached = {schema.name: schema.read_text(encoding="utf-8")} if schema.exists() else {}
-    difference = export_model(trained, options.to, out, overwrite=options.overwrite, attached=attached)
+    exported = export_model(trained, options.to, out, overwrite=options.overwrite, attached=attached)
     checked = (
         "not checked, because onnxruntime is not installed"
-        if difference is None
-        else f"outputs equal the model's to {difference:.1e}"
+        if exported.difference is None
+        else f"outputs equal the model's to {exported.difference:.1e}"
     )
     console.print(f"Model: [bold]{escape(str(out))}[/], {checked}.", highlight=False, soft_wrap=True)
     console.print(f"Load it with: {escape(form.usage)}", highlight=False, soft_wrap=True)
-    takes = f"It takes {trained.card.describe_inputs()}; nothing is applied before the model."
+    takes = f"It takes {exported.card.describe_inputs()}; nothing is applied before the model."
     console.print(escape(takes), highlight=False, soft_wrap=True)
     names = ", ".join(trained.class_names[:10]) + (", ..." if len(trained.class_names) > 10 else "")
     gives = "one number, positive for the second of" if trained.card.task == "margin" else "logits of"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, make_dataclass
+from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, make_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -127,7 +127,7 @@ class DataChoice:
 
     def made(self, parsed: Any) -> Any:
         """The data set with the options that were parsed."""
-        return parsed if self.place is None else self.cls(self.place, parsed)
+        return parsed if self.place is None else self.cls(self.place, found_anywhere(parsed))
 
 
 def data_choice(
@@ -162,10 +162,16 @@ def data_choice(
         from holdfast.data.own.options import ReadingOptions
 
         given, _ = tyro.cli(ReadingOptions, args=list(typed), add_help=False, return_unknown_args=True)
-        recipe = OwnData(place, given).training_recipe()
+        recipe = OwnData(place, found_anywhere(given)).training_recipe()
         return DataChoice(OwnData, place, Section(ReadingOptions, ReadingOptions), recipe)
     cls, folder = named_data(name, table, purpose)
     return DataChoice(cls, None, data_section(cls, folder, options), cls.recipe)
+
+
+def found_anywhere(reading: Any) -> Any:
+    """Options of reading whose tokenizer, where it is a folder, can be found from any working directory."""
+    folder = Path(reading.tokenizer)
+    return replace(reading, tokenizer=str(folder.resolve())) if folder.is_dir() else reading
 
 
 def own_place(name: str) -> str | None:

@@ -147,18 +147,16 @@ def _best_so_far(run: Run) -> Mapping[str, Any]:
 
 def _of_splits(run: Run, root: Path | None) -> tuple[ModelSpec, ModelCard]:
     """What a run of fit leaves out that was made before runs described their model, or is not finished."""
-    import torch
-
     from holdfast.cli.common.options import parse
     from holdfast.data import data_root
     from holdfast.models import ModelSpec
-    from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
+    from holdfast.training.model_card import ModelCard, facts_of_inputs
 
     options = parse(["--config", str(run.path / "config.yaml")])
     choices = options.choices
     train = options.data.load(data_root(root or choices.data_root)).train
-    inputs = train.inputs.gather(torch.arange(min(len(train), LOOKED_AT)))
-    card = ModelCard(input_facts(inputs), train.class_names, made={"data": choices.data, "method": choices.method})
+    made = {"data": choices.data, "method": choices.method}
+    card = ModelCard(facts_of_inputs(train.inputs), train.class_names, made=made)
     return ModelSpec(choices.model, train.input_shape, train.n_classes, choices.model_args), card
 
 

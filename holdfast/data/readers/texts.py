@@ -40,8 +40,8 @@ class TextInputs:
 
     def gather(self, positions: Tensor) -> dict[str, Tensor]:
         """Token ids and attention masks, int64 of shape (positions, tokens)."""
-        if len(positions) == 0:
-            return {name: part[:0] for name, part in self.gather(positions.new_zeros(1)).items()}
+        if len(positions) == 0:  # as wide as texts may be; no tokenizer is loaded for it
+            return {name: positions.new_zeros(0, self.max_tokens) for name in ("input_ids", "attention_mask")}
         if not self._loaded:
             self._loaded.append(load_tokenizer(self.tokenizer))
         rows = positions.tolist()

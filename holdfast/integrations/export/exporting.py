@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from torch import Tensor
@@ -16,6 +17,7 @@ from holdfast.errors import CheckpointError, ConfigError, nearest
 from holdfast.files import written_whole
 from holdfast.integrations.export.formats import FORMATS, Format
 from holdfast.integrations.export.tracing import model_outputs, random_batch
+from holdfast.training.model_card import ModelCard
 from holdfast.training.trained import TrainedModel
 
 #: Largest difference of an output, as a share of the largest output where that is above one.
@@ -25,9 +27,22 @@ _CHECKED = (1, 5)  # examples; a model is traced with another number
 _OF_FOLDER = {"weights.safetensors", "model.json", "schema.json"}
 
 
+@dataclass(frozen=True)
+class Exported:
+    """A model that was written.
+
+    Attributes:
+        difference: the largest one between its outputs and the model's; None where nothing here can run the format.
+        card: what it takes and gives.
+    """
+
+    difference: float | None
+    card: ModelCard
+
+
 def export_model(
     trained: TrainedModel, to: str, out: Path, *, overwrite: bool = False, attached: Mapping[str, str] | None = None
-) -> float | None:
+) -> Exported:
     """Write a trained model in a format of `FORMATS`.
 
     Args:
@@ -39,7 +54,8 @@ def export_model(
             the other formats.
 
     Returns:
-        The largest difference between its outputs and the model's; None where nothing here can run the format.
+        What was written. A model whose texts differ in length, but whose code can't be traced for any length, is
+        written for the largest.
 
     Raises:
         ConfigError: if the format is unknown, the model can't be exported, or there is something at `out`.
@@ -47,12 +63,21 @@ def export_model(
         MissingDependencyError: if a package for the format is missing.
     """
     form = check_export_place(to, out, overwrite=overwrite)
+    try:
+        return _exported(trained, form, out, attached or {})
+    except (ConfigError, CheckpointError):
+        if not trained.card.is_open:
+            raise
+        return _exported(replace(trained, card=trained.card.closed()), form, out, attached or {})
+
+
+def _exported(trained: TrainedModel, form: Format, out: Path, attached: Mapping[str, str]) -> Exported:
     with written_whole(out) as place:
-        form.write(trained, place, attached or {})
+        form.write(trained, place, attached)
         difference = _checked(trained, form, place)
         if out.is_dir():
             shutil.rmtree(out.resolve())
-    return difference
+    return Exported(difference, trained.card)
 
 
 def check_export_place(to: str, out: Path, *, overwrite: bool) -> Format:
@@ -83,7 +108,7 @@ def _checked(trained: TrainedModel, form: Format, place: Path) -> float | None:
         return None
     worst = 0.0
     for size in _CHECKED:
-        batch = random_batch(trained.card, size, seed=size)
+        batch = random_batch(trained.card, size, seed=size, shorter=size > 1)
         expected = model_outputs(trained.model, batch)
         try:
             found = form.run(trained, place, batch)

@@ -28,6 +28,9 @@ from holdfast.training.weights import load_weights, save_weights
 #: What is known of the model, inside a torch.export file and in ONNX's metadata.
 CARD = "card.json"
 
+#: Loggers of the exporters, and the level from which they are heard: onnxscript calls it an error if it can't simplify.
+_LOUD = {"torch.onnx": logging.ERROR, "onnxscript": logging.CRITICAL, "onnx_ir": logging.CRITICAL}
+
 
 @dataclass(frozen=True)
 class Format:
@@ -119,15 +122,17 @@ def _run_onnx(_: TrainedModel, path: Path, batch: InputBatch) -> Tensor:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep back what torch's exporters say of themselves: deprecations, and operators of packages that are not here."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = {logging.getLogger(name): level for name, level in _LOUD.items()}
+    before = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.setLevel(level)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        for logger, level in before.items():
+            logger.setLevel(level)
 
 
 #: Every format by the name that users type.

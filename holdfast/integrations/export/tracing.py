@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,32 +28,42 @@ INPUTS = "inputs"
 _TRACED = 3  # examples; torch treats 0 and 1 as special
 
 
-def random_batch(card: ModelCard, size: int, seed: int = 0) -> InputBatch:
+def random_batch(card: ModelCard, size: int, seed: int = 0, *, shorter: bool = False) -> InputBatch:
     """A batch like the model's training data: of its shapes, dtypes and range.
 
     Args:
         card: what the model takes.
         size: examples.
         seed: decides the values.
+        shorter: make dimensions that differ from batch to batch half as long as they may be.
     """
     generator = torch_stream(seed, "export")
-    tensors = {facts.name: _random(facts, size, generator) for facts in card.inputs}
+    tensors = {facts.name: _random(_shortened(facts) if shorter else facts, size, generator) for facts in card.inputs}
     return tensors[""] if tensors.keys() == {""} else tensors
 
 
 def traced(trained: TrainedModel) -> ExportedProgram:
-    """The model as a program with any number of examples in a batch.
+    """The model as a program with any number of examples in a batch, and of tokens where that differs.
 
     Raises:
         ConfigError: if the model can't be traced, for instance because its Python code looks at values.
     """
     batch = random_batch(trained.card, _TRACED)
-    dims = {0: Dim("batch")}
+    # Inputs that differ in the same dimension differ together: token ids and their mask.
+    shared = {
+        place: Dim(f"size_{place}", min=2, max=facts.shape[place])
+        for facts in trained.card.inputs
+        for place in facts.open
+    }
+    dims = {
+        facts.name: {0: Dim("batch"), **{place + 1: shared[place] for place in facts.open}}
+        for facts in trained.card.inputs
+    }
     try:
         if isinstance(batch, dict):
-            shapes = dict.fromkeys(batch, dims)
+            shapes = {name: dims[name] for name in batch}
             return torch.export.export(_named(trained.model, list(batch)), (), batch, dynamic_shapes=shapes)
-        return torch.export.export(_Logits(trained.model).eval(), (batch,), dynamic_shapes=(dims,))
+        return torch.export.export(_Logits(trained.model).eval(), (batch,), dynamic_shapes=(dims[""],))
     except Exception as error:  # the model's own code runs here, and torch has many errors of its own
         raise ConfigError(
             f"the model {trained.spec.name} can't be exported as a program: torch.export says {_first_line(error)}; "
@@ -94,6 +105,11 @@ def _named(model: nn.Module, names: Sequence[str]) -> nn.Module:
     wrapper: nn.Module = type("NamedLogits", (nn.Module,), {"forward": forward})()
     wrapper.model = model
     return wrapper.eval()
+
+
+def _shortened(facts: InputFacts) -> InputFacts:
+    sizes = (max(size // 2, 2) if place in facts.open else size for place, size in enumerate(facts.shape))
+    return replace(facts, shape=tuple(sizes))
 
 
 def _random(facts: InputFacts, size: int, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,7 @@ from holdfast.integrations.export.exporting import TOLERANCE, difference_of, exp
 from holdfast.integrations.export.formats import CARD, FORMATS
 from holdfast.integrations.export.tracing import random_batch
 from holdfast.models import ModelSpec
-from holdfast.training.model_card import InputFacts, ModelCard, input_facts
+from holdfast.training.model_card import InputFacts, ModelCard, facts_of_inputs, input_facts
 from holdfast.training.trained import TrainedModel
 
 SHAPES = {
@@ -85,7 +85,7 @@ def own_outputs(trained, batch):
 @pytest.mark.parametrize("name", MODELS)
 def test_an_exported_program_gives_the_models_outputs_for_any_number_of_examples(tmp_path, name):
     trained, out = MODELS[name](), tmp_path / "m.pt2"
-    assert export_model(trained, "torch-export", out, attached={"schema.json": "ü"}) <= TOLERANCE
+    assert export_model(trained, "torch-export", out, attached={"schema.json": "ü"}).difference <= TOLERANCE
     extra = {CARD: "", "schema.json": ""}
     program = torch.export.load(out, extra_files=extra).module()
     for size in (1, 2, 7):
@@ -101,7 +101,7 @@ def test_an_exported_program_gives_the_models_outputs_for_any_number_of_examples
 @pytest.mark.parametrize("name", MODELS)
 def test_an_onnx_file_gives_the_models_outputs_under_the_inputs_names(tmp_path, name):
     trained, out = MODELS[name](), tmp_path / "m.onnx"
-    assert export_model(trained, "onnx", out, attached={"schema.json": "ü"}) <= TOLERANCE
+    assert export_model(trained, "onnx", out, attached={"schema.json": "ü"}).difference <= TOLERANCE
     session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
     assert {each.name for each in session.get_inputs()} == {facts.name or "inputs" for facts in trained.card.inputs}
     for size in (1, 2, 7):
@@ -118,7 +118,7 @@ def test_an_onnx_file_gives_the_models_outputs_under_the_inputs_names(tmp_path, 
 @pytest.mark.parametrize("name", ["mlp", "pocket-cnn-batchnorm"])
 def test_exported_weights_load_strictly_in_plain_torch(tmp_path, name):
     trained, out = by_name(name), tmp_path / "out"
-    assert export_model(trained, "safetensors", out, attached={"schema.json": "{}"}) == 0
+    assert export_model(trained, "safetensors", out, attached={"schema.json": "{}"}).difference == 0
     assert sorted(path.name for path in out.iterdir()) == ["model.json", "schema.json", "weights.safetensors"]
     spec = ModelSpec.from_json(json.loads((out / "model.json").read_text()))
     assert spec == trained.spec
@@ -213,8 +213,58 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 
 def test_without_a_runtime_the_file_is_written_and_not_called_checked(tmp_path, monkeypatch):
     monkeypatch.setitem(FORMATS, "onnx", replace(FORMATS["onnx"], runs_here=lambda: False))
-    assert export_model(by_name("softmax"), "onnx", tmp_path / "m.onnx") is None
+    assert export_model(by_name("softmax"), "onnx", tmp_path / "m.onnx").difference is None
     assert (tmp_path / "m.onnx").exists()
+
+
+def words(n, tokens):
+    """Texts of different lengths as a set gives them."""
+    generator = torch.Generator().manual_seed(n)
+    ids = torch.randint(1, 99, (n, tokens), generator=generator)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+class Texts:
+    """Batches as wide as their longest text."""
+
+    def __len__(self):
+        return 20
+
+    def gather(self, positions):
+        return words(len(positions), 12 if not len(positions) else 3 + int(positions.max()) % 5)
+
+
+@pytest.mark.parametrize("to", ["torch-export", "onnx"])
+def test_texts_of_any_length_go_through_what_was_exported(tmp_path, to):
+    card = ModelCard(facts_of_inputs(Texts()), ("bad", "good"))
+    assert [(facts.shape, facts.open) for facts in card.inputs] == [((12,), (0,))] * 2
+    spec = ModelSpec("text-bag", (12,), 2)
+    trained = TrainedModel(spec.build().eval(), card, spec)
+    out = tmp_path / f"m{FORMATS[to].suffix}"
+    exported = export_model(trained, to, out)
+    assert exported.difference <= TOLERANCE and exported.card.is_open
+    for tokens in (2, 7, 12):
+        batch = words(4, tokens)
+        expected = trained.model(**batch)
+        assert difference_of(expected, FORMATS[to].run(trained, out, batch)) <= TOLERANCE
+
+
+class OneLength(nn.Module):
+    """Its code wants a length that it knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(12, 2)
+
+    def forward(self, input_ids, attention_mask):
+        return self.head((input_ids * attention_mask).float())
+
+
+def test_a_model_that_takes_one_length_only_is_exported_for_the_largest(tmp_path):
+    card = ModelCard(facts_of_inputs(Texts()), ("bad", "good"))
+    trained = TrainedModel(OneLength().eval(), card, ModelSpec("text-bag", (12,), 2))
+    exported = export_model(trained, "torch-export", tmp_path / "m.pt2")
+    assert not exported.card.is_open and "(batch, 12)" in exported.card.describe_inputs()
 
 
 def test_differences_are_a_share_of_large_outputs_and_no_number_is_never_equal():

@@ -21,6 +21,7 @@ from holdfast.cli.common.sections import (
     check_configuration,
     configuration,
     fields_of,
+    found_anywhere,
     own_place,
     parse_sections,
 )
@@ -228,7 +229,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         from holdfast.data.clients.own_clients import OwnClients
 
         choices = replace(choices, data=place)
-        data = OwnClients(place, parsed["reading"], next((chosen[name] for name in own), None))
+        data = OwnClients(place, found_anywhere(parsed["reading"]), next((chosen[name] for name in own), None))
     else:
         data = chosen[data.name]
     _check_threat(choices)
@@ -244,7 +245,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
         parsed.get("flower"),
         {name: chosen[name] for name in with_options},
-        parsed.get("reading"),
+        getattr(data, "reading", None),
     )
 
 
