@@ -285,6 +285,8 @@ def _is_name(column: pa.ChunkedArray) -> bool:
 
 
 def _codes(column: pa.ChunkedArray, category: Category) -> NDArray[np.int64]:
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        raise DataError(f"column {category.column!r} holds {column.type} and not categories; give words")
     codes = coded_values(_filled(column), category.values).codes
     return np.where(codes < 0, len(category.values), codes)
 

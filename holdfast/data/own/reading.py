@@ -25,10 +25,11 @@ from holdfast.data.own.roles import NONE, Roles, assign
 from holdfast.data.own.schema import HASHING, AttributeColumn, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
 from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, plain, quantiles_of
-from holdfast.data.own.words import some
+from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 Codes = NDArray[np.int64]
+_LONGEST_NOTE = 600  # characters; names of columns and classes may be any text
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +90,8 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
     )
     examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), roles.label)
     empty = _empty_cells(examples, parts)
-    return OwnRows(examples, parts, schema, (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty))
+    lines = (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty)
+    return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
 
 
 def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:

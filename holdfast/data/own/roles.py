@@ -215,7 +215,7 @@ def _may_be_attribute(name: str, source: Source) -> bool:
 
 
 def _says_parts(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_nested(column.type):
+    if not (is_text(column) or pa.types.is_integer(column.type)):
         return False
     values = {str(value).strip().lower() for value in pc.unique(column).to_pylist() if value is not None}
     return bool(values) and values <= PARTS.keys()

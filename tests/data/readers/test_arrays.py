@@ -69,5 +69,5 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="isn't an npz file"):
         load("arrays", path=path)
     np.save(tmp_path / "c.npy", np.zeros(3))
-    with pytest.raises(DataError, match="no array 'inputs'; it has none"):
+    with pytest.raises(DataError, match="isn't an npz file"):
         load("arrays", path=tmp_path / "c.npy")
