@@ -129,12 +129,12 @@ def test_rare_categories_share_a_place():
 @pytest.mark.parametrize("bad", [float("inf"), -float("inf")])
 def test_an_infinite_number_is_named_by_its_row(bad):
     frame = pd.DataFrame({"x": [1.0, 2.0, bad, 3.0]})
-    with pytest.raises(DataError, match="infinite number in column 'x' of 1 rows .the first is row 3."):
+    with pytest.raises(DataError, match=r"infinite number in column 'x' of 1 rows .the first is row 3."):
         fit_encoder(as_source(frame), ["x"], np.arange(2))
 
 
 def test_numbers_whose_spread_is_none_are_refused_and_far_ones_of_new_data_too():
-    with pytest.raises(DataError, match="as large as 1e.308"):
+    with pytest.raises(DataError, match=r"as large as 1e.308"):
         fit_encoder(as_source(pd.DataFrame({"x": [1e308, -1e308, 1e308]})), ["x"], np.arange(3))
     encoder, _ = fit_encoder(as_source(pd.DataFrame({"x": [1.0, 2.0]})), ["x"], np.arange(2))
     for value in (1e200, float("inf")):
@@ -154,5 +154,5 @@ def test_a_column_that_is_gone_or_of_another_kind_is_refused():
 
 
 def test_a_table_without_a_usable_column_is_refused():
-    with pytest.raises(DataError, match="no column that could be an input: left out: x .one value.; name some"):
+    with pytest.raises(DataError, match=r"no column that could be an input: left out: x .one value.; name some"):
         fit_encoder(as_source(pd.DataFrame({"x": [1.0, 1.0]})), ["x"], np.arange(2))
