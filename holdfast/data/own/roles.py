@@ -36,7 +36,7 @@ _SPLITS = ("split", "partition", "fold", "set", "subset")
 _IMAGES = ("image", "img", "img_filename", "image_path", "file_name", "filename", "filepath", "file", "path")
 _TEXTS = ("text", "sentence", "review", "comment", "content", "comment_text", "document", "body", "question")
 _IDS = ("", "unnamed: 0", "id", "img_id", "uid", "uuid", "example_id", "row_id", "index", "rownames")
-_LOOKED_AT = 2_000
+_LOOKED_AT = 500
 #: What is said instead of a column where none is to be guessed.
 NONE = "none"
 _TEXT_LENGTH = 30  # characters; categories are shorter on average
