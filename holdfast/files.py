@@ -54,7 +54,7 @@ def written_whole(out: Path) -> Iterator[Path]:
     try:
         beside.mkdir(parents=True)
     except OSError as error:
-        raise ConfigError(f"{out} can't be made ({error.strerror}); choose another place with --out") from error
+        raise ConfigError(f"{out} can't be made ({error.strerror}); choose another with --out") from error
     try:
         yield beside / final.name
         try:

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
         load_federation,
     )
     from holdfast.data.clients.partitioned import AtRandom, ByClasses, ByDirichlet, ByKey, partition
-    from holdfast.data.download import RemoteFile, fetch
+    from holdfast.data.download import fetch
     from holdfast.data.examples import Examples, Splits
     from holdfast.data.inputs import Inputs, LazyInputs, TensorInputs
     from holdfast.data.own.data_set import OwnData, read
     from holdfast.data.own.options import ReadingOptions
     from holdfast.data.readers import arrays, folder, idx
+    from holdfast.data.remote_files import RemoteFile
     from holdfast.data.sets.federated import (
         bar_clients,
         celeba_leaf,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         spuco_mnist,
         urbancars,
     )
-    from holdfast.data.sets.text import civilcomments, snli
+    from holdfast.data.sets.text import civilcomments, multinli, snli
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -88,6 +89,7 @@ __all__ = [
     "idx",
     "load",
     "load_federation",
+    "multinli",
     "painted_clients",
     "partition",
     "partitioned",

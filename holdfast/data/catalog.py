@@ -14,7 +14,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from holdfast.data.download import Progress, RemoteFile, fetch
+from holdfast.data.remote_files import Progress, RemoteFile
 from holdfast.errors import ConfigError, DataError, nearest
 from holdfast.lazy import LazyTable
 
@@ -110,6 +110,7 @@ DATASETS: LazyTable[type[DataSet]] = LazyTable(
         "spuco-mnist": "holdfast.data.sets.images.spuco_mnist:SpucoMnist",
         "urbancars": "holdfast.data.sets.images.urbancars:UrbanCars",
         "civilcomments": "holdfast.data.sets.text.civilcomments:CivilComments",
+        "multinli": "holdfast.data.sets.text.multinli:MultiNli",
         "snli": "holdfast.data.sets.text.snli:Snli",
     },
 )
@@ -209,6 +210,8 @@ def get(cls: type[CatalogEntry], root: Path, progress: Progress | None = None) -
     Raises:
         DataError: if a file can't be had; for data behind a licence, it says where to get it.
     """
+    from holdfast.data.download import fetch  # noqa: PLC0415 - what lists data sets transfers nothing
+
     missing = [file for file in cls.files if file.found(root) is None]
     if cls.by_hand and missing:
         raise DataError(f"data set {cls.name!r} can't be fetched automatically: {cls.by_hand} under {root}")

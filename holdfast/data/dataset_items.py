@@ -31,10 +31,12 @@ class DatasetInputs:
     Attributes:
         dataset: has ``__len__`` and ``__getitem__``.
         collate: makes a batch of a list of inputs; by default they are stacked.
+        leave_out: entries of dict items that are no inputs, besides the label.
     """
 
     dataset: Any
     collate: Collate | None = None
+    leave_out: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -45,7 +47,7 @@ class DatasetInputs:
         if not wanted:
             batch = self.gather(torch.zeros(1, dtype=torch.int64))
             return {name: part[:0] for name, part in batch.items()} if isinstance(batch, dict) else batch[:0]
-        items = [input_of(self.dataset[position], position) for position in wanted]
+        items = [input_of(self.dataset[position], position, self.leave_out) for position in wanted]
         if self.collate is not None:
             return self.collate(items)
         inputs = [as_input(item, position) for item, position in zip(items, wanted, strict=True)]
@@ -66,14 +68,29 @@ def labels_of(dataset: Any) -> list[int] | list[str]:
     return labels  # type: ignore[return-value]
 
 
-def input_of(item: Any, position: int) -> Any:
+def values_of(dataset: Any, entry: str) -> list[int] | list[str]:
+    """An entry of every item of a Dataset of dicts, such as an attribute.
+
+    Raises:
+        DataError: if an item has no such entry, or it is no category; it names the item.
+    """
+    values = []
+    for position in range(len(dataset)):
+        item = dataset[position]
+        if not isinstance(item, Mapping) or entry not in item:
+            raise DataError(f"item {position} of the data set has no entry {entry!r}; give dicts that have it")
+        values.append(_category(item[entry], position, entry))
+    return values  # type: ignore[return-value]
+
+
+def input_of(item: Any, position: int, leave_out: Sequence[str] = ()) -> Any:
     """The input in an item, as it is.
 
     Raises:
         DataError: if the item is neither a tuple nor a dict.
     """
     if isinstance(item, Mapping):
-        inputs = {name: value for name, value in item.items() if name not in _LABELS}
+        inputs = {name: value for name, value in item.items() if name not in _LABELS and name not in leave_out}
         return next(iter(inputs.values())) if len(inputs) == 1 else inputs
     if isinstance(item, (tuple, list)) and item:
         return item[0]
@@ -121,20 +138,24 @@ def _label(item: Any, position: int) -> int | str:
         raise DataError(
             f"item {position} of the data set has no label; give tuples (x, y), an entry 'label', or labels=..."
         )
-    label: Any = next(iter(named.values()))
+    return _category(next(iter(named.values())), position, "label")
+
+
+def _category(label: Any, position: int, entry: str) -> int | str:
+    """A class or an attribute value as a number or a word."""
     if isinstance(label, (str, bool, int)):
         return int(label) if isinstance(label, bool) else label
     array = np.asarray(label.detach().cpu() if isinstance(label, Tensor) else label)
     if array.ndim and array.size != 1:
         raise DataError(
-            f"the label of item {position} of the data set has shape {array.shape} (several labels, or one per token "
+            f"the {entry} of item {position} of the data set has shape {array.shape} (several labels, or one per token "
             f"or pixel), which is not supported; {_SUPPORTED}"
         )
     number = array.reshape(-1)[0] if array.dtype.kind in "biuf" else None
     if number is None or number != np.round(number):
         raise DataError(
-            f"the label of item {position} of the data set is {str(label)[:60]}, which is no class: regression is not "
-            f"supported; {_SUPPORTED}"
+            f"the {entry} of item {position} of the data set is {str(label)[:60]}, which is no class: regression is "
+            f"not supported; {_SUPPORTED}"
         )
     return int(number)
 

@@ -1,70 +1,33 @@
 """Fetch the files of a data set: resumable, checked, and never half written under the final name.
 
-pooch transfers, retries once, compares checksums and moves a file to its final name in one step. What it does not do
-stands here: an interrupted transfer goes on in ``NAME.part`` (pooch begins anew), errors are sentences that name the
-address and the remedy, and archives are unpacked all or nothing (before Python 3.12 pooch unpacks without tarfile's
-filter, and what it has unpacked stays after an error).
+pooch transfers, retries once and moves a file to its final name in one step. What it does not do stands here: a file
+may have several addresses, an interrupted transfer goes on in ``NAME.part`` (pooch begins anew), no more bytes are
+taken than the file has, errors are sentences that name every address and the remedy, and a file whose publisher gives
+no checksum is compared with what came the first time (`holdfast.data.checksums`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http
 import logging
-import tarfile
-import tempfile
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from holdfast.errors import DataError
+from holdfast.data.archives import unpack
+from holdfast.data.checksums import file_sum, record_of, remember, remembered
+from holdfast.data.remote_files import Progress, RemoteFile
+from holdfast.errors import DataError, HoldfastError
 
 if TYPE_CHECKING:
     from requests import HTTPError, Response
 
-#: Told after every block: the file's path, the bytes that are there, the bytes expected (None where unknown).
-Progress = Callable[[str, int, int | None], None]
-
+_log = logging.getLogger(__name__)
 _BLOCK = 1 << 16
-_LARGEST_RATIO = 100  # of an archive's content to the archive; texts compress by 10, bombs by 1000
-_SMALL = 1 << 24  # bytes that an archive may unpack to, however small it is
-
-
-@dataclass(frozen=True)
-class RemoteFile:
-    """A file of a data set: where it goes, where it comes from, and how to know that it is the right one.
-
-    Attributes:
-        path: where it goes, relative to the data root.
-        url: where it comes from; None where it can't be fetched without a person (a licence, a sign-up).
-        md5: its MD5 sum, where its publisher gives that one; not looked at where there is a SHA-256 sum.
-        sha256: its SHA-256 sum.
-        size: how many bytes it has.
-        unpacks_to: the folder that appears when the archive is unpacked in the data root.
-        also: other paths that serve as well, such as the uncompressed file.
-    """
-
-    path: str
-    url: str | None = None
-    md5: str | None = None
-    sha256: str | None = None
-    size: int | None = None
-    unpacks_to: str | None = None
-    also: tuple[str, ...] = ()
-
-    @property
-    def checksum(self) -> str | None:
-        """The sum that is compared, as pooch writes it: ``algorithm:digest``; None where the file has none."""
-        if self.sha256 is not None:
-            return f"sha256:{self.sha256}"
-        return None if self.md5 is None else f"md5:{self.md5}"
-
-    def found(self, root: Path) -> Path | None:
-        """Where it is under `root`, in whichever accepted form; None where it is missing."""
-        wanted = (root / path for path in (self.unpacks_to or self.path, *self.also))
-        return next((path for path in wanted if path.exists()), None)
+_LARGEST = 1 << 34  # bytes of a file whose size isn't stated; the largest here has a tenth of that
 
 
 def fetch(file: RemoteFile, root: Path, progress: Progress | None = None, timeout: float = 30.0) -> Path:
@@ -89,106 +52,99 @@ def fetch(file: RemoteFile, root: Path, progress: Progress | None = None, timeou
     by_hand = target.exists()
     if not by_hand:
         _download(file, target, progress, timeout)
+    if file.checksum is None and remembered(target) is None:
+        _remember(target)
     if file.unpacks_to is None:
         return target
-    if by_hand and (wrong := _wrong(file, target)):
+    if by_hand and (wrong := what_is_wrong(file, target)):
         raise DataError(f"{target} {wrong}; remove it to have it fetched again")
     folder = unpack(target, root / file.unpacks_to)
+    _remember(folder)
     if not by_hand:
         target.unlink()
     return folder
 
 
-def unpack(archive: Path, folder: Path) -> Path:
-    """Unpack a tar archive whose top folder is named like `folder`, all or nothing.
+def what_is_wrong(file: RemoteFile, path: Path) -> str:
+    """What is wrong with the bytes at `path`, which should be those of `file`: the rest of a sentence, or nothing."""
+    size = path.stat().st_size
+    if file.size is not None and size != file.size:
+        return f"has {size} bytes instead of {file.size}"
+    if file.checksum is not None:
+        kind, _, expected = file.checksum.partition(":")
+        found = file_sum(path, kind)
+        return "" if found == expected else f"has the {kind} sum {found} instead of {expected}"
+    sums = remembered(path)
+    if sums is None or sums.get(path) == file_sum(path, "sha256"):
+        return ""
+    return f"isn't what came the first time (its sum is in {record_of(path)}, to be removed if a change is expected)"
 
-    Members that would land outside, links that lead outside, and devices are refused (tarfile's data filter), and so is
-    an archive of more than 100 times its own size, before the disk is full of it.
 
-    Args:
-        archive: the tar file, compressed or not.
-        folder: what appears.
-
-    Returns:
-        `folder`.
-
-    Raises:
-        DataError: if the archive is damaged, unsafe, not what was expected, or the disk is full.
-    """
+def _remember(path: Path) -> None:
+    """Keep the sums of `path`; the data are whole without them, so what goes wrong here is only logged."""
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unpack-", dir=folder.parent) as work:
-            with tarfile.open(archive) as tar:
-                tar.extractall(work, filter=_bounded(archive))  # noqa: S202 - by tarfile's data filter
-            inner = Path(work) / folder.name
-            if not inner.is_dir():
-                raise DataError(f"{archive} has no folder {folder.name!r}; it isn't the archive that was expected")
-            inner.replace(folder)
-    except tarfile.FilterError as error:
-        raise DataError(
-            f"{archive} holds a member that would be written outside: {error}; it wasn't unpacked"
-        ) from error
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive} is a damaged archive ({error}); remove it and fetch it again") from error
-    except OSError as error:
-        raise DataError(f"{archive} can't be unpacked to {folder}: {error.strerror or error}") from error
-    return folder
-
-
-def _bounded(archive: Path) -> Callable[[tarfile.TarInfo, str], tarfile.TarInfo | None]:
-    """The data filter of tarfile, with a limit on the bytes of all members together."""
-    left = max(_SMALL, _LARGEST_RATIO * archive.stat().st_size)
-
-    def check(member: tarfile.TarInfo, place: str) -> tarfile.TarInfo | None:
-        nonlocal left
-        left -= member.size
-        if left < 0:
-            raise DataError(
-                f"{archive} unpacks to more than {_LARGEST_RATIO} times its own size; it wasn't unpacked: compare it "
-                "with what its publisher describes"
-            )
-        return tarfile.data_filter(member, place)
-
-    return check
+        remember(path)
+    except (OSError, HoldfastError) as error:
+        _log.warning("the sums of %s can't be kept: %s", path, error)
 
 
 def _download(file: RemoteFile, target: Path, progress: Progress | None, timeout: float) -> None:
-    """Have pooch fetch a file, and say what went wrong in the words of this library."""
+    """Fetch a file from the first address that gives it."""
     if file.url is None:
         raise DataError(f"{target} can't be fetched automatically; put it there by hand")
-    if not file.url.startswith(("http://", "https://")):
-        raise DataError(f"{file.url} isn't an http address; put the file at {target} by hand")
+    by_hand = f"put the file at {target} by hand"
+    failures = list[_UnavailableError]()
+    for url in file.addresses:
+        try:
+            _download_from(url, file, target, progress, timeout)
+        except _UnavailableError as error:
+            _log.info("%s; %s", error, "trying the next address" if url != file.addresses[-1] else "there is no other")
+            failures.append(error)
+        else:
+            return
+    if len(failures) == 1:
+        raise DataError(f"{failures[0]}; {failures[0].remedy.format(by_hand=by_hand)}") from failures[0]
+    reasons = ", and ".join(map(str, failures))
+    raise DataError(f"{reasons}; try again later, or {by_hand}") from failures[-1]
+
+
+class _UnavailableError(Exception):
+    """An address that doesn't give the file: why, and what to do where it is the only one."""
+
+    def __init__(self, why: str, remedy: str) -> None:
+        super().__init__(why)
+        self.remedy = remedy
+
+
+def _download_from(url: str, file: RemoteFile, target: Path, progress: Progress | None, timeout: float) -> None:
+    """Have pooch fetch a file from one address, and say what went wrong in the words of this library."""
+    if not url.startswith(("http://", "https://")):
+        raise _UnavailableError(f"{url} isn't an http address", "{by_hand}")
     import pooch  # noqa: PLC0415
     import requests  # noqa: PLC0415
 
     store = pooch.Pooch(
-        target.parent,
-        base_url="",
-        registry={target.name: file.checksum},
-        urls={target.name: file.url},
-        retry_if_failed=1,
+        target.parent, base_url="", registry={target.name: None}, urls={target.name: url}, retry_if_failed=1
     )
-    by_hand = f"put the file at {target} by hand"
     try:
         with _quiet(pooch.get_logger()):
             store.fetch(target.name, downloader=_Resuming(file, target, progress, timeout))
     except _RefusedError as error:
-        raise DataError(f"{file.url} answered {error}; {by_hand}") from error
+        raise _UnavailableError(f"{url} {error}", "{by_hand}") from error
     except requests.HTTPError as error:
         said = f"{error.response.status_code} {error.response.reason}"
-        raise DataError(f"{file.url} answered {said}; try again later, or {by_hand}") from error
+        raise _UnavailableError(f"{url} answered {said}", "try again later, or {by_hand}") from error
     except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-        raise DataError(f"{file.url} stopped too early; run again, and the transfer goes on there") from error
+        raise _UnavailableError(f"{url} stopped too early", "run again, and the transfer goes on there") from error
     except requests.RequestException as error:
-        raise DataError(f"can't reach {file.url} ({_reason(error)}); without a network, {by_hand}") from error
+        raise _UnavailableError(f"can't reach {url} ({_reason(error)})", "without a network, {by_hand}") from error
     except OSError as error:
         raise DataError(
             f"{target} can't be written: {_reason(error)}; make room, or choose another folder with "
             "HOLDFAST_DATA; run again, and the transfer goes on where it stopped"
         ) from error
-    except ValueError as error:
-        wrong = str(error) if isinstance(error, _WrongFileError) else f"doesn't have the sum {file.checksum}"
-        raise DataError(f"what {file.url} sent {wrong}; it was deleted: try again, or {by_hand}") from error
+    except _WrongFileError as error:
+        raise _UnavailableError(f"what {url} sent {error}", "it was deleted: try again, or {by_hand}") from error
 
 
 class _RefusedError(Exception):
@@ -201,7 +157,7 @@ class _WrongFileError(ValueError):
 
 @dataclass(frozen=True)
 class _Resuming:
-    """A downloader for pooch: pooch's own, which begins where ``NAME.part`` ends."""
+    """A downloader for pooch: pooch's own, which begins where the part that is there ends, and checks what came."""
 
     file: RemoteFile
     target: Path
@@ -209,23 +165,44 @@ class _Resuming:
     timeout: float
 
     def __call__(self, url: str, output_file: str, pooch: Any) -> None:
-        """Bring the part to its full length and give it the name under which pooch checks it."""
+        """Bring the part to its full length, check it, and give it the name that pooch moves to the final one."""
         from requests import HTTPError  # noqa: PLC0415
 
-        part = self.target.with_name(self.target.name + ".part")
+        part = self._part(url)
         try:
             with part.open("ab") as out:
                 self._transfer(url, out, pooch)
         except HTTPError as error:
             if not _is_whole(error.response, part):
                 raise _judged(error, part) from error
+        except _WrongFileError:
+            part.unlink()
+            raise
         finally:
             if part.exists() and not part.stat().st_size:
                 part.unlink()
-        if self.file.size is not None and (size := part.stat().st_size) != self.file.size:
+        if wrong := self._wrong(part):
             part.unlink()
-            raise _WrongFileError(f"has {size} bytes instead of {self.file.size}")
+            raise _WrongFileError(wrong)
         part.replace(output_file)
+
+    def _part(self, url: str) -> Path:
+        """Where the bytes of `url` gather: where no sum can tell, those of two hosts never in one file."""
+        if self.file.checksum is not None:
+            return self.target.with_name(f"{self.target.name}.part")
+        host = hashlib.sha256(url.encode()).hexdigest()[:8]
+        return self.target.with_name(f"{self.target.name}.{host}.part")
+
+    def _wrong(self, part: Path) -> str:
+        """As `what_is_wrong`, of a part that isn't under its final name yet."""
+        if not part.exists():
+            return "has no bytes"
+        if self.file.checksum is not None:
+            return what_is_wrong(self.file, part)
+        first = (remembered(self.target) or {}).get(self.target)
+        if first is not None and file_sum(part, "sha256") != first:
+            return f"isn't what came the first time (remove {record_of(self.target)} if a change is expected)"
+        return what_is_wrong(self.file, part)
 
     def _transfer(self, url: str, out: BinaryIO, pooch: Any) -> None:
         from pooch import HTTPDownloader  # noqa: PLC0415
@@ -239,6 +216,10 @@ class _Resuming:
 
         def begin(response: Response, **_: Any) -> None:
             """Before a byte is written: whether they go on where the part ends."""
+            if response.is_redirect:
+                return
+            if self.file.checksum is None and url.startswith("https:") and response.url.startswith("http:"):
+                raise _RefusedError(f"leads to {response.url}, where anybody on the way can change the bytes")
             if response.status_code == http.HTTPStatus.PARTIAL_CONTENT:
                 starts = response.headers.get("Content-Range", "").removeprefix("bytes ").partition("-")[0]
                 if starts != str(have):
@@ -255,7 +236,25 @@ class _Resuming:
             timeout=self.timeout,
             headers=headers,
             hooks={"response": begin},
-        )(url, out, pooch)
+        )(url, _Limited(out, _LARGEST if self.file.size is None else self.file.size), pooch)
+
+
+@dataclass(frozen=True)
+class _Limited:
+    """A file that takes no more than `limit` bytes: a host may send for ever."""
+
+    out: BinaryIO
+    limit: int
+
+    def write(self, block: bytes) -> None:
+        """Append, where there is room for it."""
+        if self.out.seek(0, 2) + len(block) > self.limit:
+            raise _WrongFileError(f"has more than {self.limit} bytes")
+        self.out.write(block)
+
+    def flush(self) -> None:
+        """To the disk."""
+        self.out.flush()
 
 
 class _DownloadBar:
@@ -290,19 +289,8 @@ def _judged(error: HTTPError, part: Path) -> Exception:
     if code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
         part.unlink()  # it is longer than the file: the next attempt begins anew
     elif code < http.HTTPStatus.INTERNAL_SERVER_ERROR:
-        judged = _RefusedError(f"{code} {error.response.reason}")
+        judged = _RefusedError(f"answered {code} {error.response.reason}")
     return judged
-
-
-def _wrong(file: RemoteFile, path: Path) -> str:
-    """What is wrong with a file that somebody put at `path`, as the rest of a sentence; empty where nothing is."""
-    import pooch  # noqa: PLC0415
-
-    if file.size is not None and path.stat().st_size != file.size:
-        return f"has {path.stat().st_size} bytes instead of {file.size}"
-    kind, _, expected = (file.checksum or "").partition(":")
-    found = pooch.file_hash(str(path), alg=kind) if kind else ""
-    return "" if found == expected else f"has the {kind} sum {found} instead of {expected}"
 
 
 def _reason(error: BaseException) -> str:

@@ -94,7 +94,7 @@ def card_of(clients: Clients, made: Mapping[str, Any]) -> ModelCard:
     """
     real = int(clients.train.counts.sum()) == len(clients.train.labels)
     inputs = clients.train.inputs[: LOOKED_AT if real else 0]
-    return ModelCard(input_facts(inputs), task=clients.task, made=made)
+    return ModelCard(input_facts(inputs), clients.class_names, task=clients.task, made=made)
 
 
 def read_clients(run: Run) -> dict[str, list[Any]]:

@@ -16,7 +16,7 @@ from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError
 from holdfast.models.heads import KNOWN_NAMES, features_and_logits, find_head, logits_of
 from holdfast.models.modes import evaluation_mode
-from holdfast.models.own_models import told_as_sentence
+from holdfast.own_code import told_as_sentence
 
 
 @dataclass(frozen=True)

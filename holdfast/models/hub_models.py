@@ -16,8 +16,8 @@ from torch import nn
 
 from holdfast.errors import ConfigError, MissingDependencyError, nearest
 from holdfast.models.networks.pretrained import load_configuration, load_pretrained
-from holdfast.models.own_models import told_as_sentence
 from holdfast.models.shapes import expect_shape
+from holdfast.own_code import told_as_sentence
 
 #: What a model classifies, by the number of dimensions of an input: the class that transformers has for it.
 _AUTO_CLASSES = {1: "AutoModelForSequenceClassification", 3: "AutoModelForImageClassification"}

@@ -37,7 +37,8 @@ def build(
 
     Raises:
         ConfigError: if the name is unknown, the shape doesn't suit, or the file of weights isn't there.
-        CheckpointError: if the weights can't be read or belong to another network.
+        CheckpointError: if the weights can't be read, belong to another network, or aren't the public ones they are
+            named like.
 
     Example:
         >>> model = build("mlp", (3, 10, 10), 2, seed=1)

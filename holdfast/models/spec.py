@@ -21,9 +21,10 @@ from holdfast.errors import CheckpointError, ConfigError
 from holdfast.files import plain_values
 from holdfast.models.arguments import Call, call_of, refuse_unknown, written
 from holdfast.models.first_pass import fill_lazy_layers
-from holdfast.models.own_models import own_factory, told_as_sentence
-from holdfast.models.starting_weights import hub_source, load_weights, locate
+from holdfast.models.own_models import own_factory
+from holdfast.models.starting_weights import check_public_weights, hub_source, load_weights, locate
 from holdfast.models.table import ADAPTERS, HUB_MODELS, MODELS
+from holdfast.own_code import told_as_sentence
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class ModelSpec:
         path = None if source is not None else locate(self.name, self.weights, root)
         model = self._made(source)
         if path is not None:
+            if self.weights == "imagenet":
+                check_public_weights(path)
             load_weights(model, path, self.head)
         return model
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.catalog import data_root
+from holdfast.data.checksums import file_sum
 from holdfast.errors import CheckpointError, ConfigError
 from holdfast.models.heads import find_head
 from holdfast.models.networks.densenet import current_name
@@ -73,6 +74,21 @@ def load_weights(model: nn.Module, path: Path | str, head: str | None = None) ->
             f"{path} doesn't fit {type(model).__name__}: {'; '.join(reasons)}; give the weights of this network"
         )
     model.load_state_dict({key: given.get(key, expected[key]) for key in expected})
+
+
+def check_public_weights(path: Path) -> None:
+    """Compare a file of public weights with the sum in its name: ``resnet18-f37072fd.pth`` has the first 8 digits.
+
+    Raises:
+        CheckpointError: if they differ.
+    """
+    expected = path.stem.rpartition("-")[2]
+    found = file_sum(path, "sha256")
+    if not found.startswith(expected):
+        raise CheckpointError(
+            f"{path} isn't the file of its name: its SHA-256 sum begins with {found[: len(expected)]} instead of "
+            f"{expected}; remove it and download {IMAGENET_URL}{path.name} again"
+        )
 
 
 def hub_source(name: str, weights: Path | str | None, root: Path | str | None) -> Path | str | None:

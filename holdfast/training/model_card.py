@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 
@@ -91,13 +91,20 @@ class ModelCard:
             return None
         try:
             stored = json.loads(header[_KEY])
-            inputs = tuple(
-                InputFacts(**{**facts, "shape": tuple(int(size) for size in facts["shape"])})
-                for facts in stored["inputs"]
-            )
-            return cls(inputs, tuple(map(str, stored["classes"])), stored["task"], stored["made"])
-        except (ValueError, KeyError, TypeError) as error:
+            inputs = tuple(_facts_of(facts) for facts in stored["inputs"])
+            if stored["task"] not in get_args(OutputTask):
+                raise ValueError(f"its task is {stored['task']!r}")
+            made = None if stored["made"] is None else dict(stored["made"])
+            return cls(inputs, tuple(map(str, stored["classes"])), stored["task"], made)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise CheckpointError(f"what the weights say of their model is garbled ({error}); train again") from error
+
+
+def _facts_of(stored: Mapping[str, Any]) -> InputFacts:
+    if not isinstance(getattr(torch, stored["dtype"], None), torch.dtype):
+        raise ValueError(f"there is no dtype {stored['dtype']!r}")
+    low, high = (None if stored[key] is None else float(stored[key]) for key in ("low", "high"))
+    return InputFacts(str(stored["name"]), stored["dtype"], tuple(int(size) for size in stored["shape"]), low, high)
 
 
 def input_facts(batch: InputBatch) -> tuple[InputFacts, ...]:

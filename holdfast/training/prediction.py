@@ -162,8 +162,8 @@ def fitting_examples(data: PredictionData, card: ModelCard, n_classes: int) -> P
             f"the data has classes that the model doesn't know: {shown}; it knows {names}; leave these examples out, "
             "or train on them"
         )
-    if examples.class_names == known:
-        return data
+    if examples.class_names == known or not card.classes:
+        return data  # a model whose classes have no names gives them in the data's own order
     place = {name: number for number, name in enumerate(known)}
     moved = torch.tensor([place.get(name, 0) for name in examples.class_names], dtype=torch.int64)
     return replace(data, examples=replace(examples, labels=moved[examples.labels], class_names=tuple(known)))

@@ -7,6 +7,7 @@ The file is parquet or csv, as its ending says, and is there as a whole or not a
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,8 @@ def check_table_place(path: Path, *, overwrite: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"the folder of {path} can't be made ({error.strerror}); choose another --out") from error
+    if not os.access(path.parent, os.W_OK):
+        raise ConfigError(f"the folder of {path} can't be written to; choose another --out")
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -207,8 +207,8 @@ class Run:
         if not file.exists():
             return None
         try:
-            stored = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            stored = dict(json.loads(file.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{file} can't be read ({error}); restore it from a copy of the run") from error
         return ModelSpec.from_json(stored)
 

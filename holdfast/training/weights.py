@@ -46,7 +46,7 @@ def save_weights(state: Mapping[str, Any], path: Path, about: Mapping[str, str] 
             f"the model's weights can't be written as safetensors ({error}); keep dense tensors and plain values in "
             "its state dict"
         ) from error
-    write_atomically(path, payload)
+    write_atomically(path, _with_sorted_header(payload))
 
 
 def load_weights(path: Path) -> dict[str, Any]:
@@ -71,9 +71,17 @@ def weights_header(path: Path) -> dict[str, str]:
     return _read(path, whole=False)[0]
 
 
+def _with_sorted_header(payload: bytes) -> bytes:
+    """The same file with its header in one order, so that equal models are equal files: safetensors has it in any."""
+    size = int.from_bytes(payload[:8], "little")
+    header = json.dumps(json.loads(payload[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % 8)  # tensors begin at a multiple of 8 bytes
+    return len(header).to_bytes(8, "little") + header + payload[8 + size :]
+
+
 def _read(path: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.exists():
-        raise CheckpointError(f"there are no weights at {path}")
+        raise CheckpointError(f"there are no weights at {path}; restore them from a copy of the run, or train again")
     try:
         with safe_open(path, framework="pt") as file:
             names = list(file.keys()) if whole else []

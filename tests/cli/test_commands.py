@@ -13,6 +13,7 @@ import yaml
 from PIL import Image
 
 from holdfast.cli.main import COMMANDS, main
+from tests.data.trees import write_pairs
 
 QUICK = ["--epochs", "2", "--threads", "1"]
 
@@ -155,6 +156,17 @@ def test_a_damaged_folder_is_named(tmp_path, capsys, damage, message):
     assert "Traceback" not in shown
 
 
+def test_data_of_ones_own_is_read_and_described_without_training(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("age,sex,y\n" + "".join(f"{i},{'fm'[i % 2]},{i // 2 % 2}\n" for i in range(40)))
+    assert main(["data", "read", "t.csv", "--attribute", "sex"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "label: column 'y', by its name" in shown and "0/sex=f" in shown and "model mlp" in shown
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert main(["data", "read", "t.csv", "--label", "z"]) == 2
+    assert "no column 'z'" in capsys.readouterr().err
+    assert main(["data", "read", "u.csv"]) == 2
+
+
 def test_a_method_that_needs_groups_says_so(tmp_path, capsys):
     np.savez(tmp_path / "a.npz", inputs=np.zeros((12, 4), np.float32), labels=np.arange(12) % 2)
     assert main(["fit", "--data", "a.npz", "--method", "group-balanced", *QUICK]) == 2
@@ -173,6 +185,38 @@ def test_data_is_listed_described_and_explained(capsys, monkeypatch, tmp_path):
     assert "can't be fetched automatically" in capsys.readouterr().err
     assert main(["data", "info", "celebb"]) == 2
     assert "did you mean 'celeba'" in capsys.readouterr().err
+
+
+def test_data_check_says_what_is_whole_and_fails_where_something_is_damaged(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "300")
+    write_pairs(tmp_path, {part: [("neutral", "a", "b")] for part in ("train", "dev", "test")})
+    here = ["--data-root", str(tmp_path)]
+    assert main(["data", "check", *here]) == 0
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "usable" in rows["snli"] and "1 + 1 + 1 examples; no sums of its files were kept" in rows["snli"]
+    assert "absent" in rows["waterbirds"] and "holdfast data get waterbirds" in rows["waterbirds"]
+    assert "absent" in rows["resnet50"] and "gsm8k" in rows and "digits" not in rows
+    (tmp_path / "snli_1.0/snli_1.0_dev.jsonl").write_text("[broken]\n")
+    assert main(["data", "check", "snli", "digits", "folder", *here]) == 1
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines() if line.strip()}
+    assert "damaged" in rows["snli"] and "line 1 of" in rows["snli"]
+    assert "usable" in rows["digits"] and "--folder.path" in rows["folder"]
+    assert main(["data", "check", "snly", *here]) == 2
+    assert "did you mean 'snli'" in capsys.readouterr().err
+
+
+def test_data_check_of_a_folder_that_is_not_there_finds_nothing_and_makes_nothing(capsys, tmp_path):
+    assert main(["data", "check", "--data-root", str(tmp_path / "nowhere")]) == 0
+    assert "usable" not in capsys.readouterr().out
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_data_check_compares_public_weights_with_their_name(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")  # a long path would break the sentence
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights/resnet18-f37072fd.pth").write_bytes(b"other")
+    assert main(["data", "check", "resnet18", "--data-root", str(tmp_path)]) == 1
+    assert "isn't the file of its name" in " ".join(capsys.readouterr().out.split())
 
 
 def test_missing_data_says_where_it_was_looked_for(capsys, monkeypatch, tmp_path):

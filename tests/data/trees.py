@@ -44,6 +44,15 @@ def write_pairs(root: Path, parts: dict[str, Sequence[tuple[str, str, str]]]) ->
     return root
 
 
+def write_multinli(root: Path, parts: dict[str, Sequence[tuple[str, str, str]]]) -> Path:
+    """MultiNLI's files, from label, premise and hypothesis of each pair, by part."""
+    (root / "multinli_1.0").mkdir(parents=True, exist_ok=True)
+    for part, pairs in parts.items():
+        lines = [json.dumps({"gold_label": g, "sentence1": a, "sentence2": b, "genre": "x"}) for g, a, b in pairs]
+        (root / f"multinli_1.0/multinli_1.0_{part}.jsonl").write_text("\n".join(lines) + "\n")
+    return root
+
+
 def write_tokenizer(folder: Path, words: Sequence[str]) -> Path:
     """A tokenizer that knows `words`, numbered from 2; 0 is padding and 1 is any other word."""
     from tokenizers import Tokenizer, models, pre_tokenizers

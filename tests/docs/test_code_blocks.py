@@ -33,7 +33,7 @@ from holdfast.papers.engine.catalog import find
 from tests.docs.pages import PAGES, Block, blocks, name_of
 
 LANGUAGES = {"python", "console", "sh", "text", "yaml", "csv", "toml"}
-OPTIONAL = {"lightning", "transformers", "accelerate", "tensorboard", "mlflow", "flwr"}
+OPTIONAL = {"onnxruntime", "lightning", "transformers", "accelerate", "tensorboard", "mlflow", "flwr"}
 
 #: The functions that a command's options are read off.
 PARSERS = {
@@ -44,7 +44,7 @@ PARSERS = {
 }
 FUNCTIONS = {
     "demo": ("demo",),
-    "data": ("list_", "info", "get_"),
+    "data": ("list_", "info", "get_", "check_"),
     "runs": ("list_", "compare"),
     "audit verdict": ("write_verdict",),
     "report": ("report",),

@@ -143,11 +143,34 @@ def test_without_a_network_there_is_one_short_try_and_a_sentence(transformers, m
     monkeypatch.setattr(pretrained, "getproxies", dict)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"retried after {seconds} s"))
-    with pytest.raises(
-        ConfigError, match=r"'nobody/nothing' can't be loaded .* connect to the network once, or give a folder"
-    ):
+    with pytest.raises(ConfigError, match=r"'nobody/nothing' can't be loaded .* connect to the network once, or give"):
         ModelSpec("hf:nobody/nothing", (3,), 2).build()
     assert tries == [5.0]
+
+
+@pytest.mark.parametrize(
+    ("reachable", "proxies", "local"), [(True, {}, False), (False, {}, True), (False, {"https": "x"}, False)]
+)
+def test_only_where_the_hub_cannot_be_reached_is_the_library_kept_to_its_cache(
+    transformers, monkeypatch, reachable, proxies, local
+):
+    asked = []
+
+    def connect(address, timeout):
+        if not reachable:
+            raise TimeoutError
+        return SimpleNamespace(close=lambda: None)
+
+    def configuration(source, **options):
+        asked.append(options["local_files_only"])
+        raise OSError("not to be had")
+
+    monkeypatch.setattr(pretrained, "getproxies", lambda: proxies)
+    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", configuration)
+    with pytest.raises(ConfigError, match="not to be had"):
+        ModelSpec("hf:nobody/nothing", (3,), 2).build()
+    assert asked == [local]
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 from torch import nn
 
+from holdfast import own_code
 from holdfast.errors import ConfigError
-from holdfast.models import own_models
-from holdfast.models.own_models import own_factory, told_as_sentence
+from holdfast.models.own_models import own_factory
+from holdfast.own_code import told_as_sentence
 from tests.models.own import own  # noqa: F401
 
 
@@ -70,7 +71,7 @@ def test_an_installed_class_or_a_function_that_promises_a_model_is_taken(own, mo
         "def makes() -> nn.Linear: ...\ndef says_nothing(): ...\ndef other() -> int: ...\n"
     )
     assert callable(own_factory(f"{own}.typed:says_nothing"))
-    monkeypatch.setattr(own_models, "_below_installed", lambda file: True)
+    monkeypatch.setattr(own_code, "_below_installed", lambda file: True)
     assert callable(own_factory(f"{own}.typed:makes"))
     for name in ("says_nothing", "other"):
         with pytest.raises(ConfigError, match=r"doesn't say that it returns a nn.Module"):

@@ -1,3 +1,4 @@
+import hashlib
 import logging
 import re
 from pathlib import Path
@@ -7,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.models import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights
+from holdfast.models import HUB_MODELS, IMAGENET_WEIGHTS, MODELS, build, load_weights, starting_weights
 
 SHAPE = (3, 4, 4)
 
@@ -15,6 +16,15 @@ SHAPE = (3, 4, 4)
 def same(one: torch.nn.Module, another: torch.nn.Module, but: str = "nothing") -> bool:
     theirs = another.state_dict()
     return all(torch.equal(value, theirs[key]) for key, value in one.state_dict().items() if not key.startswith(but))
+
+
+def keep_as_public(weights: dict[str, torch.Tensor], model: str, folder: Path, monkeypatch) -> None:
+    """Save weights under the name that they would be published with."""
+    torch.save(weights, folder / "weights.pth")
+    digest = hashlib.sha256((folder / "weights.pth").read_bytes()).hexdigest()
+    name = f"{model}-{digest[:8]}.pth"
+    (folder / "weights.pth").rename(folder / name)
+    monkeypatch.setattr(starting_weights, "IMAGENET_WEIGHTS", {model: name})
 
 
 def test_the_same_seed_gives_the_same_start_and_another_seed_another():
@@ -162,7 +172,7 @@ def test_imagenet_weights_are_found_where_people_keep_them(tmp_path: Path, monke
     folder = tmp_path / ("hub/checkpoints" if place == "hub" else "data/weights")
     folder.mkdir(parents=True)
     source = build("resnet18", (3, 32, 32), 5, seed=1)
-    torch.save(source.state_dict(), folder / "resnet18-f37072fd.pth")
+    keep_as_public(source.state_dict(), "resnet18", folder, monkeypatch)
     root = tmp_path / "data" if place == "data root" else None
     assert same(build("resnet18", (3, 32, 32), 2, weights="imagenet", root=root), source, but="fc.")
 
@@ -177,7 +187,18 @@ def test_absent_imagenet_weights_say_where_they_belong(tmp_path: Path, monkeypat
     assert str(tmp_path / "hub" / "checkpoints" / "resnet50-0676ba61.pth") in said
 
 
-def test_densenet_reads_the_names_of_the_public_file(tmp_path: Path):
+def test_public_weights_that_are_not_the_file_of_their_name_are_refused(tmp_path: Path):
+    (tmp_path / "weights").mkdir()
+    torch.save(build("resnet18", (3, 32, 32), 5, seed=1).state_dict(), tmp_path / "weights" / "resnet18-f37072fd.pth")
+    with pytest.raises(CheckpointError, match=r"sum begins with .* instead of f37072fd; remove it and download https"):
+        build("resnet18", (3, 32, 32), 2, weights="imagenet", root=tmp_path)
+
+
+def test_every_public_file_carries_eight_digits_of_its_sum():
+    assert all(re.fullmatch(r"[a-z0-9_]+-[0-9a-f]{8}\.pth", name) for name in IMAGENET_WEIGHTS.values())
+
+
+def test_densenet_reads_the_names_of_the_public_file(tmp_path: Path, monkeypatch):
     source = build("densenet121", (3, 32, 32), 5, seed=1)
     old_names = {
         re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)", r"\1.\2", key): value
@@ -186,7 +207,7 @@ def test_densenet_reads_the_names_of_the_public_file(tmp_path: Path):
     }
     assert "features.denseblock4.denselayer16.conv.2.weight" in old_names
     (tmp_path / "weights").mkdir()
-    torch.save(old_names, tmp_path / "weights" / "densenet121-a639ec97.pth")
+    keep_as_public(old_names, "densenet121", tmp_path / "weights", monkeypatch)
     model = build("densenet121", (3, 32, 32), 2, seed=2, weights="imagenet", root=tmp_path)
     assert same(model, source, but="classifier.")
 

@@ -125,6 +125,27 @@ def test_a_card_comes_back_from_its_header():
         ModelCard.from_header({"holdfast": json.dumps({"inputs": [{"shape": 3}]})})
 
 
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(place=st.sampled_from(["", "inputs", "classes", "task", "made", "dtype", "shape", "low"]), value=PLAIN)
+def test_a_damaged_card_is_read_or_refused_with_a_sentence(place, value):
+    stored = json.loads(ModelCard((InputFacts("x", "int64", (5,), 0, 9),), ("a",)).to_header()["holdfast"])
+    if place in stored["inputs"][0]:
+        stored["inputs"][0][place] = value
+    else:
+        stored = {**stored, place: value} if place else value
+    try:
+        card = ModelCard.from_header({"holdfast": json.dumps(stored)})
+        card.describe_inputs()
+    except CheckpointError:
+        pass
+
+
 def test_inputs_are_described_as_they_are():
     facts = input_facts({"ids": torch.tensor([[3, 7]]), "x": torch.empty(0, 2, 2)})
     assert facts == (InputFacts("ids", "int64", (2,), 3, 7), InputFacts("x", "float32", (2, 2)))
@@ -158,9 +179,35 @@ def test_a_fit_leaves_the_chosen_weights_for_a_plain_load(tmp_path):
     assert run.spec is None and run.has_weights()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["[1]", "3", "null", "{", '{"name": "mlp"}', '{"name": 1, "input_shape": 2}', pytest.param("[" * 99999, id="deep")],
+)
+def test_a_damaged_model_json_is_a_sentence(tmp_path, text):
+    run = Run.create(tmp_path / "run", {})
+    (run.path / "model.json").write_text(text)
+    with pytest.raises(CheckpointError):
+        run.spec  # noqa: B018
+
+
 def test_a_model_with_tied_weights_is_trained_saved_and_loaded(tmp_path):
     run = Run.create(tmp_path / "run", {})
     result = fit(Tied(), toy_splits(), None, Training(epochs=1), run=run)
     model = Tied()
     model.load_state_dict(load_file(run.path / "weights.safetensors"), strict=True)
     assert all(torch.equal(value, result.model.state_dict()[name]) for name, value in model.state_dict().items())
+
+
+def test_a_run_that_dies_after_its_weights_ends_with_the_same_weights(tmp_path, monkeypatch):
+    def go(path, settings=Training(epochs=2, batch_size=8)):  # noqa: B008 - frozen
+        run = Run.open(path) if path.exists() else Run.create(path, {})
+        fit(toy_model(), toy_splits(), None, settings, run=run)
+        return (path / "weights.safetensors").read_bytes()
+
+    whole = go(tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "save_results", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            go(tmp_path / "cut")
+    assert Run.open(tmp_path / "cut").status == "interrupted"
+    assert go(tmp_path / "cut") == whole

@@ -71,9 +71,8 @@ def export(options: Export, console: Console) -> None:
             console.print(f"{options.client} never took part, so its model is the shared one.", highlight=False)
         trained = trained.of_client(options.client, personal.state_dict(client))
     schema = run.path / "schema.json"
-    difference = export_model(
-        trained, options.to, out, overwrite=options.overwrite, beside=schema if schema.exists() else None
-    )
+    attached = {schema.name: schema.read_text(encoding="utf-8")} if schema.exists() else {}
+    difference = export_model(trained, options.to, out, overwrite=options.overwrite, attached=attached)
     checked = (
         "not checked, because onnxruntime is not installed"
         if difference is None

@@ -40,14 +40,16 @@ class Predict:
     The table has id, label and group (where known), the predicted class and a probability per class, p_CLASS; of more
     than 100 classes the five most likely ones. It is written as a whole or not at all.
 
-    Examples: `holdfast predict runs/mine`; `holdfast predict runs/mine coloured-digits --part validation --out
-    guesses.csv`; `holdfast predict runs/wards --client ward-1`; `holdfast predict runs/wards --client all`.
+    Examples: `holdfast predict runs/mine`; `holdfast predict runs/mine new.csv`; `holdfast predict runs/mine
+    coloured-digits --part validation --out guesses.csv`; `holdfast predict runs/wards --client ward-1`; `holdfast
+    predict runs/wards --client all`.
 
     Attributes:
         run: a run directory of `holdfast fit` or `holdfast federate`.
-        data: a data set's name; the run's own data, with the options it was trained with, by default.
+        data: other data of your own, a file or folder whose columns are called as those of the training data (labels
+            may be missing), or a data set's name; the run's own data, with its options, by default.
         out: the file, .parquet or .csv; predictions-DATA-PART.parquet in the run directory by default.
-        part: which part of the data.
+        part: which part of the data; all of a file or folder is predicted.
         client: predict with this client's personal model, on its own examples where the data says whose they are; `all`
             predicts each example with the model of its own client. The shared model by default.
         method: whose personal models, where the federation has several: ditto, finetuning, ...
@@ -123,18 +125,44 @@ def examples_for(run: Run, data: str | None, root: Path | None = None, part: Par
 
     Args:
         run: whose model predicts; its own data is read with the options that it was trained with.
-        data: a data set's name; the run's own by default.
+        data: a data set's name, or a file or folder of the kind that the run was trained on; the run's own by default.
         root: where data sets live; as the run was started by default.
         part: which part of the data.
 
     Raises:
         ConfigError: if there is no such data set.
     """
+    from holdfast.cli.common.sections import own_place
+    from holdfast.data.catalog import DATASETS
+    from holdfast.data.clients.federations import FEDERATIONS
+
     own = str(run.config.get("data"))
     name = own if data is None or _same(data, own) else data
+    if name != own and name not in DATASETS and name not in FEDERATIONS and (place := own_place(name)) is not None:
+        return _at_place(run, place)
     if run.kind == "federation":
-        return _of_clients(_federated(run, name, own, root), part)
+        return _of_clients(_federated(run, name, own, root), part, same_clients=name == own)
     return _of_splits(_pooled(run, name, own, root), part)
+
+
+def _at_place(run: Run, place: str) -> PredictionData:
+    """Other data of the user's own, read as the run read its training data; labels may be missing."""
+    from holdfast.data.clients.own import stackable
+    from holdfast.data.own.schema import Schema
+    from holdfast.training.prediction import PredictionData
+
+    if not (run.path / "schema.json").exists():
+        raise ConfigError(
+            f"the run at {run.path} was trained on the data set {run.config.get('data')!r}, so it can't tell what the "
+            f"columns of {place} mean; name a data set, or train on data of your own"
+        )
+    new = Schema.load(run.path / "schema.json").read(place)
+    examples = stackable(new.examples) if run.kind == "federation" else new.examples
+    names = None if examples.names is None else [str(name) for name in examples.names]
+    clients = (
+        None if examples.sources is None else [examples.source_names[owner] for owner in examples.sources.tolist()]
+    )
+    return PredictionData(examples, new.labelled, names, clients)
 
 
 def _pooled(run: Run, name: str, own: str, root: Path | None) -> Splits:
@@ -146,7 +174,7 @@ def _pooled(run: Run, name: str, own: str, root: Path | None) -> Splits:
     place = data_root(root or options.choices.data_root)
     if name == own:
         return options.data.load(place)
-    _refuse_path(name, DATASETS)
+    _refuse_unknown(name, DATASETS)
     return configured(find(name), {}).load(place)
 
 
@@ -157,7 +185,7 @@ def _federated(run: Run, name: str, own: str, root: Path | None) -> Clients:
 
     if name == own:
         return federation_of(run, root)[0]
-    _refuse_path(name, {*FEDERATIONS, *DATASETS})
+    _refuse_unknown(name, {*FEDERATIONS, *DATASETS})
     config = run.config
     return load_federation(name, data_root(root or config.get("data_root")), int(config.get("seed", 0)))
 
@@ -165,18 +193,26 @@ def _federated(run: Run, name: str, own: str, root: Path | None) -> Clients:
 def _of_splits(splits: Splits, part: Part) -> PredictionData:
     from holdfast.training.prediction import PredictionData
 
-    return PredictionData(getattr(splits, part))
+    examples: Examples = getattr(splits, part)
+    return PredictionData(examples, names=None if examples.names is None else [str(name) for name in examples.names])
 
 
-def _of_clients(clients: Clients, part: Part) -> PredictionData:
+def _of_clients(clients: Clients, part: Part, *, same_clients: bool) -> PredictionData:
+    """The examples of all clients, and whose they are: by name; numbers mean a client only in the data they count."""
     from holdfast.data import Examples
     from holdfast.training.prediction import PredictionData
 
     chosen = clients.parts[part]
     classes = [str(place) for place in range(2 if clients.task == "margin" else clients.classes)]
-    examples = Examples.of(chosen.inputs, chosen.labels, groups=chosen.groups, class_names=classes)
-    names = list(clients.names) or [str(client) for client in range(len(clients))]
-    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()])
+    examples = Examples.of(
+        chosen.inputs,
+        chosen.labels,
+        groups=chosen.groups,
+        class_names=clients.class_names or classes,
+        group_names=clients.group_names or None,
+    )
+    names = list(clients.names) or ([str(client) for client in range(len(clients))] if same_clients else [])
+    return PredictionData(examples, clients=[names[owner] for owner in chosen.owners().tolist()] if names else None)
 
 
 def _same(data: str, own: str) -> bool:
@@ -184,14 +220,10 @@ def _same(data: str, own: str) -> bool:
     return data == own or (Path(data).exists() and Path(own).exists() and Path(data).resolve() == Path(own).resolve())
 
 
-def _refuse_path(name: str, names: Collection[str]) -> None:
+def _refuse_unknown(name: str, names: Collection[str]) -> None:
     if name in names:
         return
-    if Path(name).exists():
-        raise ConfigError(
-            f"{name} is a path, and predict reads data sets by name or the run's own data; leave it out for the latter"
-        )
-    raise ConfigError(f"there is no data set {name!r}{nearest(name, names)}")
+    raise ConfigError(f"there is no data set, file or folder {name!r}{nearest(name, names)}")
 
 
 def _file_name(run: Run, options: Predict) -> str:

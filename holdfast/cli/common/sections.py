@@ -174,9 +174,11 @@ def own_place(name: str) -> str | None:
         return name
     try:
         path = Path(name).expanduser()
-        return str(path.resolve()) if name and path.exists() else None
+        if name and path.exists():
+            return str(path.resolve())
     except (OSError, ValueError, RuntimeError):  # a name that no file can have, a user that is none
         return None
+    return name if ":" in name else None  # an object of the user's own code, my_package.module:make
 
 
 def configuration(*parts: Any, sections: Mapping[str, Any]) -> dict[str, Any]:

@@ -195,6 +195,16 @@ class Clients:
         return {name: part for name, part in parts.items() if part is not None}
 
     @property
+    def class_names(self) -> tuple[str, ...]:
+        """A name per class, where the data has names."""
+        return () if self.schema is None else self.schema.classes
+
+    @property
+    def group_names(self) -> tuple[str, ...]:
+        """A name per group, where the data has names."""
+        return () if self.schema is None else self.schema.all_group_names
+
+    @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one input."""
         return tuple(self.train.inputs.shape[1:])

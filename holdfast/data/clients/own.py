@@ -7,9 +7,7 @@ Every client's rows are split 72/8/20 (Ditto, Appendix G.6) unless the data says
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,20 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart, Clients
-from holdfast.data.clients.federations import FederatedData, TrainingRecipe
-from holdfast.data.clients.partitioned import Partitioned, all_inputs, partition
+from holdfast.data.clients.partitioned import all_inputs
 from holdfast.data.clients.partitions import Partition, split_parts
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import TensorInputs
 from holdfast.data.own.hashed_texts import HashedTexts
-from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.reading import OwnRows, read_rows, recipe_for
+from holdfast.data.own.reading import OwnRows
 from holdfast.errors import DataError
 from holdfast.streams import data_stream
-
-#: Models that suit small clients, by that of a training on all data: no batch norm, few parameters.
-_MODELS = {"resnet18": "pocket-cnn", "resnet20": "pocket-cnn"}
-_RATES = {"mlp": 0.1, "text-bag": 0.5, "pocket-cnn": 0.05}
 
 
 def clients_of_arrays(data: Mapping[str, Any], *, seed: int = 0, class_names: tuple[str, ...] = ()) -> Clients:
@@ -96,10 +88,10 @@ def clients_of_rows(rows: OwnRows) -> Clients:
     examples = rows.examples
     if examples.sources is None:
         raise DataError("these rows don't say whose they are; name the column with --client")
-    return _clients(_stackable(examples), rows.parts, examples.source_names)
+    return _clients(stackable(examples), rows.parts, examples.source_names)
 
 
-def _stackable(examples: Examples) -> Examples:
+def stackable(examples: Examples) -> Examples:
     """The examples with inputs in one tensor, as stacked clients need them: texts padded to one length."""
     inputs = examples.inputs
     return replace(examples, inputs=TensorInputs(inputs.padded())) if isinstance(inputs, HashedTexts) else examples
@@ -133,40 +125,3 @@ def _examples_of(name: str, given: Any) -> Examples:
 
 def _listed(labels: Any) -> list[Any]:
     return labels.tolist() if isinstance(labels, (Tensor, np.ndarray)) else list(labels)
-
-
-@dataclass(frozen=True)
-class OwnClients(FederatedData):
-    """Clients of your own data, by a column that says whose each row is, or dealt out where there is none.
-
-    Attributes:
-        path: a file, a folder, or hf:NAME.
-        reading: which column says what, and how inputs are made.
-        dealing: how rows are dealt out, where no column says whose they are.
-    """
-
-    name = "own"
-    summary = "your own data: rows of a table, texts or images, with a column that says whose each is"
-
-    path: str
-    reading: ReadingOptions = field(default_factory=ReadingOptions)
-    dealing: Partitioned | None = None
-
-    @cached_property
-    def recipe(self) -> TrainingRecipe:  # type: ignore[override] # of a class for published sets, of the data here
-        """Settings to begin with, by what the inputs are."""
-        pooled = recipe_for(self.path, self.reading)
-        model = _MODELS.get(str(pooled["model"]), str(pooled["model"]))
-        return TrainingRecipe(model, _RATES.get(model, 0.05), 16, rounds=100, cohort=10)
-
-    def load(self, root: Path, seed: int = 0) -> Clients:
-        """Read and check the data; `root` isn't looked at."""
-        rows = read_rows(self.path, self.reading, federated=True, seed=seed)
-        if self.reading.client is not None:
-            clients = clients_of_rows(rows)
-        else:
-            clients = partition(_stackable(rows.examples), (self.dealing or Partitioned()).how(), seed)
-            kept = tuple(note for note in rows.notes if not note.startswith("split:"))
-            dealt = f"no --client column: dealt out to {len(clients)} clients, 72/8/20 of each for training and tests"
-            rows = replace(rows, notes=(*kept, dealt))
-        return replace(clients, notes=rows.notes, schema=rows.schema)

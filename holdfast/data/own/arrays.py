@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -18,7 +19,8 @@ from holdfast.errors import DataError
 
 #: What people call the array that holds the inputs.
 INPUTS = ("inputs", "x", "X", "images", "data", "features", "x_train", "arr_0")
-_LARGEST_RATIO = 1_000  # of an array to its compressed form; zeros compress by 1,000, bombs by more
+_LARGEST_RATIO = 1032  # of what is deflated to its compressed form: the format has no higher one
+_SMALL = 1 << 10
 
 
 def read_arrays(path: Path, place: str) -> Source:
@@ -66,13 +68,7 @@ def plain_arrays(path: Path) -> dict[str, NDArray[Any]]:
         DataError: if the file is missing or damaged, holds objects, or is a bomb.
     """
     try:
-        with zipfile.ZipFile(path) as archive:
-            for member in archive.infolist():
-                if member.file_size > max(1 << 24, _LARGEST_RATIO * member.compress_size):
-                    raise DataError(
-                        f"{member.filename} in {path} unpacks to more than {_LARGEST_RATIO:,} times its size; it was "
-                        "not read: save the arrays again"
-                    )
+        _check_sizes(path)
         with np.load(path, allow_pickle=False) as stored:
             return {name: stored[name] for name in stored.files}
     except FileNotFoundError as error:
@@ -85,3 +81,21 @@ def plain_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise DataError(
             f"{path} isn't an npz file of plain arrays ({reason}); save it again with numpy.savez"
         ) from error
+
+
+def _check_sizes(path: Path) -> None:
+    """Before memory is taken: whether each array is as large as its file in the archive, and that can be so large.
+
+    Raises:
+        ValueError: if it isn't.
+    """
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if member.file_size > _LARGEST_RATIO * member.compress_size + _SMALL:
+                raise ValueError(f"{member.filename} promises {member.file_size} bytes in {member.compress_size}")
+            with archive.open(member) as file:
+                version = np.lib.format.read_magic(file)
+                read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                shape, _, dtype = read(file)
+            if not dtype.hasobject and dtype.itemsize * math.prod(shape) > member.file_size:
+                raise ValueError(f"{member.filename} promises shape {shape} of {dtype} in {member.file_size} bytes")

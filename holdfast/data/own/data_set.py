@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.data.catalog import DataSet, configured_options
-from holdfast.data.examples import Splits
-from holdfast.data.own.hub import PREFIX
-from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.reading import read_rows, recipe_for
+from holdfast.data.own.options import HUB, ReadingOptions
+
+if TYPE_CHECKING:
+    from holdfast.data.examples import Splits
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,23 @@ class OwnData(DataSet):
 
     def training_recipe(self) -> Mapping[str, object]:
         """A model and settings that suit images, texts, a table or arrays."""
+        from holdfast.data.own.reading import recipe_for  # noqa: PLC0415 - which reads files: help pages do without
+
         return recipe_for(self.path, self.reading)
 
     def load(self, root: Path) -> Splits:
         """Read and check it; `root` isn't looked at."""
+        from holdfast.data.own.python_objects import is_object_name, read_object  # noqa: PLC0415
+        from holdfast.data.own.reading import read_rows  # noqa: PLC0415
+
+        if is_object_name(self.path):
+            return read_object(self.path, self.reading)
         return read_rows(self.path, self.reading).splits(place_name(self.path))
 
 
 def place_name(place: str) -> str:
     """What data at a place is called: the file's name without its suffix, or the name on the hub."""
-    return place.removeprefix(PREFIX) if place.startswith(PREFIX) else Path(place).expanduser().resolve().stem
+    return place.removeprefix(HUB) if place.startswith(HUB) else Path(place).expanduser().resolve().stem
 
 
 def read(place: str | Path, **options: Any) -> Splits:

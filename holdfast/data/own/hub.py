@@ -15,12 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from holdfast.data.own.columns import understood
+from holdfast.data.own.options import HUB
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.words import shortened
 from holdfast.data.reachable import is_reachable
 from holdfast.errors import DataError, MissingDependencyError
-
-PREFIX = "hf:"
 
 
 def is_saved(folder: Path) -> bool:
@@ -51,7 +50,7 @@ def read_hub(place: str) -> Source:
         MissingDependencyError: if the package isn't installed.
         DataError: if there is none of that name, or no network and no copy of it.
     """
-    name, _, config = place.removeprefix(PREFIX).partition(":")
+    name, _, config = place.removeprefix(HUB).partition(":")
     if not name:
         raise DataError(f"{place!r} names no data set; give one as hf:NAME or hf:NAME:CONFIG")
     datasets = _package()

@@ -7,6 +7,9 @@ from typing import Literal
 
 from holdfast.errors import ConfigError
 
+#: What a data set's name on the Hugging Face hub is given with: ``hf:NAME``.
+HUB = "hf:"
+
 
 @dataclass(frozen=True)
 class ReadingOptions:

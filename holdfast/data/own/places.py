@@ -6,7 +6,8 @@ from pathlib import Path
 
 from holdfast.data.own import image_folders
 from holdfast.data.own.arrays import read_arrays
-from holdfast.data.own.hub import PREFIX, is_saved, read_hub, read_saved
+from holdfast.data.own.hub import is_saved, read_hub, read_saved
+from holdfast.data.own.options import HUB
 from holdfast.data.own.source import Source
 from holdfast.data.own.tables import READERS, read_table, read_tables, suffix_of, tables_in
 from holdfast.data.own.words import shortened, some
@@ -45,7 +46,7 @@ def read_place(place: str, *, sample: bool = False) -> Source:
     Raises:
         DataError: if there is nothing, or nothing that can be read.
     """
-    if place.startswith(PREFIX):
+    if place.startswith(HUB):
         return read_hub(place)
     try:
         path = Path(place).expanduser()

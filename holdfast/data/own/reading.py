@@ -15,12 +15,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.inputs import InputBatch
 from holdfast.data.own.array_inputs import array_shape
 from holdfast.data.own.features import fit_encoder
 from holdfast.data.own.image_inputs import guess_size
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, stratified
 from holdfast.data.own.places import read_place
+from holdfast.data.own.python_objects import first_input, is_object_name
 from holdfast.data.own.roles import NONE, Roles, assign
 from holdfast.data.own.schema import HASHING, AttributeColumn, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
@@ -96,6 +98,8 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
 
 def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
     """A model and training settings to begin with, by what the inputs are and how large images are."""
+    if is_object_name(place):
+        return _recipe_for_shape(first_input(place, options))
     source = read_place(place, sample=True)
     roles = assign(source, options, labelled=False)
     if roles.kind == "text":
@@ -108,11 +112,35 @@ def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
                 "weight_decay": 1e-2}  # fmt: skip
     if roles.kind == "array":
         return {"model": "mlp"}
-    size = options.image_size or guess_size(source, roles.inputs[0])[0]
+    return _image_recipe(options.image_size or guess_size(source, roles.inputs[0])[0])
+
+
+def _image_recipe(size: int) -> Mapping[str, Any]:
     if size > 96:
         return {"model": "resnet18", "augment": "flip"}
-    return {"model": "resnet20", "augment": "flip", "batch_size": 128, "learning_rate": 0.05, "weight_decay": 5e-4,
-            "schedule": "cosine"}  # fmt: skip
+    return {
+        "model": "resnet20",
+        "augment": "flip",
+        "batch_size": 128,
+        "learning_rate": 0.05,
+        "weight_decay": 5e-4,
+        "schedule": "cosine",
+    }
+
+
+def _recipe_for_shape(inputs: InputBatch) -> Mapping[str, Any]:
+    """By an example alone: images are known by their three dimensions."""
+    if isinstance(inputs, dict) or inputs.ndim != 4 or inputs.shape[1] not in (1, 3):
+        return {"model": "mlp"}
+    return _image_recipe(max(inputs.shape[2:]))
+
+
+def count_clients(place: str, options: ReadingOptions) -> int:
+    """How many clients there are by the column that says whose rows are; 0 where no such column is there."""
+    if options.client is None:
+        return 0
+    source = read_place(place)
+    return len(owners_of(source, options.client).names) if options.client in source.columns else 0
 
 
 def _attributes(

@@ -210,7 +210,7 @@ def _may_be_attribute(name: str, source: Source) -> bool:
             try:
                 attribute_of(source.table[column], column, source.place)
             except (DataError, pa.ArrowException):
-                return pa.types.is_list(source.table[column].type)
+                return bool(pa.types.is_list(source.table[column].type))
     return True
 
 

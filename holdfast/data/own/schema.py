@@ -182,7 +182,7 @@ class Schema:
             memberships = np.stack(
                 [(labels == c) & members[:, v] for c in range(len(self.classes)) for v in range(len(values))], 1
             )
-            group_names = tuple(f"{c}/{value}" for c in self.classes for value in self.attribute_names)
+            group_names = self.all_group_names
         owners, clients = self._owners(source)
         return Examples.of(
             inputs, labels, attributes=attributes, groups=group, memberships=memberships, sources=owners,
@@ -195,6 +195,13 @@ class Schema:
         """A name per value of the attribute, which is the product of its columns: ``sex=f & age=<44``."""
         columns = [[f"{column.column}={value}" for value in column.values] for column in self.attributes]
         return tuple(" & ".join(values) for values in product(*columns))
+
+    @property
+    def all_group_names(self) -> tuple[str, ...]:
+        """A name per group: those of a column that names it outright, else each class with each attribute value."""
+        if self.group is not None or not self.attributes:
+            return self.group_names
+        return tuple(f"{label}/{value}" for label in self.classes for value in self.attribute_names)
 
     def _attributes(self, source: Source) -> tuple[NDArray[np.int64] | None, NDArray[np.bool_] | None]:
         total = np.zeros(len(source), np.int64)

@@ -63,7 +63,7 @@ class Arrays(DataSet):
     """
 
     name = "arrays"
-    summary = "your own arrays: an npz file with inputs, labels and optionally attributes, groups, split"
+    summary = "your own arrays, as older runs name them: give the path of the npz file instead"
     recipe: ClassVar = {"model": "mlp"}
 
     path: Path

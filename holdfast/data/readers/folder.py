@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, describe, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import LazyInputs
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.tables import read_columns, split_codes, whole_numbers
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -228,7 +228,7 @@ class Folder(DataSet):
     """
 
     name = "folder"
-    summary = "your own images: a folder with metadata.csv (img_filename, y, split, place)"
+    summary = "your own images, as older runs name them: give the path of the folder instead"
     recipe: ClassVar = {"model": "resnet18", "augment": "flip"}
 
     path: Path
@@ -277,6 +277,8 @@ class Waterbirds(PublishedImages):
             "https://nlp.stanford.edu/data/dro/waterbird_complete95_forest2water2.tar.gz",
             unpacks_to="waterbird_complete95_forest2water2",
             also=("waterbirds_v1.0",),
+            mirrors=("https://downloads.cs.stanford.edu/nlp/data/dro/waterbird_complete95_forest2water2.tar.gz",),
+            unchecked="its publisher gives no sum; the sizes of its groups are checked when it is read",
         ),
     )
     recipe: ClassVar = FINE_TUNED_RESNET50

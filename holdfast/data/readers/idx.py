@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from holdfast.data.archives import read_gzip
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.splitting import split_at_random
 from holdfast.data.transforms import ScalePixels
 from holdfast.errors import DataError
@@ -40,53 +41,106 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     Raises:
         DataError: if the file is missing, truncated, or something else.
     """
+    header = 4 + 4 * dimensions
+
+    def promised(start: bytes) -> int:
+        return header + math.prod(_shape(start))
+
     try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        content = read_gzip(path, header, promised) if path.suffix == ".gz" else path.read_bytes()
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DataError(f"{path} is a damaged gzip file ({error}); remove it and fetch it again") from error
     except OSError as error:
         raise DataError(f"{path} can't be read: {error.strerror or error}") from error
-    header = 4 + 4 * dimensions
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTES, dimensions]):
         raise DataError(
             f"{path} starts with {content[:4].hex(' ') or 'nothing'}; an idx file of bytes with {dimensions} "
             f"dimensions starts with 00 00 08 {dimensions:02x}"
         )
-    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
-    if len(content) != header + math.prod(shape):
+    wanted = promised(content[:header])
+    if len(content) != wanted:
+        more = "at least " if len(content) > wanted else ""  # a gzip file is read no further
         raise DataError(
-            f"{path} has {len(content)} bytes and its header promises {header + math.prod(shape)}; it is truncated or "
-            "damaged: remove it and fetch it again"
+            f"{path} has {more}{len(content)} bytes and its header promises {wanted}; it is truncated or damaged: "
+            "remove it and fetch it again"
         )
-    return np.frombuffer(content, np.uint8, offset=header).reshape(shape).copy()
+    return np.frombuffer(content, np.uint8, offset=header).reshape(_shape(content[:header])).copy()
 
 
-def _remote(folder: str, base: str, sums: dict[str, str]) -> tuple[RemoteFile, ...]:
+def _shape(header: bytes) -> list[int]:
+    """The sizes that an idx file's header states, after the four bytes that say what it is."""
+    return [int.from_bytes(header[at : at + 4], "big") for at in range(4, len(header), 4)]
+
+
+def _remote(folder: str, bases: tuple[str, ...], sums: dict[str, tuple[int, str, str]]) -> tuple[RemoteFile, ...]:
     return tuple(
-        RemoteFile(f"{folder}/{name}.gz", f"{base}/{name}.gz", md5=md5, also=(f"{folder}/{name}",))
-        for name, md5 in sums.items()
+        RemoteFile(
+            f"{folder}/{name}.gz",
+            f"{bases[0]}/{name}.gz",
+            sha256=sha256,
+            size=size,
+            content_md5=content,
+            also=(f"{folder}/{name}",),
+            mirrors=tuple(f"{base}/{name}.gz" for base in bases[1:]),
+        )
+        for name, (size, sha256, content) in sums.items()
     )
 
 
 MNIST_FILES = _remote(
     "MNIST/raw",
-    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist"),
     {
-        "train-images-idx3-ubyte": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "train-labels-idx1-ubyte": "d53e105ee54ea40749a09fcbcd1e9432",
-        "t10k-images-idx3-ubyte": "9fb629c4189551a2d022fa330f9573f3",
-        "t10k-labels-idx1-ubyte": "ec29112dd5afa0611ce80d1b7f02629c",
+        "train-images-idx3-ubyte": (
+            9_912_422,
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "6bbc9ace898e44ae57da46a324031adb",
+        ),
+        "train-labels-idx1-ubyte": (
+            28_881,
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            "a25bea736e30d166cdddb491f175f624",
+        ),
+        "t10k-images-idx3-ubyte": (
+            1_648_877,
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            "2646ac647ad5339dbf082846283269ea",
+        ),
+        "t10k-labels-idx1-ubyte": (
+            4_542,
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+            "27ae3e4e09519cfbb04c329615203637",
+        ),
     },
 )
 
 FASHION_MNIST_FILES = _remote(
     "FashionMNIST/raw",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+    (
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion",
+    ),
     {
-        "train-images-idx3-ubyte": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "train-labels-idx1-ubyte": "25c81989df183df01b3e8a0aad5dffbe",
-        "t10k-images-idx3-ubyte": "bef4ecab320f06d8554ea6380940ec79",
-        "t10k-labels-idx1-ubyte": "bb300cfdad3c16e7a12a480ee83cd310",
+        "train-images-idx3-ubyte": (
+            26_421_880,
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        ),
+        "train-labels-idx1-ubyte": (
+            29_515,
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            "9018921c3c673c538a1fc5bad174d6f9",
+        ),
+        "t10k-images-idx3-ubyte": (
+            4_422_102,
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            "8181f5470baa50b63fa0f6fddb340f0a",
+        ),
+        "t10k-labels-idx1-ubyte": (
+            5_148,
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+            "15d484375f8d13e6eb1aabb0c3f46965",
+        ),
     },
 )
 

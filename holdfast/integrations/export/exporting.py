@@ -7,6 +7,7 @@ another program loads it. Where outputs differ by more than `TOLERANCE` nothing 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -25,7 +26,7 @@ _OF_FOLDER = {"weights.safetensors", "model.json", "schema.json"}
 
 
 def export_model(
-    trained: TrainedModel, to: str, out: Path, *, overwrite: bool = False, beside: Path | None = None
+    trained: TrainedModel, to: str, out: Path, *, overwrite: bool = False, attached: Mapping[str, str] | None = None
 ) -> float | None:
     """Write a trained model in a format of `FORMATS`.
 
@@ -34,7 +35,8 @@ def export_model(
         to: the format.
         out: the file, or the folder for safetensors.
         overwrite: replace what an export left there before.
-        beside: a file that belongs to the model, such as its ``schema.json``; copied into a folder.
+        attached: texts that belong to the model by name, such as its ``schema.json``: files of a folder, entries inside
+            the other formats.
 
     Returns:
         The largest difference between its outputs and the model's; None where nothing here can run the format.
@@ -46,10 +48,8 @@ def export_model(
     """
     form = check_export_place(to, out, overwrite=overwrite)
     with written_whole(out) as place:
-        form.write(trained, place)
+        form.write(trained, place, attached or {})
         difference = _checked(trained, form, place)
-        if beside is not None and place.is_dir():
-            shutil.copy(beside, place / beside.name)
         if out.is_dir():
             shutil.rmtree(out.resolve())
     return difference

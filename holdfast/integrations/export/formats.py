@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ from holdfast.training.trained import TrainedModel, rebuilt
 from holdfast.training.weights import load_weights, save_weights
 
 #: What is known of the model, inside a torch.export file and in ONNX's metadata.
-CARD = "holdfast.json"
+CARD = "card.json"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Format:
     Attributes:
         name: what users type.
         suffix: ending of the file; empty for a folder.
-        write: puts the model at a path.
+        write: puts the model at a path, with texts that belong to it by name, such as its ``schema.json``.
         run: loads what is at a path, as other programs do, and runs a batch through it.
         usage: how another program loads it, in a clause.
         runs_here: whether what runs it is installed.
@@ -44,7 +44,7 @@ class Format:
 
     name: str
     suffix: str
-    write: Callable[[TrainedModel, Path], None]
+    write: Callable[[TrainedModel, Path, Mapping[str, str]], None]
     run: Callable[[TrainedModel, Path, InputBatch], Tensor]
     usage: str
     runs_here: Callable[[], bool] = lambda: True
@@ -59,10 +59,11 @@ def card_text(trained: TrainedModel) -> str:
 # ------------------------------------------------------------------------------------------------- safetensors
 
 
-def _write_safetensors(trained: TrainedModel, folder: Path) -> None:
+def _write_safetensors(trained: TrainedModel, folder: Path, attached: Mapping[str, str]) -> None:
     folder.mkdir()
     save_weights(trained.model.state_dict(), folder / "weights.safetensors", trained.card.to_header())
-    (folder / "model.json").write_text(json.dumps(trained.spec.to_json(), indent=2), encoding="utf-8")
+    for name, text in {"model.json": json.dumps(trained.spec.to_json(), indent=2), **attached}.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def _run_safetensors(trained: TrainedModel, folder: Path, batch: InputBatch) -> Tensor:
@@ -73,9 +74,9 @@ def _run_safetensors(trained: TrainedModel, folder: Path, batch: InputBatch) -> 
 # ------------------------------------------------------------------------------------------------- torch.export
 
 
-def _write_program(trained: TrainedModel, path: Path) -> None:
+def _write_program(trained: TrainedModel, path: Path, attached: Mapping[str, str]) -> None:
     with _quiet():
-        torch.export.save(traced(trained), path, extra_files={CARD: card_text(trained)})
+        torch.export.save(traced(trained), path, extra_files={CARD: card_text(trained), **attached})
 
 
 def _run_program(_: TrainedModel, path: Path, batch: InputBatch) -> Tensor:
@@ -89,7 +90,7 @@ def _run_program(_: TrainedModel, path: Path, batch: InputBatch) -> Tensor:
 # ------------------------------------------------------------------------------------------------- ONNX
 
 
-def _write_onnx(trained: TrainedModel, path: Path) -> None:
+def _write_onnx(trained: TrainedModel, path: Path, attached: Mapping[str, str]) -> None:
     if find_spec("onnx") is None or find_spec("onnxscript") is None:
         raise MissingDependencyError("ONNX files need onnx and onnxscript; pip install 'holdfast[onnx]'")
     size = sum(value.numel() * value.element_size() for value in trained.model.state_dict().values())
@@ -103,7 +104,7 @@ def _write_onnx(trained: TrainedModel, path: Path) -> None:
             program, dynamo=True, input_names=input_names(trained.card), output_names=["logits"], verbose=False
         )
         assert graph is not None
-        graph.model.metadata_props[CARD] = card_text(trained)
+        graph.model.metadata_props.update({CARD: card_text(trained), **attached})
         graph.save(path, external_data=False)
 
 

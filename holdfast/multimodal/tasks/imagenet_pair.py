@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.folder import lazy_splits
 from holdfast.data.readers.image_tree import image_files
 from holdfast.data.readers.tables import read_columns
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 from holdfast.files import write_atomically
 from holdfast.multimodal.audit.detectors import THRESHOLD, Detector, load_owl_vit

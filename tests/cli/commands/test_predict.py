@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -116,7 +117,7 @@ def test_what_makes_no_sense_is_a_sentence_and_writes_nothing(runs, tmp_path, ca
         ([fitted, "digits"], "shape (1, 8, 8) and the model takes (3, 10, 10)"),
         ([fitted, "coloured-digits5"], "the model doesn't know: '0-1'"),
         ([fitted, "colored-digits"], "did you mean 'coloured-digits'"),
-        ([fitted, str(tmp_path)], "is a path"),
+        ([fitted, str(tmp_path)], "can't tell what the columns"),
         ([fitted, "--out", "p.txt"], "written as .parquet or .csv"),
         ([fitted, "--device", "tpu"], "no computing on the device 'tpu'"),
         ([fitted, "--device", "cuda:7"], "no computing on the device 'cuda:7'"),
@@ -124,6 +125,7 @@ def test_what_makes_no_sense_is_a_sentence_and_writes_nothing(runs, tmp_path, ca
         ([fitted, "--client", "3"], "leave out --client"),
         ([fitted, "--method", "ditto"], "say of which client with --client"),
         ([federated, "--client", "3"], "say which with --method"),
+        ([federated, "digits", "--client", "all", "--method", "finetuning"], "does not say whose each example is"),
         ([federated, "--client", "ward", "--method", "finetuning"], "has no client 'ward'"),
     ]:
         place = [] if "--out" in typed else ["--out", str(tmp_path / "p.parquet")]
@@ -166,6 +168,26 @@ def test_a_run_of_a_program_says_that_only_the_program_has_its_model(tmp_path, c
 def test_a_program_can_ask_for_the_examples_too(runs):
     data = examples_for(Run.open(runs / "fit"), None, None, "validation")
     assert len(data.examples) == 2700 and data.labelled and data.clients is None
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["predict", "--out", "locked/p.parquet"], "the folder of locked/p.parquet can't be written to"),
+        (["export", "--to", "torch-export", "--out", "locked/m.pt2"], "locked/m.pt2 can't be made (Permission denied)"),
+        (["predict"], "predictions-coloured-digits-test.parquet can't be written to"),
+    ],
+)
+def test_a_place_that_is_read_only_is_named(runs, tmp_path, command, said):
+    run = shutil.copytree(runs / "fit", tmp_path / "run")
+    (tmp_path / "locked").mkdir(mode=0o555)
+    run.chmod(0o555)
+    bound = ["setpriv", "--bounding-set", "-dac_override"] if os.geteuid() == 0 else []
+    typed = [*bound, sys.executable, "-m", "holdfast.cli.main", command[0], str(run), *command[1:]]
+    done = subprocess.run(typed, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and said in " ".join(done.stderr.split())
+    assert not list((tmp_path / "locked").iterdir())
+    run.chmod(0o755)
 
 
 def test_killed_while_it_writes_it_leaves_no_file(runs, tmp_path):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from holdfast.cli.main import main
 from holdfast.data import Clients, Examples, ReadingOptions
-from holdfast.data.clients.own import OwnClients
+from holdfast.data.clients.own_clients import OwnClients
 from holdfast.data.clients.partitioned import Partitioned
 from holdfast.errors import DataError
 

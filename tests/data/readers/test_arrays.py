@@ -1,3 +1,5 @@
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +73,41 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "c.npy", np.zeros(3))
     with pytest.raises(DataError, match="isn't an npz file"):
         load("arrays", path=tmp_path / "c.npy")
+
+
+def npy(shape: tuple[int, ...], content: bytes, dtype: str = "<f8") -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return buffer.getvalue() + content
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        (npy((10**13, 10), bytes(80)), r"promises shape \(10000000000000, 10\)"),
+        (npy((1000,), bytes(79)), "promises shape"),
+        (b"nothing", "isn't an npz file"),
+    ],
+)
+def test_an_array_larger_than_its_file_takes_no_memory(tmp_path: Path, inputs: bytes, message: str) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("inputs.npy", inputs)
+        archive.writestr("labels.npy", npy((10,), bytes(80), "<i8"))
+    with pytest.raises(DataError, match=message):
+        load("arrays", path=tmp_path / "a.npz")
+
+
+def test_a_member_that_promises_more_than_can_be_deflated_is_refused(tmp_path: Path) -> None:
+    claimed = 10**9
+    with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inputs.npy", npy((claimed // 8,), bytes(80)))
+        size = archive.infolist()[0].file_size
+    content = (tmp_path / "a.npz").read_bytes()
+    (tmp_path / "a.npz").write_bytes(content.replace(size.to_bytes(4, "little"), claimed.to_bytes(4, "little")))
+    with pytest.raises(DataError, match=r"inputs\.npy promises 1000000000 bytes in"):
+        load("arrays", path=tmp_path / "a.npz")
+
+
+def test_arrays_of_zeros_may_be_compressed_as_far_as_they_go(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", inputs=np.zeros((300, 4000)), labels=np.arange(300) % 2)
+    assert len(load("arrays", path=tmp_path / "a.npz").train) == 210

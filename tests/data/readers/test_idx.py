@@ -55,11 +55,28 @@ def damaged(kind: str) -> tuple[str, bytes]:
     }[kind]
 
 
+@pytest.mark.parametrize("shape", [(2**31, 2**31, 2**31), (4000, 100, 100)])
+def test_a_gzip_file_that_promises_gigabytes_is_refused_before_it_is_unpacked(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    header = b"\0\0\x08\x03" + b"".join(size.to_bytes(4, "big") for size in shape)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(header + bytes(40_000_000 if shape[0] == 4000 else 5)))
+    with pytest.raises(DataError, match=r"promises \d+ bytes, more than 100 times its own size"):
+        read_idx(tmp_path / "a.gz", 3)
+
+
+def test_a_gzip_file_is_read_no_further_than_its_header_promises(tmp_path: Path) -> None:
+    whole = idx_bytes(np.zeros((4, 3, 2), np.uint8))
+    (tmp_path / "a.gz").write_bytes(gzip.compress(whole + bytes(50_000_000)))
+    with pytest.raises(DataError, match="has at least 41 bytes and its header promises 40"):
+        read_idx(tmp_path / "a.gz", 3)
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
         ("short", "has 39 bytes and its header promises 40"),
-        ("long", "has 41 bytes and its header promises 40"),
+        ("long", "has at least 41 bytes and its header promises 40"),
         ("header only", "promises"),
         ("empty", "starts with nothing"),
         ("labels", "starts with 00 00 08 01; .* starts with 00 00 08 03"),

@@ -85,21 +85,23 @@ def own_outputs(trained, batch):
 @pytest.mark.parametrize("name", MODELS)
 def test_an_exported_program_gives_the_models_outputs_for_any_number_of_examples(tmp_path, name):
     trained, out = MODELS[name](), tmp_path / "m.pt2"
-    assert export_model(trained, "torch-export", out) <= TOLERANCE
-    extra = {CARD: ""}
+    assert export_model(trained, "torch-export", out, attached={"schema.json": "ü"}) <= TOLERANCE
+    extra = {CARD: "", "schema.json": ""}
     program = torch.export.load(out, extra_files=extra).module()
     for size in (1, 2, 7):
         batch = random_batch(trained.card, size, seed=9)
         found = program(**batch) if isinstance(batch, dict) else program(batch)
         torch.testing.assert_close(found, own_outputs(trained, batch), atol=1e-5, rtol=1e-5)
     assert json.loads(extra[CARD])["classes"] == list(trained.class_names)
+    schema = extra["schema.json"]
+    assert (schema.decode() if isinstance(schema, bytes) else schema) == "ü"
     assert [path.name for path in tmp_path.iterdir()] == ["m.pt2"]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_an_onnx_file_gives_the_models_outputs_under_the_inputs_names(tmp_path, name):
     trained, out = MODELS[name](), tmp_path / "m.onnx"
-    assert export_model(trained, "onnx", out) <= TOLERANCE
+    assert export_model(trained, "onnx", out, attached={"schema.json": "ü"}) <= TOLERANCE
     session = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"])
     assert {each.name for each in session.get_inputs()} == {facts.name or "inputs" for facts in trained.card.inputs}
     for size in (1, 2, 7):
@@ -109,14 +111,14 @@ def test_an_onnx_file_gives_the_models_outputs_under_the_inputs_names(tmp_path, 
         torch.testing.assert_close(found, own_outputs(trained, batch), atol=1e-5, rtol=1e-5)
     stored = {each.key: each.value for each in onnx.load(out).metadata_props}
     assert json.loads(stored[CARD])["inputs"][0]["dtype"] == trained.card.inputs[0].dtype
+    assert stored["schema.json"] == "ü"
     assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
 
 
 @pytest.mark.parametrize("name", ["mlp", "pocket-cnn-batchnorm"])
 def test_exported_weights_load_strictly_in_plain_torch(tmp_path, name):
     trained, out = by_name(name), tmp_path / "out"
-    (tmp_path / "schema.json").write_text("{}")
-    assert export_model(trained, "safetensors", out, beside=tmp_path / "schema.json") == 0
+    assert export_model(trained, "safetensors", out, attached={"schema.json": "{}"}) == 0
     assert sorted(path.name for path in out.iterdir()) == ["model.json", "schema.json", "weights.safetensors"]
     spec = ModelSpec.from_json(json.loads((out / "model.json").read_text()))
     assert spec == trained.spec

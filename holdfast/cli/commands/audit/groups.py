@@ -107,13 +107,16 @@ def audit_groups(arguments: list[str]) -> None:
     import torch
     from safetensors.torch import save
 
+    from holdfast.cli.common.notes import show_notes
     from holdfast.primitives.threads import torch_threads
     from holdfast.report.pages.audit_groups import doubts, write_audit
 
     (options, subject), console = parse_groups(arguments), Console()
     out = options.out or free_place("audits", f"{subject.name}-groups-s{subject.settings.seed}")
     with whole_folder(out) as folder, torch_threads(subject.settings.threads or None):
-        train = subject.data.load(subject.data_root).train
+        splits = subject.data.load(subject.data_root)
+        show_notes(splits.notes, splits.name, console)
+        train = splits.train
         model = _model(options, subject, train)
         few = train.inputs.gather(torch.arange(min(2, len(train))))
         needed_by = "--output features" if options.output == "features" else None

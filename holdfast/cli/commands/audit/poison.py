@@ -99,6 +99,7 @@ def audit_poison(arguments: list[str]) -> None:
     """
     import torch
 
+    from holdfast.cli.common.notes import show_notes
     from holdfast.poisoning import Epic
     from holdfast.poisoning.suspects import suspects
     from holdfast.primitives.threads import torch_threads
@@ -112,6 +113,7 @@ def audit_poison(arguments: list[str]) -> None:
     method = training.validated(epic, settings.planned)
     with whole_folder(out) as folder, torch_threads(settings.threads or None):
         splits = subject.data.load(subject.data_root)
+        show_notes(splits.notes, splits.name, console)
         train = splits.train
         spec = subject.spec(train)
         model = spec.build(subject.data_root)

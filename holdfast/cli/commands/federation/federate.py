@@ -20,7 +20,6 @@ from holdfast import report, training
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.model_options import show_model
-from holdfast.cli.common.notes import show_notes
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
 from holdfast.report.html.markup import counted, duration
@@ -160,6 +159,7 @@ def _with_schema(run: Run, clients: Clients) -> Run:
 def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tuple[Clients, PreparedFederation]:
     """The data, and the federation if everything goes together: nothing is written before that is known."""
     from holdfast.cli.commands.federation.blueprint import blueprint_of, model_spec
+    from holdfast.cli.common.notes import show_notes
     from holdfast.federated.blueprint import outputs_of
 
     choices = options.choices

@@ -26,9 +26,6 @@ from holdfast.cli.common.sections import (
 )
 from holdfast.data.catalog import DATASETS
 from holdfast.data.clients.federations import FEDERATIONS, FederatedData, TrainingRecipe, federation
-from holdfast.data.clients.own import OwnClients
-from holdfast.data.clients.partitioned import Partitioned
-from holdfast.data.own.options import ReadingOptions
 from holdfast.errors import ConfigError
 from holdfast.federated import (
     AGGREGATORS,
@@ -47,10 +44,12 @@ from holdfast.methods import METHODS
 from holdfast.training.policy import Policy
 
 if TYPE_CHECKING:
+    from holdfast.data.own.options import ReadingOptions
     from holdfast.federated.attacks.threat import Threat
 
 DEFAULT_DATA = "digits-clients"
 _NONE = "none"
+_DEALT = "partitioned"  # what deals out data that does not say whose each row is
 _PREAMBLE = """Simulate a federation: clients train on data of their own, a server combines what they send, some of \
 them may attack, and every client may have a model of its own. The report says how every client fares.
 
@@ -136,6 +135,7 @@ class FederateOptions:
         methods: of personalization, in the order of their names.
         flower: nodes, timeouts and what to do when few answer, where the engine is Flower.
         sections: the parts with options, by their names in a configuration file.
+        reading: which column says what, where the data is the user's own.
     """
 
     choices: FederateChoices
@@ -147,6 +147,7 @@ class FederateOptions:
     methods: tuple[Personalizer, ...]
     flower: FlowerSettings | None
     sections: Mapping[str, Any]
+    reading: ReadingOptions | None = None
 
     @property
     def threat(self) -> Threat | None:
@@ -175,7 +176,7 @@ class FederateOptions:
     def config(self) -> dict[str, Any]:
         """What determines the run, as a configuration file holds it."""
         on_flower = [] if self.flower is None else [self.flower]
-        reading = [self.data.reading] if isinstance(self.data, OwnClients) else []
+        reading = [] if self.reading is None else [self.reading]
         config = configuration(self.choices, self.settings, *on_flower, *reading, sections=self.sections)
         if self.flower is None:
             del config["engine"]
@@ -211,6 +212,8 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     recipe = replace(data.recipe, weights="") if own_model else data.recipe  # its weights are for its own model
     top = _sections_of_all(recipe, on_flower)
     if place is not None:
+        from holdfast.data.own.options import ReadingOptions
+
         top["reading"] = Section(ReadingOptions, ReadingOptions)
     named = {name: Section(type(make()), make, name) for name, make in parts.items()}
     with_options = {name: section for name, section in named.items() if fields(section.kind)}
@@ -222,6 +225,8 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     chosen = {name: parsed[f"of {name}"] if name in with_options else make() for name, make in parts.items()}
     choices: FederateChoices = parsed["choices"]
     if place is not None:
+        from holdfast.data.clients.own_clients import OwnClients
+
         choices = replace(choices, data=place)
         data = OwnClients(place, parsed["reading"], next((chosen[name] for name in own), None))
     else:
@@ -239,6 +244,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
         parsed.get("flower"),
         {name: chosen[name] for name in with_options},
+        parsed.get("reading"),
     )
 
 
@@ -248,8 +254,11 @@ def _data(name: str, typed: Sequence[str]) -> tuple[FederatedData, str | None, d
     if place is None:
         data = federation(name)
         return data, None, {data.name: lambda: data}
+    from holdfast.data.clients.own_clients import OwnClients
+    from holdfast.data.own.options import ReadingOptions
+
     reading, _ = tyro.cli(ReadingOptions, args=list(typed), add_help=False, return_unknown_args=True)
-    dealt = {} if reading.client is not None else {Partitioned.name: lambda: Partitioned(place)}
+    dealt = {} if reading.client is not None else {_DEALT: partial(federation, _DEALT, source=place)}
     return OwnClients(place, reading), place, dict(dealt)
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows, by_classes
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.images import ImageReader
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.federated.celebrity_clients import image_reader
 from holdfast.data.sets.federated.environments import balanced_classes, draw_environments, in_disjoint_environments
 from holdfast.errors import DataError

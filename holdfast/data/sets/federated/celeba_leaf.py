@@ -15,9 +15,9 @@ import numpy as np
 
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.leaf import LeafUsers, User, federate, leaf_folder, read_leaf
+from holdfast.data.remote_files import RemoteFile
 
 _READER = ImageReader(resize=84, crop=None)
 

@@ -19,10 +19,10 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.images import ImageReader
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.federated.environments import draw_environments, in_disjoint_environments
-from holdfast.data.sets.images.celeba import read_attributes, signs
+from holdfast.data.sets.images.celeba import LIST_ATTRIBUTES, read_attributes, signs
 from holdfast.errors import DataError
 from holdfast.streams import data_stream
 
@@ -50,8 +50,8 @@ class CelebrityClients(FederatedData):
         "CelebA over clients of 20 celebrities: gender, with blond women in one environment and blond men in the other"
     )
     files = (
-        RemoteFile("celeba/identity_CelebA.txt"),
-        RemoteFile("celeba/list_attr_celeba.txt", also=("celeba/list_attr_celeba.csv",)),
+        RemoteFile("celeba/identity_CelebA.txt", md5="32bd1bd63d3c78cd57e08160ec5ed1e2"),
+        LIST_ATTRIBUTES,
         RemoteFile("celeba/img_align_celeba"),
     )
     by_hand = (

@@ -16,8 +16,8 @@ import torch
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import deal_in_turn, random_classes, split_parts
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.leaf import User, federate, leaf_folder, read_leaf
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 from holdfast.streams import data_stream
 

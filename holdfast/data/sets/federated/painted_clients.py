@@ -7,7 +7,7 @@ Section 6.1 and Appendix D). Both environments show the same test images, so onl
 from __future__ import annotations
 
 import re
-import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from holdfast.data.archives import zip_contents
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.decoding import decode
 from holdfast.data.readers.idx import MNIST_FILES, Mnist, read_digits
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.sets.federated.environments import (
     Scheme,
     balanced_slots,
@@ -39,6 +40,7 @@ from holdfast.streams import data_stream
 TEN_COLOURS = Palette.of_hues({f"hue {ten}": ten / 10 for ten in range(10)})
 
 _COIL_OBJECTS, _COIL_POSES = 20, 72
+_COIL_LARGEST = 1024  # pixels of a side; published are 128
 _COIL_NAME = re.compile(r"(?:.*/)?obj(\d+)__(\d+)\.png")
 
 
@@ -189,9 +191,12 @@ def read_coil(path: Path, side: int = 64) -> tuple[NDArray[np.uint8], Rows]:
     try:
         for name, content in _png_files(path):
             if match := _COIL_NAME.fullmatch(name):
-                image = decode(content, f"{name} of {path}", remedy="get it again").convert("L")
-                images[int(match[1]), int(match[2])] = np.array(image.resize((side, side), Image.Resampling.BILINEAR))
-    except (OSError, zipfile.BadZipFile) as error:
+                picture = decode(content, f"{name} of {path}", remedy="get it again")
+                if max(picture.size) > _COIL_LARGEST:
+                    raise DataError(f"{name} in {path} has {picture.size} pixels; use the processed archive")
+                grey = picture.convert("L").resize((side, side), Image.Resampling.BILINEAR)
+                images[int(match[1]), int(match[2])] = np.array(grey)
+    except OSError as error:
         raise DataError(f"{path} can't be read ({error}); get it again") from error
     wanted = [(number, pose) for number in range(1, _COIL_OBJECTS + 1) for pose in range(_COIL_POSES)]
     missing = [f"obj{number}__{pose}.png" for number, pose in wanted if (number, pose) not in images]
@@ -203,9 +208,8 @@ def read_coil(path: Path, side: int = 64) -> tuple[NDArray[np.uint8], Rows]:
     return np.stack([images[key] for key in wanted]), np.repeat(np.arange(_COIL_OBJECTS), _COIL_POSES)
 
 
-def _png_files(path: Path) -> list[tuple[str, bytes]]:
+def _png_files(path: Path) -> Iterator[tuple[str, bytes]]:
     """Names and contents, from a folder or from an archive without unpacking it."""
     if path.is_dir():
-        return [(file.name, file.read_bytes()) for file in sorted(path.rglob("*.png"))]
-    with zipfile.ZipFile(path) as archive:
-        return [(name, archive.read(name)) for name in sorted(archive.namelist()) if name.endswith(".png")]
+        return ((file.name, file.read_bytes()) for file in sorted(path.rglob("*.png")))
+    return zip_contents(path, ".png")

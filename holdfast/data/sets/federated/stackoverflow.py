@@ -20,10 +20,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from holdfast.data.archives import allowance
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.leaf import LeafUsers, federate
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError, MissingDependencyError
 
 _log = logging.getLogger(__name__)
@@ -90,10 +91,13 @@ def read_h5(path: Path) -> Iterator[tuple[str, list[Post]]]:
         with h5py.File(path, "r") as file:
             examples = file["examples"]
             for user in sorted(examples):
-                columns = [examples[user][key][()] for key in ("tokens", "title", "tags")]
+                stored = [examples[user][key] for key in ("tokens", "title", "tags")]
+                if sum(column.nbytes for column in stored) > allowance(path):
+                    raise ValueError(f"user {user!r} has more bytes than such a file may hold")
+                columns = [column[()] for column in stored]
                 tokens, title, tags = ([_text(value) for value in column] for column in columns)
                 yield user, list(zip(tokens, title, tags, strict=True))
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, AttributeError, TypeError, MemoryError) as error:
         raise DataError(f"{path} isn't TFF's file of posts ({error}); get it again") from error
 
 

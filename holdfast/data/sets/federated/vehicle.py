@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Partition, Rows, hold_out_tenth
-from holdfast.data.download import RemoteFile
 from holdfast.data.readers.leaf import User, federate, leaf_folder, read_leaf
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 from holdfast.streams import data_stream
 
@@ -66,7 +66,16 @@ def read_mat(path: Path) -> list[User]:
 
     try:
         content = loadmat(path, variable_names=["X", "Y"])
-    except (MatReadError, OSError, ValueError, TypeError, NotImplementedError, EOFError, IndexError) as error:
+    except (
+        MatReadError,
+        OSError,
+        ValueError,
+        TypeError,
+        NotImplementedError,
+        EOFError,
+        IndexError,
+        MemoryError,
+    ) as error:
         raise DataError(f"{path} can't be read as a Matlab file up to version 7 ({error}); get it again") from error
     for key in ("X", "Y"):
         if key not in content or content[key].dtype != object:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Splits
 from holdfast.data.readers.folder import FINE_TUNED_RESNET50, PublishedImages, lazy_splits
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.readers.tables import read_columns, split_codes
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError, nearest
 
 CELEBA_COUNTS = {
@@ -54,6 +54,15 @@ def read_attributes(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[np.
     return {name: np.array([row[at] for row in rows], object) for name, at in wanted.items()}
 
 
+#: Which attributes each face has, as published; Kaggle has it as a csv file, of which no sum is known.
+LIST_ATTRIBUTES = RemoteFile(
+    "celeba/list_attr_celeba.txt",
+    sha256="f0e5da289d5ccf75ffe8811132694922b60f2af59256ed362afa03fefba324d0",
+    size=26_721_026,
+    also=("celeba/list_attr_celeba.csv",),
+)
+
+
 @register
 @dataclass(frozen=True)
 class CelebA(PublishedImages):
@@ -68,8 +77,13 @@ class CelebA(PublishedImages):
     name = "celeba"
     summary = "202,599 faces, blond or dark hair, 2 classes, 4 groups with gender"
     files = (
-        RemoteFile("celeba/list_attr_celeba.csv", also=("celeba/list_attr_celeba.txt",)),
-        RemoteFile("celeba/list_eval_partition.csv", also=("celeba/list_eval_partition.txt",)),
+        LIST_ATTRIBUTES,
+        RemoteFile(
+            "celeba/list_eval_partition.txt",
+            sha256="fc955bcb3ef8fbdf7d5640d9a8693a8431b5f2ee291a5c1449a1549e7e073fe7",
+            size=2_836_386,
+            also=("celeba/list_eval_partition.csv",),
+        ),
         RemoteFile("celeba/img_align_celeba"),
     )
     by_hand = (

@@ -16,10 +16,10 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.readers.decoding import decode
 from holdfast.data.readers.idx import split_validation
+from holdfast.data.remote_files import RemoteFile
 from holdfast.data.transforms import Normalise
 from holdfast.errors import DataError, nearest
 
@@ -118,10 +118,11 @@ class Cifar10(DataSet):
         RemoteFile(
             "cifar-10-binary.tar.gz",
             "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-            md5="c32a1d4ab5d03f1284b67883e8d87530",
+            sha256="c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
             size=170_052_171,
             unpacks_to="cifar-10-batches-bin",
             also=("cifar10/train.parquet",),
+            mirrors=("https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/cifar-10-binary.tar.gz",),
         ),
     )
     recipe: ClassVar = {

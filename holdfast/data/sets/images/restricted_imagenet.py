@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Splits
 from holdfast.data.readers.folder import lazy_splits, waterbirds_reader
 from holdfast.data.readers.idx import split_validation
 from holdfast.data.readers.image_tree import image_files
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 
 #: ImageNet's classes in each superclass, by index.

@@ -17,10 +17,10 @@ from typing import ClassVar
 import numpy as np
 
 from holdfast.data.catalog import register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Splits
 from holdfast.data.readers.folder import FINE_TUNED_RESNET50, PublishedImages, lazy_splits, waterbirds_reader
 from holdfast.data.readers.image_tree import image_files
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 
 KINDS = ("urban", "country")

@@ -2,7 +2,8 @@
 
 Eight identities may be mentioned, several at once, so evaluation groups overlap: one per identity and class. Training
 groups partition the comments instead, in one of the three ways found in the literature. Comments are tokenised when
-they are gathered.
+they are gathered. The file is WILDS' own (CC0). Its host fails since April 2026
+(https://github.com/p-lambda/wilds/issues/174), so a copy on the Hugging Face hub with the same sum comes first.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data.catalog import DataSet, register
-from holdfast.data.download import RemoteFile
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.readers.tables import read_columns, split_codes
 from holdfast.data.readers.texts import TextInputs
+from holdfast.data.remote_files import RemoteFile
 from holdfast.errors import DataError
 
 IDENTITIES = ("male", "female", "LGBTQ", "christian", "muslim", "other_religions", "black", "white")
@@ -87,10 +88,18 @@ class CivilComments(DataSet):
 
     name = "civilcomments"
     summary = "448,000 online comments, toxic or civil, 16 overlapping groups of 8 identities"
-    files = (RemoteFile("civilcomments_v1.0/all_data_with_identities.csv"),)
-    by_hand = (
-        "get CivilComments-WILDS from https://wilds.stanford.edu/datasets and put all_data_with_identities.csv into "
-        "civilcomments_v1.0/"
+    files = (
+        RemoteFile(
+            "civilcomments_v1.0/all_data_with_identities.csv",
+            "https://huggingface.co/datasets/shlomihod/civil-comments-wilds/resolve/"
+            "3fbfeca80bad0f3aec37e72fa07eff222b6e752f/all_data_with_identities.csv",
+            sha256="403e638c83a225d738a937ff98b61fd0631e30f710d57928c7766d413526b77f",
+            size=272_542_670,
+            mirrors=(
+                "https://worksheets.codalab.org/rest/bundles/0x8cd3de0634154aeaad2ee6eb96723c6e/contents/blob/"
+                "all_data_with_identities.csv",
+            ),
+        ),
     )
     recipe: ClassVar = {
         "model": "distilbert-base-uncased",

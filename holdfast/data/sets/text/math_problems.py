@@ -12,33 +12,40 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from holdfast.data.download import Progress, RemoteFile, fetch
+from holdfast.data.download import fetch
 from holdfast.data.readers.instructions import Instructions
+from holdfast.data.remote_files import Progress, RemoteFile
 from holdfast.errors import DataError
 
 _GSM8K = "https://raw.githubusercontent.com/openai/grade-school-math/master/grade_school_math/data"
+_GSM8K_MIRROR = "https://cdn.jsdelivr.net/gh/openai/grade-school-math@master/grade_school_math/data"
 _SVAMP = "https://raw.githubusercontent.com/arkilpatel/SVAMP/main"
+_SVAMP_MIRROR = "https://cdn.jsdelivr.net/gh/arkilpatel/SVAMP@main"
 
 FILES = {
     "gsm8k": RemoteFile(
         "math/gsm8k_train.jsonl",
         f"{_GSM8K}/train.jsonl",
         sha256="17f347dc51477c50d4efb83959dbb7c56297aba886e5544ee2aaed3024813465",
+        mirrors=(f"{_GSM8K_MIRROR}/train.jsonl",),
     ),
     "gsm8k-test": RemoteFile(
         "math/gsm8k_test.jsonl",
         f"{_GSM8K}/test.jsonl",
         sha256="3730d312f6e3440559ace48831e51066acaca737f6eabec99bccb9e4b3c39d14",
+        mirrors=(f"{_GSM8K_MIRROR}/test.jsonl",),
     ),
     "mawps-asdiv": RemoteFile(
         "math/mawps_asdiv_train.csv",
         f"{_SVAMP}/data/mawps-asdiv-a_svamp/train.csv",
         sha256="c761cdc6390a67a285c6c346a2931f61bc8f47430eceaeb123cc3d0263efa821",
+        mirrors=(f"{_SVAMP_MIRROR}/data/mawps-asdiv-a_svamp/train.csv",),
     ),
     "svamp": RemoteFile(
         "math/SVAMP.json",
         f"{_SVAMP}/SVAMP.json",
         sha256="5be77703a6d891ae476d7c082787ad361392aa02453b132516cdd5f4e7934e3e",
+        mirrors=(f"{_SVAMP_MIRROR}/SVAMP.json",),
     ),
 }
 

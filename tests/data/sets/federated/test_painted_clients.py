@@ -10,6 +10,7 @@ from PIL import Image
 from holdfast.data import load_federation
 from holdfast.data.sets.federated.painted_clients import read_coil
 from holdfast.errors import DataError
+from tests.data.archive_files import zipped
 from tests.data.readers.test_idx import write_mnist
 
 
@@ -71,4 +72,27 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         load_federation("painted-coil20", tmp_path)
     (tmp_path / "coil-20-proc.zip").write_bytes(b"no archive")
     with pytest.raises(DataError, match="get it again"):
+        load_federation("painted-coil20", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ({f"obj1__{n}.png": bytes(2**20) for n in range(17)}, "unpacks to more than 100 times its own size"),
+        ({"obj1__0.png": b"no image"}, "can't be (read|decoded)"),
+    ],
+)
+def test_an_archive_that_would_fill_the_memory_is_refused(
+    tmp_path: Path, members: dict[str, bytes], message: str
+) -> None:
+    (tmp_path / "coil-20-proc.zip").write_bytes(zipped(members))
+    with pytest.raises(DataError, match=message):
+        load_federation("painted-coil20", tmp_path)
+
+
+def test_an_image_of_many_pixels_is_refused(tmp_path: Path) -> None:
+    stream = io.BytesIO()
+    Image.new("L", (4000, 2)).save(stream, "PNG")
+    (tmp_path / "coil-20-proc.zip").write_bytes(zipped({"obj1__0.png": stream.getvalue()}))
+    with pytest.raises(DataError, match=r"obj1__0\.png in .* has \(4000, 2\) pixels"):
         load_federation("painted-coil20", tmp_path)

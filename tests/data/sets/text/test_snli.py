@@ -57,5 +57,5 @@ def test_what_is_no_pair_is_named(root, line, words):
 
 
 def test_missing_files_say_where_to_get_them(tmp_path):
-    with pytest.raises(DataError, match=r"snli_1\.0\.zip"):
+    with pytest.raises(DataError, match="run `holdfast data get snli`"):
         load("snli", tmp_path)
