@@ -148,7 +148,7 @@ class Examples:
         return cls(
             inputs=stored,
             labels=y,
-            ids=_unique_ids(torch.arange(n) if ids is None else _vector("ids", ids, n)),
+            ids=torch.arange(n) if ids is None else _unique_ids(_vector("ids", ids, n)),
             attributes=a,
             groups=g,
             sources=None if sources is None else _vector("sources", sources, n),

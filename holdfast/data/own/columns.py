@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+_LARGEST_PIECE = 1 << 30  # bytes; offsets of texts and lists have 31 bits
 _USUAL = (
     (pa.types.is_large_string, pa.string()),
     (pa.types.is_string_view, pa.string()),
@@ -22,7 +23,7 @@ _USUAL = (
 
 
 def understood(table: pa.Table, *, trusted: bool = False) -> pa.Table:
-    """The table with each column in its usual form.
+    """The table with each column in its usual form, in one piece where that fits: it is gone through several times.
 
     Args:
         table: as a file holds it.
@@ -33,7 +34,7 @@ def understood(table: pa.Table, *, trusted: bool = False) -> pa.Table:
     """
     if not trusted:
         table.validate(full=True)
-    columns = [_usual(column) for column in table.columns]
+    columns = [_in_one_piece(_usual(column)) for column in table.columns]
     return pa.Table.from_arrays(columns, [str(name) for name in table.column_names])
 
 
@@ -42,6 +43,14 @@ def _usual(column: pa.ChunkedArray) -> pa.ChunkedArray:
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = usual_type(column.type)
     return column if kind.equals(column.type) else column.cast(kind)
+
+
+def _in_one_piece(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if column.num_chunks < 2 or (column.nbytes > _LARGEST_PIECE and not pa.types.is_primitive(column.type)):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return pa.chunked_array([pa.concat_arrays(column.chunks)])
 
 
 def usual_type(kind: Any) -> Any:

@@ -24,6 +24,8 @@ from holdfast.data.own.words import some
 from holdfast.errors import DataError
 
 _MOST_CATEGORIES = 64  # of one column; rarer ones share a place
+_MEDIAN_OF = 100_000
+_BLOCK = 4096  # rows that are scaled at a time
 _LARGEST = 1 << 24  # numbers of the encoded table that are held in memory; more are made when they are gathered
 
 
@@ -33,7 +35,7 @@ class Number:
 
     Attributes:
         column: its name.
-        median: what a missing value is replaced by.
+        median: what a missing value is replaced by; of every k-th row where there are more than 100,000.
         mean: of the training rows, after that.
         std: likewise.
         marks_missing: whether a second feature says that the value was missing.
@@ -193,17 +195,13 @@ def fit_encoder(source: Source, columns: Sequence[str], rows: NDArray[np.int64])
     for name in columns:
         column = source.table[name]
         if is_text(column):
-            training = column if everything else column.take(pa.array(rows))
-            category = _category(training, name)
-            reason = (
-                "one value"
-                if len(category.values) < 2
-                else "almost as many values as rows"
-                if _is_name(training)
-                else ""
-            )
-            if reason:
-                dropped.setdefault(reason, []).append(name)
+            coded = coded_values(_filled(column))
+            counts = np.bincount(coded.codes if everything else coded.codes[rows], minlength=len(coded.names))
+            category = _category(coded.names, counts, name)
+            if len(category.values) < 2:
+                dropped.setdefault("one value", []).append(name)
+            elif len(rows) > 20 and np.count_nonzero(counts) > len(rows) / 2:
+                dropped.setdefault("almost as many values as rows", []).append(name)
             else:
                 categories.append(category)
             continue
@@ -252,15 +250,20 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
         if part.column not in source.columns:
             raise DataError(f"{source.place} has no column {part.column!r}, which the model was trained on; add it")
     numbers = np.empty((len(source), len(encoder.numbers)), np.float32)
-    for place, number in enumerate(encoder.numbers):
-        values = numbers_of(source.table[number.column], number.column, source.place)
+    columns = [numbers_of(source.table[number.column], number.column, source.place) for number in encoder.numbers]
+    means, stds = (np.array([getattr(number, name) for number in encoder.numbers])[:, None] for name in ("mean", "std"))
+    # Row by row in the end, as batches are gathered, but by blocks that stay in the cache; in float64 until then, since
+    # a date in seconds has ten digits.
+    for start in range(0, len(source) if columns else 0, _BLOCK):
+        block = np.stack([values[start : start + _BLOCK] for values in columns])
         with np.errstate(over="ignore"):
-            numbers[:, place] = (values - number.mean) / number.std  # in float64: a date in seconds has ten digits
-        if np.isinf(numbers[:, place]).any():
-            row = int(np.flatnonzero(np.isinf(numbers[:, place]))[0])
+            numbers[start : start + _BLOCK] = ((block - means) / stds).T
+        if np.isinf(numbers[start : start + _BLOCK]).any():
+            row, place = (int(at[0]) for at in np.nonzero(np.isinf(numbers[start : start + _BLOCK])))
+            number = encoder.numbers[place]
             raise DataError(
-                f"{source.place} has {values[row]:g} in column {number.column!r} of row {row + 1}, which is infinite "
-                f"or too far from the usual {number.mean:g}; correct it"
+                f"{source.place} has {columns[place][start + row]:g} in column {number.column!r} of row "
+                f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
             )
     codes = np.empty((len(source), len(encoder.categories)), np.int16)
     for place, category in enumerate(encoder.categories):
@@ -268,23 +271,15 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
     return TableInputs(torch.from_numpy(numbers), torch.from_numpy(codes), encoder)
 
 
-def _category(column: pa.ChunkedArray, name: str) -> Category:
-    coded = coded_values(_filled(column))
-    counts = np.bincount(coded.codes, minlength=len(coded.names))
+def _category(names: Sequence[str], counts: NDArray[np.int64], column: str) -> Category:
+    """The most frequent values of a column, in order, of those that occur in training."""
     most = np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES]
-    return Category(name, tuple(coded.names[i] for i in sorted(most.tolist()) if coded.names[i]))
-
-
-def _is_name(column: pa.ChunkedArray) -> bool:
-    """Whether values are too many to be categories: half of the rows have one of their own."""
-    encoded = _filled(column)
-    distinct = (
-        len(encoded.unique()) if not pa.types.is_dictionary(encoded.type) else len(encoded.combine_chunks().unique())
-    )
-    return len(column) > 20 and distinct > len(column) / 2
+    return Category(column, tuple(names[i] for i in sorted(most.tolist()) if names[i] and counts[i]))
 
 
 def _codes(column: pa.ChunkedArray, category: Category) -> NDArray[np.int64]:
+    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+        raise DataError(f"column {category.column!r} holds {column.type} and not categories; give words")
     codes = coded_values(_filled(column), category.values).codes
     return np.where(codes < 0, len(category.values), codes)
 
@@ -300,7 +295,7 @@ def _number(values: NDArray[np.float64], name: str) -> Number | None:
     known = values[~missing] if any_missing else values
     if not len(known):
         return None
-    median = float(np.median(known)) if any_missing else float(known.mean())
+    median = float(np.median(known[:: 1 + len(known) // _MEDIAN_OF]))
     filled = np.where(missing, median, values) if any_missing else values
     mean, std = float(filled.mean()), float(filled.std())
     scale = max(abs(mean), 1e-30)

@@ -94,7 +94,8 @@ def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Code
     rng = data_stream(seed, "own split")
     chosen = np.arange(len(groups)) if rows is None else rows
     shuffled = rng.permutation(chosen)
-    order = shuffled[np.argsort(groups[shuffled], kind="stable")]
+    short = groups.astype(np.int16) if len(groups) and groups.min() >= 0 and groups.max() < 1 << 15 else groups
+    order = shuffled[np.argsort(short[shuffled], kind="stable")]  # by counting, where numbers are short
     codes = np.full(len(groups), -1, np.int64)
     codes[order] = 0
     starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0]) if len(order) else np.empty(0, np.int64)

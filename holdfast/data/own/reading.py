@@ -27,10 +27,11 @@ from holdfast.data.own.roles import NONE, Roles, assign
 from holdfast.data.own.schema import HASHING, AttributeColumn, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
 from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, plain, quantiles_of
-from holdfast.data.own.words import some
+from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 Codes = NDArray[np.int64]
+_LONGEST_NOTE = 600  # characters; names of columns and classes may be any text
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +92,8 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
     )
     examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), roles.label)
     empty = _empty_cells(examples, parts)
-    return OwnRows(examples, parts, schema, (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty))
+    lines = (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty)
+    return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
 
 
 def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
@@ -220,7 +222,7 @@ def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool, nee
                 f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "
                 "rows of a class, or a split column"
             )
-    counts = np.stack([np.bincount(labels.codes[parts == part], minlength=len(labels.names)) for part in range(3)])
+    counts = _counts(parts, labels.codes, len(labels.names))
     untaught = np.flatnonzero(counts[0] == 0)
     if len(untaught):
         names = some([labels.names[code] for code in untaught])
@@ -266,18 +268,22 @@ def _encoded(source: Source, roles: Roles, options: ReadingOptions, training: Co
 def _empty_cells(examples: Examples, parts: Codes) -> list[str]:
     """Lines on classes that a part lacks and groups that training lacks: methods can't repair what they never see."""
     lines = []
-    labels = examples.labels.numpy()
+    counts = _counts(parts, examples.labels.numpy(), examples.n_classes)
     for part in (1, 2):
-        counts = np.bincount(labels[parts == part], minlength=examples.n_classes)
-        lacking = [examples.class_names[code] for code in np.flatnonzero(counts == 0)]
+        lacking = [examples.class_names[code] for code in np.flatnonzero(counts[part] == 0)]
         if lacking:
             lines.append(f"warning: the {PART_NAMES[part]} set has no example of the class {some(lacking)}")
     if examples.groups is not None:
-        counts = np.bincount(examples.groups.numpy()[parts == 0], minlength=examples.n_groups)
-        lacking = [examples.group_names[code] for code in np.flatnonzero(counts == 0)]
+        counts = _counts(parts, examples.groups.numpy(), examples.n_groups)
+        lacking = [examples.group_names[code] for code in np.flatnonzero(counts[0] == 0)]
         if lacking:
             lines.append(f"warning: no training example of the group {some(lacking)}; it can't be learned")
     return lines
+
+
+def _counts(parts: Codes, codes: Codes, values: int) -> Codes:
+    """How many rows of each part have each value, (3, values)."""
+    return np.bincount(parts * values + codes, minlength=3 * values).reshape(3, values)
 
 
 def _summary(source: Source, schema: Schema, parts: Codes) -> str:

@@ -36,7 +36,7 @@ _SPLITS = ("split", "partition", "fold", "set", "subset")
 _IMAGES = ("image", "img", "img_filename", "image_path", "file_name", "filename", "filepath", "file", "path")
 _TEXTS = ("text", "sentence", "review", "comment", "content", "comment_text", "document", "body", "question")
 _IDS = ("", "unnamed: 0", "id", "img_id", "uid", "uuid", "example_id", "row_id", "index", "rownames")
-_LOOKED_AT = 2_000
+_LOOKED_AT = 500
 #: What is said instead of a column where none is to be guessed.
 NONE = "none"
 _TEXT_LENGTH = 30  # characters; categories are shorter on average
@@ -215,7 +215,7 @@ def _may_be_attribute(name: str, source: Source) -> bool:
 
 
 def _says_parts(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_nested(column.type):
+    if not (is_text(column) or pa.types.is_integer(column.type)):
         return False
     values = {str(value).strip().lower() for value in pc.unique(column).to_pylist() if value is not None}
     return bool(values) and values <= PARTS.keys()

@@ -171,7 +171,7 @@ class Schema:
             group = classes_of(source.table[self.group], self.group, place, self.group_names).codes
         names = None
         if self.id is not None and self.id in source.columns:
-            names = np.array([str(value) for value in source.table[self.id].to_pylist()], object)
+            names = _names(source.table[self.id])
         elif (
             self.kind == "image" and source.folder is not None and not pa.types.is_struct(_type(source, self.inputs[0]))
         ):
@@ -338,6 +338,16 @@ def owners_of(source: Source, column: str) -> Coded:
             f"{source.place} does not say in column {column!r} whose every row is; fill it or drop these rows"
         )
     return coded_values(values.cast(pa.string()))
+
+
+def _names(column: pa.ChunkedArray) -> NDArray[Any]:
+    """What each row is called, by any column: a moment may be one that Python has no date for."""
+    column = plain(column)
+    if not (pa.types.is_nested(column.type) or pa.types.is_binary(column.type)):
+        column = column.cast(pa.string())
+    names = np.empty(len(column), object)
+    names[:] = [str(value) for value in column.to_pylist()]
+    return names
 
 
 def _image_column(source: Source, column: str) -> str:

@@ -46,7 +46,6 @@ def classes_of(column: pa.ChunkedArray, name: str, place: str, known: Sequence[s
         DataError: if a value is missing, is a fraction, a list or an image, or there are more classes than examples
             can teach; or a class is not among the known.
     """
-    column = plain(column)
     kind = column.type
     if pa.types.is_list(kind):
         raise DataError(
@@ -57,7 +56,10 @@ def classes_of(column: pa.ChunkedArray, name: str, place: str, known: Sequence[s
         raise DataError(f"the label column {name!r} of {place} holds {kind}, such as masks; {_SUPPORTED}")
     if pa.types.is_temporal(kind):
         raise DataError(f"the label column {name!r} of {place} holds times; {_SUPPORTED}")
-    missing = np.flatnonzero(column.is_null(nan_is_null=True).to_numpy())
+    if column.null_count or pa.types.is_floating(kind):
+        missing = np.flatnonzero(column.is_null(nan_is_null=True).to_numpy())
+    else:
+        missing = np.empty(0, np.int64)
     if len(missing):
         raise DataError(
             f"{place} has no label in column {name!r} of {len(missing):,} rows (the first is row "
@@ -104,13 +106,12 @@ def attribute_of(column: pa.ChunkedArray, name: str, place: str, known: Sequence
     Raises:
         DataError: if it has too many values for groups, or is no category.
     """
-    column = plain(column)
     if pa.types.is_nested(column.type) or pa.types.is_binary(column.type) or pa.types.is_temporal(column.type):
         raise DataError(f"the attribute column {name!r} of {place} holds {column.type}; give words or whole numbers")
     if pa.types.is_floating(column.type):
         whole = column.cast(pa.float64()).to_numpy()
         finite = whole[np.isfinite(whole)]
-        if (finite != np.round(finite)).any():
+        if (finite != np.round(finite)).any() or (abs(finite) > 2**53).any():
             raise DataError(
                 f"the attribute column {name!r} of {place} holds fractions; cut it at its quantiles with "
                 f"--attribute {name}:4, or give words or whole numbers"
@@ -140,10 +141,12 @@ def quantiles_of(column: pa.ChunkedArray, name: str, place: str, pieces: int) ->
         raise DataError(
             f"the attribute {name!r} of {place} can't be cut into {pieces} pieces; give 2 to {_MOST_VALUES}"
         )
-    edges = np.unique(np.quantile(finite, np.linspace(0, 1, pieces + 1)[1:-1]))
-    edges = edges[edges > finite.min()]
-    if not len(edges):
-        raise DataError(f"the attribute {name!r} of {place} is mostly one value; it can't be cut at its quantiles")
+    above = finite[finite > finite.min()]
+    if not len(above):
+        raise DataError(f"the attribute {name!r} of {place} has one value only; it can't be cut at its quantiles")
+    # Edges are values that occur, so that no piece is empty; where a quarter is one value, what is above it is cut off.
+    edges = np.quantile(finite, np.linspace(0, 1, pieces + 1)[1:-1], method="higher")
+    edges = np.unique(np.maximum(edges, above.min()))
     return edges, cut(numbers, edges)
 
 
@@ -196,10 +199,12 @@ def coded_values(column: pa.ChunkedArray, known: Sequence[str] | None = None) ->
     encoded = encoded.unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0)
-    values, codes = encoded.dictionary.to_pylist(), np.asarray(encoded.indices.to_numpy(zero_copy_only=False), np.int64)
+    values, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
     if known is None:
-        occurring = np.unique(codes).tolist()
-        ordered = sorted(occurring, key=lambda code: (isinstance(values[code], str), values[code]))
+        occurring = np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist()
+        ordered = sorted(
+            occurring, key=lambda code: _name(values[code]) if isinstance(values[code], str) else values[code]
+        )
         known = tuple(dict.fromkeys(_name(values[code]) for code in ordered))  # " cat" and "cat" are one class
     place = {name: number for number, name in enumerate(known)}
     target = np.array([place.get(_name(value), -1) for value in values], np.int64)
