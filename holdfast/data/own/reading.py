@@ -106,7 +106,7 @@ def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
         if options.tokenizer != HASHING:
             return {"model": f"hf:{options.tokenizer}", "epochs": 3, "batch_size": 16, "learning_rate": 2e-5,
                     "optimizer": "adamw", "clip_norm": 1.0}  # fmt: skip
-        return {"model": "text-bag", "epochs": 10, "batch_size": 64, "learning_rate": 5e-3, "optimizer": "adam"}
+        return {"model": "text-bag", "epochs": 5, "batch_size": 64, "learning_rate": 2e-3, "optimizer": "adam"}
     if roles.kind == "table":
         return {"model": "mlp", "epochs": 20, "batch_size": 128, "learning_rate": 1e-3, "optimizer": "adamw",
                 "weight_decay": 1e-2}  # fmt: skip
