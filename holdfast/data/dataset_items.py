@@ -64,7 +64,8 @@ def labels_of(inputs: DatasetInputs) -> list[int] | list[str]:
         DataError: if a label is no class, an input is not finite, or inputs differ in shape and there is no function
             that makes a batch of them; it names the item.
     """
-    labels, shapes = [], {}
+    labels: list[int | str] = []
+    shapes: dict[tuple[Any, ...], int] = {}
     for position in range(len(inputs)):
         item = inputs.dataset[position]
         labels.append(_label(item, position))
