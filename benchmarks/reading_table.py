@@ -8,7 +8,7 @@ reading, numbers stacked and standardised in NumPy, words to codes by ``dictiona
 of its own, three passes each of which the last two count, in turns whose order changes; ratios are taken within a turn.
 Processor time beside clock time, since the machine is shared. Memory is the process's peak (VmHWM).
 
-Run: ``python -m benchmarks.reading_table``, two minutes. Writes results/benchmarks/reading_table.json.
+Run: ``python benchmarks/reading_table.py``, two minutes. Writes results/benchmarks/reading_table.json.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def alone(way: str, path: Path) -> dict[str, float]:
 
 def measured(way: str, path: Path) -> dict[str, float]:
     """What a fresh process says."""
-    command = [sys.executable, "-m", "benchmarks.reading_table", "--alone", way, str(path)]
+    command = [sys.executable, __file__, "--alone", way, str(path)]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603
     found: dict[str, float] = json.loads(answer.splitlines()[-1])
     return found
