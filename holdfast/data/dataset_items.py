@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.data.inputs import InputBatch
+from holdfast.data.own.words import some
 from holdfast.errors import DataError
 
 #: Makes a batch of a list of inputs.
@@ -56,13 +57,21 @@ class DatasetInputs:
         return _stacked(inputs, wanted)
 
 
-def labels_of(dataset: Any) -> list[int] | list[str]:
-    """The label of every item, each of which is read once.
+def labels_of(inputs: DatasetInputs) -> list[int] | list[str]:
+    """The label of every item; each is read once, and its input looked at, so that no batch fails in training.
 
     Raises:
-        DataError: if a label is no class; it names the item.
+        DataError: if a label is no class, an input is not finite, or inputs differ in shape and there is no function
+            that makes a batch of them; it names the item.
     """
-    labels = [_label(dataset[position], position) for position in range(len(dataset))]
+    labels: list[int | str] = []
+    shapes: dict[tuple[Any, ...], int] = {}
+    for position in range(len(inputs)):
+        item = inputs.dataset[position]
+        labels.append(_label(item, position))
+        shapes.setdefault(_shape(input_of(item, position, inputs.leave_out), position), position)
+        if inputs.collate is None and len(shapes) > 1:
+            raise _differing(shapes)
     if len({isinstance(label, str) for label in labels}) > 1:
         raise DataError("some labels of the data set are words and some are numbers; give all of one kind")
     return labels  # type: ignore[return-value]
@@ -91,6 +100,8 @@ def input_of(item: Any, position: int, leave_out: Sequence[str] = ()) -> Any:
     """
     if isinstance(item, Mapping):
         inputs = {name: value for name, value in item.items() if name not in _LABELS and name not in leave_out}
+        if not inputs:
+            raise DataError(f"item {position} of the data set has no input besides {some(item)}; add one")
         return next(iter(inputs.values())) if len(inputs) == 1 else inputs
     if isinstance(item, (tuple, list)) and item:
         return item[0]
@@ -152,7 +163,7 @@ def _category(label: Any, position: int, entry: str) -> int | str:
             f"or pixel), which is not supported; {_SUPPORTED}"
         )
     number = array.reshape(-1)[0] if array.dtype.kind in "biuf" else None
-    if number is None or number != np.round(number):
+    if number is None or not np.isfinite(number) or number != np.round(number):
         raise DataError(
             f"the {entry} of item {position} of the data set is {str(label)[:60]}, which is no class: regression is "
             f"not supported; {_SUPPORTED}"
@@ -163,10 +174,31 @@ def _category(label: Any, position: int, entry: str) -> int | str:
 def _stacked(parts: Sequence[Any], positions: Sequence[int], name: str = "") -> Tensor:
     shapes = {tuple(part.shape): position for part, position in zip(parts, positions, strict=True)}
     if len(shapes) > 1:
-        (first, one), (second, other), *_ = shapes.items()
-        what = f"the inputs {name!r}" if name else "the inputs"
-        raise DataError(
-            f"{what} of items {one} and {other} have shapes {first} and {second} and can't be stacked; give collate=, "
-            "which makes a batch of a list of inputs (by padding, say)"
-        )
+        raise _differing(shapes, name)
     return torch.stack(list(parts))
+
+
+def _differing(shapes: Mapping[Any, int], name: str = "") -> DataError:
+    (first, one), (second, other), *_ = shapes.items()
+    what = f"the inputs {name!r}" if name else "the inputs"
+    return DataError(
+        f"{what} of items {one} and {other} have shapes {first} and {second} and can't be stacked; give collate=, "
+        "which makes a batch of a list of inputs (by padding, say)"
+    )
+
+
+def _shape(value: Any, position: int) -> tuple[Any, ...]:
+    """What must be the same for inputs to be stacked, as far as it can be told without converting them.
+
+    Raises:
+        DataError: if a number is NaN or infinite.
+    """
+    if isinstance(value, Mapping):
+        return tuple((str(name), _shape(part, position)) for name, part in sorted(value.items(), key=str))
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        value = torch.from_numpy(value)
+    if isinstance(value, Tensor):
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise DataError(f"the input of item {position} of the data set has NaN or infinite numbers; correct it")
+        return tuple(value.shape)
+    return tuple(value.size) if hasattr(value, "convert") and hasattr(value, "mode") else ()

@@ -118,7 +118,7 @@ class Examples:
         stored = _as_inputs(inputs, transform, collate)
         n = len(stored)
         if labels is None and isinstance(stored, DatasetInputs):
-            labels = labels_of(stored.dataset)
+            labels = labels_of(stored)
         labels, class_names = _numbered("label", labels, class_names)
         attributes, attribute_names = _numbered("attribute", attributes, attribute_names)
         y = _vector("labels", labels, n)

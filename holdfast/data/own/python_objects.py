@@ -17,7 +17,7 @@ import torch
 
 from holdfast.data.dataset_items import DatasetInputs, labels_of, values_of
 from holdfast.data.examples import Examples, Splits
-from holdfast.data.own.options import ReadingOptions
+from holdfast.data.own.options import HUB, ReadingOptions
 from holdfast.data.own.parts import completed, stratified
 from holdfast.data.own.source import PARTS
 from holdfast.errors import ConfigError, DataError
@@ -29,7 +29,7 @@ _FORMS = "a torch Dataset, Examples, Splits, a dict of Datasets by part, or a fu
 
 def is_object_name(name: str) -> bool:
     """Whether a name has the form of an object in a module."""
-    return _NAME.fullmatch(name) is not None
+    return _NAME.fullmatch(name) is not None and not name.startswith(HUB)
 
 
 def read_object(name: str, options: ReadingOptions) -> Splits:
@@ -114,10 +114,10 @@ def _examples(dataset: Any, options: ReadingOptions) -> Examples:
     attributes = None if not options.attribute else values_of(dataset, options.attribute[0])
     if len(options.attribute) > 1:
         raise DataError("items of a Dataset have one attribute; make the product of several in the Dataset")
-    labels = labels_of(dataset) if options.label is None else values_of(dataset, options.label)
-    collate = getattr(dataset, "collate_inputs", None)
     others = tuple(name for name in (options.label, *options.attribute) if name)
-    return Examples.of(DatasetInputs(dataset, collate, others), labels, attributes=attributes)
+    inputs = DatasetInputs(dataset, getattr(dataset, "collate_inputs", None), others)
+    labels = labels_of(inputs) if options.label is None else values_of(dataset, options.label)
+    return Examples.of(inputs, labels, attributes=attributes)
 
 
 def _splits(whole: Examples, codes: Any, name: str, notes: tuple[str, ...] = ()) -> Splits:

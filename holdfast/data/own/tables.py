@@ -45,7 +45,7 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
         byte = f"byte {error.object[error.start]:#x} at {error.start}"
         raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, UnicodeError, csv.Error) as error:
-        raise DataError(f"{path} can't be read as {kind.lstrip('.')}: {_reason(error)}") from error
+        raise DataError(f"{path} can't be read as {kind.lstrip('.')} ({_reason(error)}); save it again") from error
     names = [str(name) for name in table.column_names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
