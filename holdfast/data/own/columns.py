@@ -7,9 +7,14 @@ damaged file would be followed out of the memory.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
+
+from holdfast.data.own.words import shortened
+from holdfast.errors import DataError
 
 _LARGEST_PIECE = 1 << 30  # bytes; offsets of texts and lists have 31 bits
 _USUAL = (
@@ -72,6 +77,22 @@ def is_text(column: pa.ChunkedArray) -> bool:
     """Whether a column in its usual form holds texts."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     return bool(pa.types.is_string(kind))
+
+
+@contextmanager
+def arrow_told(place: str) -> Iterator[None]:
+    """What Arrow can't do with a column's type, of which it has dozens, as a sentence.
+
+    Raises:
+        DataError: instead of Arrow's own errors.
+    """
+    try:
+        yield
+    except pa.ArrowException as error:
+        reason = shortened(str(error).partition("\n")[0], 150)
+        raise DataError(
+            f"{place} has a column that can't be used as it is ({reason}); make it words or numbers, or leave it out"
+        ) from error
 
 
 def _is_view_of_lists(kind: Any) -> bool:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import InputBatch
 from holdfast.data.own.array_inputs import array_shape
+from holdfast.data.own.columns import arrow_told
 from holdfast.data.own.features import fit_encoder
 from holdfast.data.own.image_inputs import guess_size
 from holdfast.data.own.options import ReadingOptions
@@ -68,6 +69,11 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
     Raises:
         DataError: if the data can't be used as it is; the sentence says where and what to do.
     """
+    with arrow_told(place):
+        return _read_rows(place, options, federated, seed)
+
+
+def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) -> OwnRows:
     source = read_place(place)
     roles = assign(source, options)
     assert roles.label is not None

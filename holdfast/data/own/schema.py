@@ -21,6 +21,7 @@ from holdfast.data.examples import Examples
 from holdfast.data.inputs import Inputs, TensorInputs
 from holdfast.data.own import stored
 from holdfast.data.own.array_inputs import array_inputs
+from holdfast.data.own.columns import arrow_told
 from holdfast.data.own.features import TableEncoder, table_inputs
 from holdfast.data.own.hashed_texts import HashedTexts
 from holdfast.data.own.image_inputs import image_inputs
@@ -130,9 +131,9 @@ class Schema:
                 raise DataError(f"{place} has no column {column!r}, which the model was trained on; add it")
         if self.kind == "array" and source.inputs is None:
             raise DataError(f"{place} has no array of inputs, which the model was trained on; give an npz file")
-        inputs = self.inputs_of(source, columns, options or ReadingOptions())
-        examples = self.examples(source, inputs, label)
-        return NewExamples(examples, label is not None)
+        with arrow_told(place):
+            inputs = self.inputs_of(source, columns, options or ReadingOptions())
+            return NewExamples(self.examples(source, inputs, label), label is not None)
 
     def inputs_of(self, source: Source, columns: Sequence[str], options: ReadingOptions) -> Inputs:
         """The inputs of all rows of a source.
@@ -333,7 +334,7 @@ def owners_of(source: Source, column: str) -> Coded:
         DataError: if a row is nobody's.
     """
     values = plain(source.table[column])
-    if pa.types.is_nested(values.type) or values.null_count:
+    if pa.types.is_nested(values.type) or pa.types.is_binary(values.type) or values.null_count:
         raise DataError(
             f"{source.place} does not say in column {column!r} whose every row is; fill it or drop these rows"
         )

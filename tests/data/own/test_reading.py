@@ -205,3 +205,9 @@ def test_places_that_are_none_are_sentences(tmp_path):
         with pytest.raises(DataError, match=says) as raised:
             read(tmp_path / place)
         assert len(str(raised.value)) <= 1_200
+
+
+def test_a_client_column_of_bytes_is_refused(tmp_path):
+    pq.write_table(pa.table({**wards(), "who": [b"\xff"] * 60}), tmp_path / "t.parquet")
+    with pytest.raises(DataError, match="does not say in column 'who' whose every row is"):
+        read(tmp_path / "t.parquet", client="who")
