@@ -746,7 +746,7 @@ def run(kind: str, seed: int) -> Outcome:
 
 
 def warm_up() -> None:
-    """Import what training needs before a case is timed: an import that is interrupted fails for all that come after."""
+    """Import what training needs before a case is timed: an interrupted import fails for all that come after."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         assert fit(small_csv(Path(folder)), Path(folder) / "run")() == 0
 
@@ -781,7 +781,8 @@ def main() -> int:
     lines = [
         f"commit {commit}, {datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         f"{each * len(KINDS):,} damaged inputs and configurations, seeds {options.seed} to {options.seed + each - 1}, "
-        f"{(time.time() - started) / 60:.0f} minutes; at most {SECONDS} s of processor time and {LONGEST:,} characters each",
+        f"{(time.time() - started) / 60:.0f} minutes; at most {SECONDS} s of processor time and {LONGEST:,} characters "
+        "each",
         f"{len(failures)} failures (another exception than ours, a hang, or a message that is no sentence)",
         "",
         f"{'kind':<20}{'done':>8}{'refused':>10}{'failed':>8}",
