@@ -2,7 +2,12 @@
 
 import pytest
 
-from tests.soak.damage import KINDS, judged, run
+from tests.soak.damage import KINDS, judged, run, warm_up
+
+
+@pytest.fixture(scope="module", autouse=True)
+def warm():
+    warm_up()
 
 
 @pytest.mark.soak
