@@ -82,7 +82,7 @@ def test_every_data_set_of_the_package_is_in_its_catalog():
         named = {
             cls.name for cls in _below(base) if cls.__module__.startswith("holdfast.data.") and "name" in vars(cls)
         }
-        assert named == set(table)
+        assert named - {"own"} == set(table)  # a user's own data is named by its place
 
 
 def _below(cls: type) -> set[type]:

@@ -50,7 +50,7 @@ def root(tmp_path_factory):
 
 
 def test_full_gradients_of_texts_are_refused_by_a_sentence(root):
-    splits = load("snli", root, tokenizer=str(root / "tokenizer"))
+    splits = load("snli", root, tokenizer=str(root / "tokenizer"), max_tokens=18)
     model = build("roberta-base", splits.train.input_shape, 3, weights=root / "weights")
     with pytest.raises(ConfigError, match="for texts take 'feature' or 'last_layer'"):
         Curator(splits.train, Crest(proxy="full"), batch_size=8).start(model)
@@ -65,7 +65,7 @@ def test_roberta_has_the_published_number_of_parameters():
 
 @pytest.mark.parametrize("curvature_of", ["head", "all"])
 def test_crest_fine_tunes_a_sequence_classifier(root, tmp_path, curvature_of):
-    splits = load("snli", root, tokenizer=str(root / "tokenizer"))
+    splits = load("snli", root, tokenizer=str(root / "tokenizer"), max_tokens=18)
     model = build("roberta-base", splits.train.input_shape, 3, weights=root / "weights")
     policy = Crest(batch_size=16, subset=60, proxy="feature", curvature_of=curvature_of)
     settings = Training(epochs=6, epoch_size=160, learning_rate=3e-3, optimizer="adamw", select_by="accuracy")
