@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.data import reachable
+from holdfast.data import reachable as reaching
 from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
 from holdfast.models import ModelSpec, find_head
 from holdfast.models.first_pass import check_outputs, look_for_head
@@ -140,7 +140,7 @@ def test_without_a_network_there_is_one_short_try_and_a_sentence(transformers, m
         tries.append(timeout)
         raise socket.gaierror(-2, "Name or service not known")
 
-    monkeypatch.setattr(reachable, "getproxies", dict)
+    monkeypatch.setattr(reaching, "getproxies", dict)
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail(f"retried after {seconds} s"))
     with pytest.raises(ConfigError, match=r"'nobody/nothing' can't be loaded .* connect to the network once, or give"):
@@ -165,7 +165,7 @@ def test_only_where_the_hub_cannot_be_reached_is_the_library_kept_to_its_cache(
         asked.append(options["local_files_only"])
         raise OSError("not to be had")
 
-    monkeypatch.setattr(reachable, "getproxies", lambda: proxies)
+    monkeypatch.setattr(reaching, "getproxies", lambda: proxies)
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", configuration)
     with pytest.raises(ConfigError, match="not to be had"):
