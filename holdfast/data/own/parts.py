@@ -66,15 +66,18 @@ def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[
     missing = np.flatnonzero(~np.isfinite(moments))
     if len(missing):
         raise DataError(f"{place} has no time in column {name!r} of row {int(missing[0]) + 1}; fill it or drop the row")
-    validation, test = shares
-    edges = np.quantile(moments, [1 - validation - test, 1 - test], method="higher")
-    codes = np.searchsorted(edges, moments, side="left").astype(np.int64)
-    if len(np.unique(codes)) < 3:
+    distinct, places, counts = np.unique(moments, return_inverse=True, return_counts=True)
+    if len(distinct) < 3:
         raise DataError(
-            f"{place} has too few different times in column {name!r} ({len(np.unique(moments))}) to split by; use "
-            "--split or leave --time out"
+            f"{place} has too few different times in column {name!r} ({len(distinct)}) to split by; use --split or "
+            "leave --time out"
         )
-    return codes
+    # The last moment of training and of validation: those that come nearest to the shares and leave nothing empty.
+    validation, test = shares
+    until = np.cumsum(counts) / len(moments)
+    first = int(np.argmin(abs(until[:-2] - (1 - validation - test))))
+    second = first + 1 + int(np.argmin(abs(until[first + 1 : -1] - (1 - test))))
+    return (places > first).astype(np.int64) + (places > second)
 
 
 def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Codes | None = None) -> Codes:
