@@ -123,8 +123,6 @@ def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
 def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
     settings, threat = spec.settings, spec.threat
-    attackers = len(outcome.malicious)
-    f = 0 if threat is None else threat.expected(settings.cohort, attackers, len(clients))
     return {
         "kind": KIND,
         "data": spec.data,
@@ -137,7 +135,8 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "attack": None if threat is None else _described(threat.attack),
         "malicious_ratio": 0.0 if threat is None else threat.ratio,
         "malicious": outcome.malicious.tolist(),
-        "f": f,
+        "f": outcome.expected.f,
+        "expected": outcome.expected.record(),
         "seed": settings.seed,
         "settings": {name: value for name, value in asdict(settings).items() if name not in FREE},
         "personalize": {
@@ -151,8 +150,9 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "dropped": outcome.dropped,
         "faults": list(outcome.faults),
         "diverged_at": outcome.diverged_at,
+        "divergence": None if outcome.divergence is None else outcome.divergence.record(),
         "never_joined": int((outcome.joined == 0).sum()),
-        "warnings": spec.aggregator.check(settings.cohort, f),
+        "warnings": outcome.expected.check(spec.aggregator),
         "executor": {"name": outcome.choice.name, "chunk": outcome.choice.chunk},
         "bytes_up": outcome.bytes_up,
         "bytes_down": outcome.bytes_down,

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING
 from holdfast.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from holdfast.federated.aggregation.base import Aggregator, Mean, PreStep, WithPreStep, mean, reported
+    from holdfast.federated.aggregation.base import (
+        Aggregator,
+        Mean,
+        Memory,
+        PreStep,
+        RoundFacts,
+        WithPreStep,
+        mean,
+        reported,
+    )
     from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
     from holdfast.federated.aggregation.distances import squared_distances
     from holdfast.federated.aggregation.fedmgda import FedMgda, min_norm_step, shortest_mixture
@@ -36,9 +45,11 @@ __all__ = [
     "Krum",
     "Mean",
     "Median",
+    "Memory",
     "MultiKrum",
     "PreStep",
     "QFairMean",
+    "RoundFacts",
     "TiltedMean",
     "TrimmedMean",
     "WithPreStep",

@@ -86,6 +86,10 @@ class Median(Aggregator):
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return coordinate_median(updates)
 
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
+
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can place the median where they like."""
         super().check(m, f)
@@ -100,6 +104,15 @@ class TrimmedMean(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return trimmed_mean(updates, f)
+
+    @property
+    def needs_f(self) -> bool:
+        """Without a number it is the mean."""
+        return True
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Not defined where both sides together are everything."""

@@ -89,6 +89,10 @@ class GeometricMedian(Aggregator):
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return geometric_median(updates, self.smoothing)
 
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
+
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can place it where they like."""
         super().check(m, f)

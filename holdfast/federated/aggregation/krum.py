@@ -80,6 +80,15 @@ class Krum(Aggregator):
         """How many others count in a score."""
         return min(max(m - f - 2, 0 if self.reference else 1), m - 1)
 
+    @property
+    def needs_f(self) -> bool:
+        """It decides how many neighbours count, and how many updates multi-Krum drops."""
+        return True
+
+    def stands(self, m: int) -> int:
+        """As many as leave 2f + 2 below m (Blanchard et al., 2017, Proposition 4.2)."""
+        return max((m - 3) // 2, 0)
+
     def check(self, m: int, f: int) -> list[str]:
         """Degenerate where fewer than one neighbour is left; no guarantee where 2f + 2 >= m."""
         super().check(m, f)
@@ -107,6 +116,10 @@ class MultiKrum(Krum):
         m = len(updates)
         keep = min(m - f if self.keep is None else self.keep, m)
         return mean_of(updates, krum_select(updates, self.neighbours(m, f), keep))
+
+    def stands(self, m: int) -> int:
+        """Krum's, and what is kept must have room for honest updates only."""
+        return super().stands(m) if self.keep is None else max(min(super().stands(m), m - self.keep), 0)
 
     def check(self, m: int, f: int) -> list[str]:
         """Besides Krum's, at least one update must be kept."""

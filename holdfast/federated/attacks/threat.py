@@ -16,13 +16,12 @@ class Threat:
 
     Attributes:
         attack: what malicious clients do.
-        ratio: share of clients that are malicious; the number is rounded down.
-        known: whether the server knows how many there are, and gives the number per round to its aggregator.
+        ratio: share of clients that are malicious; the number is rounded down. What the server expects is a setting
+            of its own, `holdfast.federated.expectation`, and this share where nothing else is said.
     """
 
     attack: Attack
     ratio: float
-    known: bool = True
 
     def malicious(self, clients: int, seed: int) -> Tensor:
         """Ids of the malicious among so many clients, the same for every method under a seed."""
@@ -34,7 +33,3 @@ class Threat:
             return clients
         labels = poison_labels(clients.train.labels, clients.train.owners(), malicious, clients.classes, seed)
         return replace(clients, train=replace(clients.train, labels=labels))
-
-    def expected(self, cohort: int, malicious: int, clients: int) -> int:
-        """How many malicious clients the server expects in a round: f = floor(m K_a / K), 0 where it does not know."""
-        return cohort * malicious // clients if self.known else 0

@@ -18,10 +18,10 @@ from rich.table import Table
 
 from holdfast import report, training
 from holdfast.cli.commands.federation.options import FederateOptions, parse
-from holdfast.cli.common.arguments import free_place
+from holdfast.cli.common.arguments import free_place, read_config
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
-from holdfast.report.html.markup import counted, duration
+from holdfast.report.html.markup import counted, duration, loss_text
 
 if TYPE_CHECKING:
     from holdfast.data import Clients
@@ -58,12 +58,22 @@ def main(arguments: list[str]) -> int:
     if options.choices.resume is not None:
         from holdfast.federated.run_files import FREE
 
-        options, run = continued(options.choices.resume, arguments, parse, "federation", free=FREE)
+        before = _as_before(options.choices.resume)
+        options, run = continued(
+            options.choices.resume, arguments, lambda words: parse([*before, *words]), "federation", free=FREE
+        )
     if options.flower is None:
         simulate(options, console, run)
     else:
         rehearse(options, console, run)
     return 0
+
+
+def _as_before(place: Path) -> list[str]:
+    """What a run that was started before there was an expectation of malicious clients goes on with."""
+    if not (place / "config.yaml").exists() or "expect_by" in read_config(place / "config.yaml"):
+        return []
+    return ["--expect-by", "mean"]
 
 
 def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
@@ -140,6 +150,7 @@ def finish(
     console.print(results_table(outcome.reports, options.title))
     if environments := (run.results or {}).get("environments"):
         console.print(environments_table(environments))
+    console.print(escape(outcome.expected.sentence()), highlight=False)
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     return outcome
@@ -193,7 +204,7 @@ def results_table(reports: dict[str, ClientReport], title: str) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for label, clients in reports.items():
         summary = clients.summary()
-        cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
+        cells = [loss_text(summary[key]) if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
         table.add_row(label, *cells)
     return table
 
@@ -214,13 +225,19 @@ def facts(outcome: FederationResult, clients: Clients) -> str:
     never = int((outcome.joined == 0).sum())
     parts = [
         f"{counted(outcome.dropped, 'update')} dropped",
-        "no divergence" if outcome.diverged_at is None else f"shared model frozen in round {outcome.diverged_at + 1}",
+        _divergence(outcome),
         "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
         _how(outcome),
         f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
         duration(outcome.seconds),
     ]
     return "; ".join(parts) + "."
+
+
+def _divergence(outcome: FederationResult) -> str:
+    if outcome.diverged_at is not None:
+        return f"shared model frozen in round {outcome.diverged_at + 1}"
+    return "no divergence" if outcome.divergence is None else "the shared model diverged"
 
 
 def _how(outcome: FederationResult) -> str:
