@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from holdfast.federated.aggregation import (
         AGGREGATORS,
         Aggregator,
+        Bucketing,
+        Bulyan,
+        CentredClipping,
+        ClientMomentum,
         Clipping,
         FedMgda,
         GeometricMedian,
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
         Mean,
         Median,
         MultiKrum,
+        NearestNeighbourMixing,
         TrimmedMean,
     )
     from holdfast.federated.attacks import (
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
         SignFlip,
     )
     from holdfast.federated.attacks.threat import Threat
+    from holdfast.federated.expectation import Expectation
     from holdfast.federated.federation import federate
     from holdfast.federated.metrics.client_report import ClientReport
     from holdfast.federated.objectives import OBJECTIVES, Afl, FedAvg, FederatedObjective, FedProx, FedSGD, QFair, Term
@@ -75,10 +81,15 @@ __all__ = [
     "Aggregator",
     "Apfl",
     "Attack",
+    "Bucketing",
+    "Bulyan",
+    "CentredClipping",
+    "ClientMomentum",
     "ClientReport",
     "Clipping",
     "Ditto",
     "Ewc",
+    "Expectation",
     "FedAvg",
     "FedMgda",
     "FedProx",
@@ -106,6 +117,7 @@ __all__ = [
     "ModelReplacement",
     "MultiKrum",
     "Near",
+    "NearestNeighbourMixing",
     "PFedMe",
     "PerFedAvg",
     "Personalized",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
         mean,
         reported,
     )
+    from holdfast.federated.aggregation.bulyan import Bulyan, bulyan, bulyan_select
+    from holdfast.federated.aggregation.centred import CentredClipping, centred_clipping
     from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
     from holdfast.federated.aggregation.distances import squared_distances
     from holdfast.federated.aggregation.fedmgda import FedMgda, min_norm_step, shortest_mixture
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
         tilted_risk,
         tilted_weights,
     )
+    from holdfast.federated.aggregation.mixing import Bucketing, NearestNeighbourMixing, buckets, nearest_neighbour_mixing
+    from holdfast.federated.aggregation.momentum import ClientMomentum
     from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
     from holdfast.federated.aggregation.sums import update_norms, weighted_sum
     from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, build_aggregator
@@ -37,6 +41,10 @@ else:
 __all__ = [
     "AGGREGATORS",
     "Aggregator",
+    "Bucketing",
+    "Bulyan",
+    "CentredClipping",
+    "ClientMomentum",
     "Clipping",
     "FedMgda",
     "GeometricMedian",
@@ -47,6 +55,7 @@ __all__ = [
     "Median",
     "Memory",
     "MultiKrum",
+    "NearestNeighbourMixing",
     "PreStep",
     "QFairMean",
     "RoundFacts",
@@ -55,6 +64,10 @@ __all__ = [
     "WithPreStep",
     "aggregator_names",
     "build_aggregator",
+    "buckets",
+    "bulyan",
+    "bulyan_select",
+    "centred_clipping",
     "clip_to_median",
     "coordinate_median",
     "geometric_median",
@@ -62,6 +75,7 @@ __all__ = [
     "krum_select",
     "mean",
     "min_norm_step",
+    "nearest_neighbour_mixing",
     "q_fair_weights",
     "reported",
     "shortest_mixture",
