@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         mean,
         reported,
     )
-    from holdfast.federated.aggregation.bulyan import Bulyan, bulyan, bulyan_select
+    from holdfast.federated.aggregation.bulyan import Bulyan, bulyan_mean, bulyan_select
     from holdfast.federated.aggregation.centred import CentredClipping, centred_clipping
     from holdfast.federated.aggregation.coordinates import Median, TrimmedMean, coordinate_median, trimmed_mean
     from holdfast.federated.aggregation.distances import squared_distances
@@ -65,7 +65,7 @@ __all__ = [
     "aggregator_names",
     "build_aggregator",
     "buckets",
-    "bulyan",
+    "bulyan_mean",
     "bulyan_select",
     "centred_clipping",
     "clip_to_median",

@@ -40,7 +40,7 @@ def bulyan_select(updates: Tensor, f: int) -> Tensor:
     return torch.stack(chosen)
 
 
-def bulyan(updates: Tensor, f: int) -> Tensor:
+def bulyan_mean(updates: Tensor, f: int) -> Tensor:
     """The mean of each coordinate over the m - 4f selected values that are nearest to their median.
 
     Args:
@@ -49,7 +49,12 @@ def bulyan(updates: Tensor, f: int) -> Tensor:
 
     Returns:
         Shape (parameters,), in the dtype of the updates.
+
+    Raises:
+        ConfigError: if nothing would be left.
     """
+    if 4 * f >= len(updates):
+        raise ConfigError(f"bulyan of {len(updates)} updates can't drop 4 x {f}; expect fewer attackers")
     chosen = bulyan_select(updates, f).sort().values
     keep = len(updates) - 4 * f
     return by_columns(updates[chosen], lambda ordered: row_means(_nearest_to_median(ordered, keep)))
@@ -77,7 +82,7 @@ class Bulyan(Aggregator):
     name: ClassVar[str] = "bulyan"
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
-        return bulyan(updates, f)
+        return bulyan_mean(updates, f)
 
     @property
     def needs_f(self) -> bool:

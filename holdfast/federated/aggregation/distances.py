@@ -42,13 +42,13 @@ class RobustFrame:
 
     @classmethod
     def of(cls, updates: Tensor, f: int | None = None) -> RobustFrame:
-        """The frame of these updates, of which `f` are expected to be malicious."""
+        """The frame of these updates, of which `f` are expected to be malicious, fewer than all."""
         origin = coordinate_median(updates)
         radii = torch.zeros(len(updates), dtype=torch.float64, device=updates.device)
         for block, middle in _blocks(updates, origin):
             torch.maximum(radii, _quarter(block, middle).abs().amax(1), out=radii)
         ordered = radii.sort().values
-        radius = ordered[(len(updates) - 1) // 2 if f is None else max(len(updates) - f, 1) - 1]
+        radius = ordered[(len(updates) - 1) // 2 if f is None else len(updates) - 1 - f]
         if radius == 0:
             # So many lie at the origin itself. The others must not come to lie there by rounding.
             radius = ordered[ordered > 0].amin() if bool(ordered[-1] > 0) else ordered[-1]

@@ -54,7 +54,7 @@ def krum_select(updates: Tensor, neighbours: int, keep: int) -> Tensor:
         lowest = krum_scores(distances - errors, neighbours)[order[keep:]].min()
         # Written so that a comparison with no number, which an overflow leaves, goes the exact way.
         if not highest < lowest:
-            distances, _ = distances_of(*exact_products(RobustFrame.of(updates, len(updates) - neighbours - 2)))
+            distances, _ = distances_of(*exact_products(RobustFrame.of(updates, max(len(updates) - neighbours - 2, 0))))
             order = krum_scores(distances, neighbours).argsort(stable=True)
     return order[:keep]
 

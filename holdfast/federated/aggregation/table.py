@@ -57,9 +57,8 @@ def build_aggregator(joined: str, options: Mapping[str, Mapping[str, Any]] | Non
     """
     chosen = options or {}
     *before, last = [AGGREGATORS[name](**chosen.get(name, {})) for name in aggregator_names(joined)]
-    names = aggregator_names(joined)
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ConfigError(f"{twice[0]} is named twice in {joined!r}; name every step once")
+    if sum(first.needs_clients for first in before) > 1:
+        raise ConfigError(f"a step that remembers clients is named twice in {joined!r}; name it once")
     for first in reversed(before):
         if not isinstance(first, PreStep):
             raise ConfigError(f"{first.label} leaves one vector, so nothing can follow it in {joined!r}; put it last")

@@ -247,7 +247,7 @@ class RobustStrategy(FlowerFedAvg):
                 f=f,
                 state=kept_as(self.memory),
                 learning_rate=self.learning_rate or 1.0,
-                number=server_round,
+                number=server_round - 1,
             )
             self.memory = memory_of(state)
         after = sent.plus(step)
