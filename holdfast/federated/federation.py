@@ -197,7 +197,12 @@ class Federation:
             return
         if self.threat is not None:
             updates = self.threat.attack.send(
-                updates, ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
+                updates,
+                ~self.benign[chosen],
+                clients=chosen,
+                seed=self.settings.seed,
+                number=state.number,
+                defence=lambda sent: self._step(sent, losses, chosen, self.f)[0],
             )
         state.drawn[chosen] += self.runtime.draws(chosen)
         state.joined[chosen] += 1
@@ -217,17 +222,7 @@ class Federation:
         f = max(self.f - int((~finite).sum()), 0)
         if not finite.all():
             updates, losses, chosen = updates[finite], losses[finite], chosen[finite]
-        step, server = self.objective.combine(
-            updates,
-            losses,
-            cohort=chosen,
-            aggregator=self.aggregator,
-            f=f,
-            state=state.server,
-            learning_rate=self.settings.decay(state.number) * self.settings.learning_rate,
-            seed=self.settings.seed,
-            number=state.number,
-        )
+        step, server = self._step(updates, losses, chosen, f)
         weights = state.weights + step
         self.network.repair_statistics(weights)
         if weights.isfinite().all():
@@ -235,6 +230,21 @@ class Federation:
         else:
             state.diverged_at = state.number
             _log.warning("round %d: the shared model is no longer finite; it is kept as it was", state.number + 1)
+
+    def _step(self, updates: Tensor, losses: Tensor, chosen: Tensor, f: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the server adds to the model, and what it remembers, if these updates arrive."""
+        number = self.state.number
+        return self.objective.combine(
+            updates,
+            losses,
+            cohort=chosen,
+            aggregator=self.aggregator,
+            f=f,
+            state=self.state.server,
+            learning_rate=self.settings.decay(number) * self.settings.learning_rate,
+            seed=self.settings.seed,
+            number=number,
+        )
 
     # ---------------------------------------------------------------------------------------------- reports
 

@@ -26,7 +26,9 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.attacks import Backdoor
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.metrics.backdoor import backdoor_success
 from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
 from holdfast.federated.objectives import FederatedObjective
@@ -146,6 +148,7 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "models": {label: report.summary() for label, report in outcome.reports.items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
         "adaptation": adaptation_of(outcome.runtime, outcome.weights),
+        "backdoor": _backdoor(outcome, threat),
         "history": outcome.history,
         "dropped": outcome.dropped,
         "faults": list(outcome.faults),
@@ -158,6 +161,14 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "bytes_down": outcome.bytes_down,
         "seconds": outcome.seconds,
     }
+
+
+def _backdoor(outcome: FederationResult, threat: Threat | None) -> dict[str, dict[str, float]]:
+    """How often a backdoor works, by model; empty where none is rehearsed, or clients' data is elsewhere."""
+    if threat is None or not isinstance(threat.attack, Backdoor) or outcome.choice.name == "flower":
+        return {}
+    benign = benign_of(outcome.malicious, len(outcome.joined))
+    return backdoor_success(outcome.runtime, outcome.weights, list(outcome.reports), threat.attack, benign)
 
 
 def _methods(outcome: FederationResult) -> dict[str, Personalizer]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.attacks import Attack, malicious_clients, poison_labels
+from holdfast.federated.attacks import Attack, malicious_clients
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,4 @@ class Threat:
 
     def poison(self, clients: Clients, malicious: Tensor, seed: int) -> Clients:
         """The clients' data as malicious ones train on it; test and validation data stay clean."""
-        if not self.attack.poisons_labels:
-            return clients
-        labels = poison_labels(clients.train.labels, clients.train.owners(), malicious, clients.classes, seed)
-        return replace(clients, train=replace(clients.train, labels=labels))
+        return self.attack.poison(clients, malicious, seed)

@@ -150,6 +150,8 @@ def finish(
     console.print(results_table(outcome.reports, options.title))
     if environments := (run.results or {}).get("environments"):
         console.print(environments_table(environments))
+    for label, rates in ((run.results or {}).get("backdoor") or {}).items():
+        console.print(escape(backdoor_line(label, rates)), highlight=False)
     console.print(escape(outcome.expected.sentence()), highlight=False)
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
@@ -218,6 +220,14 @@ def environments_table(environments: Mapping[str, Mapping[str, float]]) -> Table
     for label, numbers in environments.items():
         table.add_row(label, *(f"{100 * numbers[key]:.1f}%" for key in _ENVIRONMENTS))
     return table
+
+
+def backdoor_line(label: str, rates: Mapping[str, float]) -> str:
+    """How often a backdoor works on a model."""
+    return (
+        f"Backdoor: {label} takes {100 * rates['success']:.1f}% of stamped test examples for the attackers' target, "
+        f"{100 * rates['without']:.1f}% of them without the stamp."
+    )
 
 
 def facts(outcome: FederationResult, clients: Clients) -> str:

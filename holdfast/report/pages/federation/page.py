@@ -189,6 +189,11 @@ def _attack(record: FederationRecord) -> Html | None:
             f"{number(attackers)} of {counted(clients, 'client')} attacked by {results['attack']['name']}. "
             f"The server combined updates by {results['aggregator']['name']}."
         )
+    sentences += [
+        f"Backdoor: {label} takes {percent(rates['success'])} of stamped test examples for the attackers' target, "
+        f"{percent(rates['without'])} of them without the stamp."
+        for label, rates in results.get("backdoor", {}).items()
+    ]
     sentences.append(_expected(results))
     sentences.append(
         f"{counted(results['dropped'], 'update')} dropped because not finite{_or_refused(results)}."
