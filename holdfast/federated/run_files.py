@@ -28,7 +28,9 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.attacks import Backdoor
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.metrics.backdoor import backdoor_success
 from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
 from holdfast.federated.objectives import FederatedObjective
@@ -139,8 +141,6 @@ def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
 def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
     settings, threat = spec.settings, spec.threat
-    attackers = len(outcome.malicious)
-    f = 0 if threat is None else threat.expected(settings.cohort, attackers, len(clients))
     return {
         "kind": KIND,
         "data": spec.data,
@@ -153,7 +153,8 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "attack": None if threat is None else _described(threat.attack),
         "malicious_ratio": 0.0 if threat is None else threat.ratio,
         "malicious": outcome.malicious.tolist(),
-        "f": f,
+        "f": outcome.expected.f,
+        "expected": outcome.expected.record(),
         "seed": settings.seed,
         "settings": {name: value for name, value in asdict(settings).items() if name not in FREE},
         "personalize": {
@@ -163,17 +164,27 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "models": {label: report.summary() for label, report in outcome.reports.items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
         "adaptation": adaptation_of(outcome.runtime, outcome.weights),
+        "backdoor": _backdoor(outcome, threat),
         "history": outcome.history,
         "dropped": outcome.dropped,
         "faults": list(outcome.faults),
         "diverged_at": outcome.diverged_at,
+        "divergence": None if outcome.divergence is None else outcome.divergence.record(),
         "never_joined": int((outcome.joined == 0).sum()),
-        "warnings": spec.aggregator.check(settings.cohort, f),
+        "warnings": outcome.expected.check(spec.aggregator),
         "executor": {"name": outcome.choice.name, "chunk": outcome.choice.chunk},
         "bytes_up": outcome.bytes_up,
         "bytes_down": outcome.bytes_down,
         "seconds": outcome.seconds,
     }
+
+
+def _backdoor(outcome: FederationResult, threat: Threat | None) -> dict[str, dict[str, float]]:
+    """How often a backdoor works, by model; empty where none is rehearsed, or clients' data is elsewhere."""
+    if threat is None or not isinstance(threat.attack, Backdoor) or outcome.choice.name == "flower":
+        return {}
+    benign = benign_of(outcome.malicious, len(outcome.joined))
+    return backdoor_success(outcome.runtime, outcome.weights, list(outcome.reports), threat.attack, benign)
 
 
 def _methods(outcome: FederationResult) -> dict[str, Personalizer]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import sums
-from holdfast.federated.aggregation.base import Aggregator, PreStep
+from holdfast.federated.aggregation.base import Aggregator, Memory, PreStep, RoundFacts
 from holdfast.federated.aggregation.coordinates import coordinate_median, majority
 
 
@@ -41,9 +41,13 @@ class Clipping(PreStep):
 
     name: ClassVar[str] = "clipping"
 
-    def prepare(self, updates: Tensor) -> Tensor:
+    def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
         """The clipped updates."""
-        return clip_to_median(updates)
+        return clip_to_median(updates), memory
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can raise the median norm."""
@@ -59,6 +63,15 @@ class KNorm(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return sums.mean_of(updates, sums.update_norms(updates).argsort(stable=True)[: len(updates) - f])
+
+    @property
+    def needs_f(self) -> bool:
+        """Without a number it is the mean."""
+        return True
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Something must be left."""

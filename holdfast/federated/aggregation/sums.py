@@ -6,6 +6,8 @@ block of columns at a time is.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -31,6 +33,25 @@ def weighted_sum(updates: Tensor, weights: Tensor) -> Tensor:
     for source, target in zip(torch.split(updates, _COLUMNS, 1), torch.split(total, _COLUMNS), strict=True):
         target.copy_(weights @ source.double())
     return total
+
+
+def mixtures(updates: Tensor, weights: Tensor) -> Tensor:
+    """Several weighted sums of the updates at once.
+
+    Args:
+        updates: shape (m, parameters).
+        weights: shape (mixtures, m), of sum one and not negative.
+
+    Returns:
+        Shape (mixtures, parameters), in the dtype of the updates; never beyond its largest number.
+    """
+    weights = weights.to(updates.device, torch.float64)
+    largest = torch.finfo(updates.dtype).max
+    mixed = torch.empty(len(weights), updates.shape[1], dtype=updates.dtype, device=updates.device)
+    for source, target in zip(torch.split(updates, _COLUMNS, 1), torch.split(mixed, _COLUMNS, 1), strict=True):
+        # Rounding may carry a mean of the largest numbers beyond them.
+        target.copy_((weights @ source.double()).clamp_(-largest, largest))
+    return mixed
 
 
 def mean_of(updates: Tensor, chosen: Tensor) -> Tensor:
@@ -63,6 +84,33 @@ def update_norms(updates: Tensor) -> Tensor:
         largest, shapes = _normalised(updates[doubtful])
         norms[doubtful] = largest * torch.linalg.vector_norm(shapes, dim=1)
     return norms
+
+
+def distances_from(updates: Tensor, centre: Tensor) -> tuple[Tensor, int]:
+    """Euclidean distances of the updates from a point, for all finite numbers.
+
+    Args:
+        updates: shape (m, parameters).
+        centre: shape (parameters,).
+
+    Returns:
+        float64 of shape (m,), and the power of two that is their unit: that of the median where they are out of range.
+        A distance is infinite, or zero, only where it is so many times larger, or smaller, than the median.
+    """
+    squares = torch.zeros(len(updates), dtype=torch.float64, device=updates.device)
+    blocks = list(zip(torch.split(updates, _COLUMNS, 1), torch.split(centre, _COLUMNS), strict=True))
+    for block, middle in blocks:
+        squares += torch.linalg.vector_norm(block.double() - middle.double(), dim=1).square()
+    distances = squares.sqrt()
+    if ordinary(distances):
+        return distances, 0
+    # In quarters: the difference of the largest numbers of float64 itself has no number.
+    quarters = [block.double() / 4 - middle.double() / 4 for block, middle in blocks]
+    largest, shapes = _normalised(torch.cat(quarters, dim=1))
+    exponent = math.frexp(float(largest.median()) or float(largest.max()))[1]
+    unit = torch.ldexp(largest, torch.tensor(-(exponent // 2)))
+    unit = torch.ldexp(unit, torch.tensor(exponent // 2 - exponent))
+    return unit * torch.linalg.vector_norm(shapes, dim=1), exponent + 2
 
 
 def ordinary(lengths: Tensor) -> bool:

@@ -12,7 +12,7 @@ METHODS = {
     "ditto": ["--personalize", "ditto", "--ditto.lambda", "0.5"],
     "ditto, multi-krum, a3": [
         *("--personalize", "ditto", "--ditto.lambda", "0.1", "--aggregate", "multi-krum"),
-        *("--attack", "a3", "--malicious", "0.25"),
+        *("--attack", "a3", "--malicious", "0.25", "--cohort", "14"),
     ],
     "term": ["--personalize", "none", "--objective", "term"],
 }

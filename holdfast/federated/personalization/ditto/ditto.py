@@ -32,8 +32,9 @@ class Ditto(AlongsidePersonalizer):
         lambda_: strength of the proximal term towards the shared model. `auto` lets each client choose among
             `candidates` at every step by its validation loss, `parallel` trains a model per candidate and chooses in
             the end.
-        candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 under a strong
-            attack.
+        candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 where the server's
+            rule does not stand the malicious clients that are expected.
+        strong_candidates: lambdas that they choose from in that case, where they are others than `candidates`.
         anchor: pull towards the model `received` in this round, or, as an earlier version of the method did, towards
             the client's `local` copy of it, which moves during the round.
     """
@@ -42,6 +43,7 @@ class Ditto(AlongsidePersonalizer):
     lambda_: float | Literal["auto", "parallel"] = "auto"
     candidates: tuple[float, ...] = ()
     anchor: Anchor = "received"
+    strong_candidates: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.lambda_, str):
