@@ -33,7 +33,7 @@ def go(path: Path, settings: Rounds = SETTINGS):
         build("softmax", (1, 8, 8), 10),
         settings,
         threat=Threat(ModelReplacement(), 0.25),
-        personalize=[Ditto(), Ditto(lambda_=0.5), Local(), FineTuning(epochs=2)],
+        personalize=[Ditto(), Ditto(lambda_=0.5, steps=3), Local(), FineTuning(epochs=2)],
         run=run,
     )
 

@@ -53,7 +53,13 @@ def lambda_rule(ditto: Ditto, strong: bool) -> Ditto:
         return ditto
     rule = DynamicDitto if ditto.lambda_ == "auto" else ParallelDitto
     candidates = (ditto.strong_candidates if strong else ()) or ditto.candidates or CANDIDATES[strong]
-    return rule(candidates=candidates, small_lambda=SMALL_LAMBDA[strong], anchor=ditto.anchor)
+    return rule(
+        candidates=candidates,
+        small_lambda=SMALL_LAMBDA[strong],
+        anchor=ditto.anchor,
+        start=ditto.start,
+        steps=ditto.steps,
+    )
 
 
 def strong_attack(threat: Threat | None, aggregator: Aggregator, expected: Expected) -> bool:

@@ -154,10 +154,10 @@ def test_in_a_mixed_federation_small_clients_try_nothing_and_keep_the_fixed_lamb
 
 def test_a_client_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatch, tried):
     """After each step the model's own validation loss is the lowest of those that were compared."""
-    original = DynamicDitto.step
+    original = DynamicDitto.step_on
     checked = []
 
-    def step(self, rows, batch, local, stack):
+    def step_on(self, rows, batch, local, stack):
         tried.clear()
         before = rows.clone()
         original(self, rows, batch, local, stack)
@@ -174,7 +174,7 @@ def test_a_client_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatc
         torch.testing.assert_close(after, losses.min(0).values, rtol=1e-6, atol=1e-7)
         checked.append(losses)
 
-    monkeypatch.setattr(DynamicDitto, "step", step)
+    monkeypatch.setattr(DynamicDitto, "step_on", step_on)
     run(Ditto("auto"), data=LARGE, settings=replace(SETTINGS, executor="batched", chunk=4))
     assert len(torch.cat([losses.argmin(0) for losses in checked]).unique()) > 1
 
