@@ -54,9 +54,16 @@ def check(
         _log.warning(sentence)
     for method in personalizers:
         method.check(settings)
+        if has_examples(clients):
+            method.check_data(clients)
     if settings.optimizer != "sgd" and (joint or objective.single_step or objective.full_gradient):
         what = joint[0].name if joint else objective.name
         raise ConfigError(f"{what} is defined by gradient steps, so optimizer {settings.optimizer!r} can't be; use sgd")
+
+
+def has_examples(clients: Clients) -> bool:
+    """Whether the clients' examples are here; the server of a real federation knows only how many there are."""
+    return int(clients.train.counts.sum()) == len(clients.train.labels)
 
 
 def check_statistics(network: Network, personalizers: Sequence[Personalizer]) -> None:

@@ -30,13 +30,16 @@ from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks import Backdoor
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.checks import has_examples
 from holdfast.federated.metrics.backdoor import backdoor_success
 from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
+from holdfast.federated.metrics.personal_gain import Observed, PersonalGain
 from holdfast.federated.objectives import FederatedObjective
-from holdfast.federated.personalization.base import Personalizer
-from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
-from holdfast.federated.result import FederationResult
+from holdfast.federated.personalization.base import AlongsidePersonalizer, Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization.ditto.adaptive import ENOUGH, AdaptiveDitto
+from holdfast.federated.personalization.ditto.ditto import Ditto
+from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.files import write_atomically
 from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
@@ -94,8 +97,7 @@ def card_of(clients: Clients, made: Mapping[str, Any]) -> ModelCard:
         clients: the data.
         made: where the model comes from.
     """
-    real = int(clients.train.counts.sum()) == len(clients.train.labels)
-    inputs = clients.train.inputs[: LOOKED_AT if real else 0]
+    inputs = clients.train.inputs[: LOOKED_AT if has_examples(clients) else 0]
     return ModelCard(input_facts(inputs), clients.class_names, task=clients.task, made=made)
 
 
@@ -138,6 +140,38 @@ def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
     return None if strength is None else torch.full((len(outcome.joined),), float(strength), dtype=torch.float64)
 
 
+def gains_of(outcome: FederationResult) -> dict[str, PersonalGain]:
+    """The personal models of each method against the shared one, and what may be the reason where they are worse.
+
+    Clients that never took part in a round have the shared model, so they are in no comparison of a method that is
+    trained in rounds.
+    """
+    runtime, everybody = outcome.runtime, torch.arange(len(outcome.joined))
+    gains = {}
+    for label, method in _methods(outcome).items():
+        post_hoc, ditto = isinstance(method, PostHocPersonalizer), isinstance(method, AdaptiveDitto)
+        if isinstance(method, PostHocPersonalizer):
+            steps = runtime.training.post_hoc_steps(method.epochs, everybody)
+        else:
+            own = method.steps if isinstance(method, Ditto) else None
+            steps = outcome.joined * (runtime.training.steps(everybody) if own is None else own)
+        observed = Observed(
+            steps=steps,
+            joined=None if post_hoc else outcome.joined,
+            rounds=runtime.settings.rounds,
+            from_initial=isinstance(method, AlongsidePersonalizer) and getattr(method, "start", "initial") == "initial",
+            validation=runtime.clients.validation.counts,
+            candidates=method.candidates if isinstance(method, AdaptiveDitto) else (),
+            chosen=lambdas_of(outcome, label) if ditto else None,
+            enough=ENOUGH,
+        )
+        trained = torch.ones_like(outcome.joined, dtype=torch.bool) if post_hoc else outcome.joined > 0
+        gain = PersonalGain.of(label, outcome.reports[label], outcome.reports[SHARED], trained, observed)
+        if gain is not None:
+            gains[label] = gain
+    return gains
+
+
 def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
     settings, threat = spec.settings, spec.threat
@@ -162,6 +196,7 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
             for label, method in _methods(outcome).items()
         },
         "models": {label: report.summary() for label, report in outcome.reports.items()},
+        "gains": {label: gain.record() for label, gain in gains_of(outcome).items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
         "adaptation": adaptation_of(outcome.runtime, outcome.weights),
         "backdoor": _backdoor(outcome, threat),

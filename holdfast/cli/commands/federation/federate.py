@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from holdfast import report, training
-from holdfast.cli.commands.federation.options import FederateOptions, parse
+from holdfast.cli.commands.federation.options import FederateOptions, as_before, parse
 from holdfast.cli.common.arguments import free_place, read_config
 from holdfast.cli.common.model_options import show_model
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
@@ -71,10 +71,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _as_before(place: Path) -> list[str]:
-    """What a run that was started before there was an expectation of malicious clients goes on with."""
-    if not (place / "config.yaml").exists() or "expect_by" in read_config(place / "config.yaml"):
-        return []
-    return ["--expect-by", "mean"]
+    """What a run goes on with that was started before some options were there."""
+    return as_before(read_config(place / "config.yaml")) if (place / "config.yaml").exists() else []
 
 
 def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
@@ -156,6 +154,8 @@ def finish(
         console.print(environments_table(environments))
     for label, rates in ((run.results or {}).get("backdoor") or {}).items():
         console.print(escape(backdoor_line(label, rates)), highlight=False)
+    for gain in ((run.results or {}).get("gains") or {}).values():
+        console.print(escape(gain["sentence"]), highlight=False)
     console.print(escape(outcome.expected.sentence()), highlight=False)
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
@@ -249,10 +249,13 @@ def backdoor_line(label: str, rates: Mapping[str, float]) -> str:
 def facts(outcome: FederationResult, clients: Clients) -> str:
     """One line: what was dropped, who never took part, how it was run, what was sent."""
     never = int((outcome.joined == 0).sum())
+    absent = f"{never} of {len(clients)} clients never took part" + (
+        ", and their personal model is the shared one" if outcome.runtime.stores else ""
+    )
     parts = [
         f"{counted(outcome.dropped, 'update')} dropped",
         _divergence(outcome),
-        "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
+        absent if never else "every client took part",
         _how(outcome),
         f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
         duration(outcome.seconds),

@@ -256,6 +256,18 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     )
 
 
+def as_before(config: Mapping[str, Any]) -> list[str]:
+    """Options that a configuration does not have because it was made before them, as everybody had them then.
+
+    There was no expectation of malicious clients, and Ditto's personal models started from the initial weights.
+    """
+    words = [] if "expect_by" in config else ["--expect-by", "mean"]
+    ditto = config.get("ditto")
+    if isinstance(ditto, Mapping) and "start" not in ditto:
+        words += ["--ditto.start", "initial"]
+    return words
+
+
 def _data(name: str, typed: Sequence[str]) -> tuple[FederatedData, str | None, dict[str, Callable[[], FederatedData]]]:
     """The data set that ``--data`` names, the place where it is the user's own, and the parts of it with options."""
     place = None if name in FEDERATIONS or name in DATASETS else own_place(name)

@@ -141,7 +141,9 @@ def _models(record: FederationRecord) -> Html | None:
     if len(record.models) < 2:
         return None
     lead = note("On the test data of benign clients. Click a header to sort by it.")
-    return section("Models side by side", lead, _summary_table(list(record.models.items())), id_="models")
+    gains = [str(gain["sentence"]) for gain in record.results.get("gains", {}).values()]
+    table = _summary_table(list(record.models.items()))
+    return section("Models side by side", lead, table, findings(*gains) if gains else None, id_="models")
 
 
 def _summary_table(rows: Sequence[tuple[str, dict[str, float]]]) -> Html:
