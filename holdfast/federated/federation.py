@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ from holdfast.federated.metrics.divergence import Divergence, divergence_of
 from holdfast.federated.metrics.scoring import ClientScores
 from holdfast.federated.objectives import FederatedObjective, kept_as
 from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization.ditto.ditto import Ditto
+from holdfast.federated.personalization.factory import as_before_starts
 from holdfast.federated.preparation import PreparedFederation, prepare
 from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
@@ -108,6 +111,9 @@ class Federation:
     """
 
     def __init__(self, prepared: PreparedFederation, run: Run | None) -> None:
+        saved = run.load_checkpoint() if run is not None and run.has_checkpoint() else None
+        if saved is not None and "starts" not in saved:
+            prepared = replace(prepared, personalizers=as_before_starts(prepared.personalizers))
         self.prepared, self.run = prepared, run
         self.objective, self.aggregator, self.threat = prepared.objective, prepared.aggregator, prepared.threat
         self.settings, self.network, self.f = prepared.settings, prepared.network, prepared.f
@@ -125,8 +131,8 @@ class Federation:
             torch.zeros(len(clients), dtype=torch.int64),
         )
         self.choice: ExecutorChoice | None = None
-        if run is not None and run.has_checkpoint():
-            self._restore(run.load_checkpoint())
+        if saved is not None:
+            self._restore(saved)
         if self.choice is None:
             self.choice = choose(
                 self.settings.executor, self.runtime.training, lambda trial: prepared.runtime(settings=trial)
@@ -321,8 +327,9 @@ class Federation:
         """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
         stores = {label: store.state_dict() for label, store in self.runtime.stores.items()}
-        choice = {"name": self.choice.name, "chunk": self.choice.chunk}
-        run.save_checkpoint({**self.state.as_dict(), "stores": stores, "choice": choice, "metrics": run.metrics_size()})
+        starts = {method.label: method.start for method in self.personalizers if isinstance(method, Ditto)}
+        kept = {"stores": stores, "starts": starts, "choice": {"name": self.choice.name, "chunk": self.choice.chunk}}
+        run.save_checkpoint({**self.state.as_dict(), **kept, "metrics": run.metrics_size()})
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None

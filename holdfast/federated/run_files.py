@@ -146,30 +146,37 @@ def gains_of(outcome: FederationResult) -> dict[str, PersonalGain]:
     Clients that never took part in a round have the shared model, so they are in no comparison of a method that is
     trained in rounds.
     """
-    runtime, everybody = outcome.runtime, torch.arange(len(outcome.joined))
     gains = {}
     for label, method in _methods(outcome).items():
-        post_hoc, ditto = isinstance(method, PostHocPersonalizer), isinstance(method, AdaptiveDitto)
-        if isinstance(method, PostHocPersonalizer):
-            steps = runtime.training.post_hoc_steps(method.epochs, everybody)
-        else:
-            own = method.steps if isinstance(method, Ditto) else None
-            steps = outcome.joined * (runtime.training.steps(everybody) if own is None else own)
-        observed = Observed(
-            steps=steps,
-            joined=None if post_hoc else outcome.joined,
-            rounds=runtime.settings.rounds,
-            from_initial=isinstance(method, AlongsidePersonalizer) and getattr(method, "start", "initial") == "initial",
-            validation=runtime.clients.validation.counts,
-            candidates=method.candidates if isinstance(method, AdaptiveDitto) else (),
-            chosen=lambdas_of(outcome, label) if ditto else None,
-            enough=ENOUGH,
-        )
+        post_hoc = isinstance(method, PostHocPersonalizer)
         trained = torch.ones_like(outcome.joined, dtype=torch.bool) if post_hoc else outcome.joined > 0
-        gain = PersonalGain.of(label, outcome.reports[label], outcome.reports[SHARED], trained, observed)
+        report, shared = outcome.reports[label], outcome.reports[SHARED]
+        gain = PersonalGain.of(label, report, shared, trained, _observed(outcome, method))
         if gain is not None:
             gains[label] = gain
     return gains
+
+
+def _observed(outcome: FederationResult, method: Personalizer) -> Observed:
+    """What may explain why a method's models are worse than the shared one."""
+    training, everybody = outcome.runtime.training, torch.arange(len(outcome.joined))
+    rounds, validation = training.settings.rounds, training.clients.validation.counts
+    if isinstance(method, PostHocPersonalizer):
+        return Observed(training.post_hoc_steps(method.epochs, everybody), None, rounds, validation)
+    ditto = method if isinstance(method, Ditto) else None
+    from_shared = ditto is not None and ditto.start == "shared"
+    per_round = ditto.steps if ditto is not None and ditto.steps else training.steps(everybody)
+    choosing = method if isinstance(method, AdaptiveDitto) else None
+    return Observed(
+        outcome.joined * per_round,
+        outcome.joined,
+        rounds,
+        validation,
+        from_initial=isinstance(method, AlongsidePersonalizer) and not from_shared,
+        candidates=() if choosing is None else choosing.candidates,
+        chosen=None if choosing is None else lambdas_of(outcome, method.label),
+        enough=ENOUGH,
+    )
 
 
 def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) -> dict[str, Any]:

@@ -95,18 +95,18 @@ class Observed:
         steps: of each personal model, int64 of shape (clients,).
         joined: rounds that each client took part in, int64 of shape (clients,); None where they don't matter.
         rounds: rounds in all.
+        validation: validation examples of each client, int64 of shape (clients,).
         from_initial: whether personal models started from the initial weights.
         candidates: lambdas that clients chose from; none where they did not choose.
         chosen: lambda of each client, float64 of shape (clients,), not a number where it is not known.
-        validation: validation examples of each client, int64 of shape (clients,).
         enough: validation examples from which on a client chooses.
     """
 
     steps: Tensor
     joined: Tensor | None
     rounds: int
-    from_initial: bool
     validation: Tensor
+    from_initial: bool = False
     candidates: Sequence[float] = ()
     chosen: Tensor | None = None
     enough: int = 0
@@ -149,7 +149,9 @@ class Observed:
         if median >= FEW_VALIDATION:
             return None
         fixed = f", and {unable} had too few to choose at all" if unable else ""
-        return f"half of the clients chose lambda by at most {median} validation examples{fixed} (give one lambda to all)"
+        return (
+            f"half of the clients chose lambda by at most {median} validation examples{fixed} (give one lambda to all)"
+        )
 
 
 def _median(values: Tensor) -> int:

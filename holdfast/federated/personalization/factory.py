@@ -8,6 +8,7 @@ how it defends itself. A method that trains jointly with the shared model may be
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import Aggregator
@@ -60,6 +61,11 @@ def lambda_rule(ditto: Ditto, strong: bool) -> Ditto:
         start=ditto.start,
         steps=ditto.steps,
     )
+
+
+def as_before_starts(methods: Sequence[Personalizer]) -> list[Personalizer]:
+    """The methods of a federation that was begun when all personal models of Ditto started from the initial weights."""
+    return [replace(method, start="initial") if isinstance(method, Ditto) else method for method in methods]
 
 
 def strong_attack(threat: Threat | None, aggregator: Aggregator, expected: Expected) -> bool:

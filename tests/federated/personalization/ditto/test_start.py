@@ -47,7 +47,7 @@ def by_hand(data, received, rounds, *, lambda_, start, steps):
     seed=st.integers(0, 5),
     executor=st.sampled_from(["serial", "batched"]),
 )
-def test_personal_models_are_those_of_a_plain_loop(start, steps, local_steps, lambda_, seed, executor):
+def test_personal_models_are_those_of_a_plain_loop(*, start, steps, local_steps, lambda_, seed, executor):
     rounds = replace(SETTINGS, seed=seed, local_steps=local_steps, executor=executor, chunk=3)
     recording = Recording()
     outcome = run(Ditto(lambda_, start=start, steps=steps), settings=rounds, aggregator=recording)
