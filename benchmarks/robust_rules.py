@@ -1,7 +1,7 @@
 """What every rule leaves of a shared model under every attack, with the number of malicious clients expected.
 
-50 clients with five digits each (``digits-clients``), a fifth of them malicious and expected, 60 rounds, softmax. Rounds
-have 25 clients, or 45 where a rule needs as many to bear what a round may hold. Printed are percent of test examples
+50 clients with five digits each (``digits-clients``), a fifth of them malicious and expected, 60 rounds, softmax.
+Rounds have 25 clients, or as many as a rule needs to bear what a round may hold. Printed are percent of test examples
 that benign clients get right, every client alike, and behind the backdoor its success rate, means over seeds.
 
 With ``--gaussian`` only: noise of size 1e20 against no attack, with rounds of all clients too.

@@ -55,8 +55,7 @@ def test_whatever_the_attack_and_its_size_the_shared_model_stays_where_honest_cl
 ):
     """An honest step of these clients is shorter than 1, and three rounds of a bounded rule take it nowhere far."""
     rule = build_aggregator(name)
-    if malicious > rule.stands(8):
-        malicious = rule.stands(8)
+    malicious = min(malicious, rule.stands(8))
     threat = Threat(Gaussian(attack) if isinstance(attack, float) else ATTACKS.find(attack)(), malicious / 8)
     dtype = torch.float64 if double else torch.float32
     outcome = federate(

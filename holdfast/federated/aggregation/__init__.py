@@ -29,7 +29,12 @@ if TYPE_CHECKING:
         tilted_risk,
         tilted_weights,
     )
-    from holdfast.federated.aggregation.mixing import Bucketing, NearestNeighbourMixing, buckets, nearest_neighbour_mixing
+    from holdfast.federated.aggregation.mixing import (
+        Bucketing,
+        NearestNeighbourMixing,
+        buckets,
+        nearest_neighbour_mixing,
+    )
     from holdfast.federated.aggregation.momentum import ClientMomentum
     from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
     from holdfast.federated.aggregation.sums import mean, update_norms, weighted_sum
@@ -62,8 +67,8 @@ __all__ = [
     "TrimmedMean",
     "WithPreStep",
     "aggregator_names",
-    "build_aggregator",
     "buckets",
+    "build_aggregator",
     "bulyan_mean",
     "bulyan_select",
     "centred_clipping",

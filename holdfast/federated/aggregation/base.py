@@ -17,7 +17,6 @@ from torch import Tensor
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregation.sums import mean
 
-
 #: What a rule remembers between rounds, by names that begin with the rule's own.
 Memory = dict[str, Tensor]
 

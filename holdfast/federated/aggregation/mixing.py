@@ -49,7 +49,7 @@ def _nearest(distances: Tensor, count: int) -> Tensor:
     """Who is among the `count` nearest of each, itself included, bool of shape (m, m); of equals the earlier row."""
     order = distances.clone().fill_diagonal_(-1).argsort(dim=1, stable=True)
     chosen = torch.zeros_like(distances, dtype=torch.bool)
-    return chosen.scatter_(1, order[:, :count], True)  # noqa: FBT003
+    return chosen.scatter_(1, order[:, :count], True)
 
 
 def buckets(updates: Tensor, order: Tensor, size: int) -> Tensor:

@@ -77,7 +77,7 @@ def combined(updates: Tensor, weights: Tensor) -> Tensor:
         weights: float64 of shape (m,), not negative and of sum one at most.
     """
     if _is_wide(updates) and float(weights.min()) >= _in_range(updates.dtype)[0]:
-        found = weights.to(updates.dtype) @ updates
+        found: Tensor = weights.to(updates.dtype) @ updates
         if bool(found.isfinite().all()):
             return found.double()
     return torch.cat([weights @ block.double() for block in torch.split(updates, _COLUMNS, 1)])
@@ -106,7 +106,7 @@ def update_norms(updates: Tensor) -> Tensor:
     Right for all finite updates; infinite only where the norm itself has no number in float64.
     """
     low, high = _in_range(updates.dtype)
-    norms = torch.linalg.vector_norm(updates if _is_wide(updates) else updates.float(), dim=1).double()
+    norms: Tensor = torch.linalg.vector_norm(updates if _is_wide(updates) else updates.float(), dim=1).double()
     # Squares overflow or vanish outside: such rows are measured by their largest entry.
     doubtful = (~((norms >= low) & (norms <= high))).nonzero().flatten()
     if len(doubtful):

@@ -31,9 +31,9 @@ def mixed():
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (lambda updates: Median()(updates), lambda byzfl: byzfl.Median()),
+        (Median(), lambda byzfl: byzfl.Median()),
         (lambda updates: TrimmedMean()(updates, f=F), lambda byzfl: byzfl.TrMean(F)),
-        (lambda updates: Mean()(updates), lambda byzfl: byzfl.Average()),
+        (Mean(), lambda byzfl: byzfl.Average()),
         (lambda updates: Krum()(updates, f=F - 1), lambda byzfl: byzfl.Krum(F)),
     ],
     ids=["median", "trimmed-mean", "mean", "krum"],

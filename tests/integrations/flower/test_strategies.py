@@ -446,7 +446,9 @@ def test_a_rule_with_a_memory_goes_on_from_it_and_another_strategy_can_take_it_o
         one_round(strategy, grid())
     assert set(first.memory) == {"centred-clipping/centre"}
     second.memory = first.memory
-    after = [numbers(one_round(strategy, grid())[0]) for strategy in (whole, second, RobustStrategy("centred-clipping"))]
+    after = [
+        numbers(one_round(strategy, grid())[0]) for strategy in (whole, second, RobustStrategy("centred-clipping"))
+    ]
     equal(after[0], after[1])
     assert any(not np.array_equal(after[0][name], after[2][name]) for name in after[0])
 
