@@ -190,7 +190,8 @@ class Expected:
         Of very large federations not every cohort is tried, so it may be a little larger.
         """
         step = max(1, (self.clients - self.cohort) // _TRIED)
-        for cohort in [*range(self.cohort + 1, self.clients, step), self.clients]:
+        tried: list[int] = [*range(self.cohort + 1, self.clients, step), self.clients]
+        for cohort in tried:
             stands = aggregator.stands(cohort)
             if stands is not None and self.of_cohort(cohort) <= stands:
                 return cohort
