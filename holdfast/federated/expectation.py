@@ -163,15 +163,16 @@ class Expected:
                 f"{aggregator.label} must know how many malicious clients to expect, and nobody said; give "
                 "--expect-malicious (expect_malicious in Python), such as 0.2 for a fifth of the federation, or 0"
             )
-        if self.by.expect_by == "quantile" and aggregator.stands(self.cohort) is not None:
-            if self.overwhelms(aggregator):
+        sentences = []
+        if aggregator.stands(self.cohort) is not None:
+            if self.by.expect_by == "quantile" and self.overwhelms(aggregator):
                 raise ConfigError(self._refusal(aggregator))
-        elif self.source == "stated" and self.malicious and aggregator.stands(self.cohort) is None:
-            return [
+        elif self.source == "stated" and self.malicious:
+            sentences.append(
                 f"{aggregator.label} promises nothing against malicious clients, and {self.malicious} of "
                 f"{self.clients} are expected; median, trimmed-mean and others do"
-            ]
-        return aggregator.check(self.cohort, self.f)
+            )
+        return sentences + aggregator.check(self.cohort, self.f)
 
     def _refusal(self, aggregator: Aggregator) -> str:
         said = (
@@ -189,7 +190,8 @@ class Expected:
         Of very large federations not every cohort is tried, so it may be a little larger.
         """
         step = max(1, (self.clients - self.cohort) // _TRIED)
-        for cohort in [*range(self.cohort + 1, self.clients, step), self.clients]:
+        tried: list[int] = [*range(self.cohort + 1, self.clients, step), self.clients]
+        for cohort in tried:
             stands = aggregator.stands(cohort)
             if stands is not None and self.of_cohort(cohort) <= stands:
                 return cohort

@@ -66,7 +66,7 @@ def personalize(
         ['finetuning', 'global']
     """
     network = Network(model, clients.task)
-    post_hoc = resolve(methods, None)
+    post_hoc = resolve(methods, False)
     check_statistics(network, post_hoc)
     for method in post_hoc:
         method.check(settings)

@@ -1,8 +1,9 @@
 """How many malicious clients a server expects, and what follows before the first round."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import comb
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import ConfigError
 from holdfast.federated import (
+    Aggregator,
     Bulyan,
     Expectation,
     Gaussian,
@@ -122,7 +124,9 @@ def test_other_rules_need_no_word(rule):
 
 def test_a_rule_that_cannot_bear_it_is_refused_and_the_smallest_cohort_that_works_is_named():
     few = expected(expectation=Expectation(0.2), cohort=10, rounds=20)
-    with pytest.raises(ConfigError, match=r"median stands 4 malicious updates among 10.*may hold 7; use --cohort (\d+)"):
+    with pytest.raises(
+        ConfigError, match=r"median stands 4 malicious updates among 10.*may hold 7; use --cohort (\d+)"
+    ):
         few.check(Median())
     works = few.bearable_cohort(Median())
     assert replace(few, cohort=works).check(Median()) == []
@@ -131,7 +135,9 @@ def test_a_rule_that_cannot_bear_it_is_refused_and_the_smallest_cohort_that_work
             replace(few, cohort=cohort).check(Median())
     with pytest.raises(ConfigError, match="no cohort is large enough"):
         expected(expectation=Expectation(0.5), cohort=10).check(Median())
-    assert few.check(Mean()) and not expected(attackers=10).check(Mean())
+    assert "mean promises nothing" in few.check(Mean())[0] and not expected(attackers=10).check(Mean())
+    with pytest.raises(ConfigError, match="k-loss would discard all"):
+        expected(expectation=Expectation(0.9), cohort=10).check(KLoss())
 
 
 def test_the_way_of_the_documents_refuses_nothing_and_expects_the_rounded_mean():
@@ -161,3 +167,34 @@ def test_a_shared_model_whose_loss_explodes_is_said_to_have_diverged_and_a_bad_o
     bad = linear()
     bad.weight.data *= 1e4
     assert federate(toy_clients(), bad, replace(EVERYBODY, learning_rate=1e-6)).divergence is None
+
+
+@dataclass(frozen=True)
+class Diary(Aggregator):
+    """A mean that writes down what it is told, and remembers how often it was asked."""
+
+    name: ClassVar[str] = "diary"
+    told: list = field(default_factory=list)
+
+    def __call__(self, updates, *, f=0, losses=None):
+        return updates.mean(0)
+
+    def begin(self, clients, parameters):
+        return {"asked": torch.zeros(clients, dtype=torch.int64)}
+
+    def step(self, updates, facts, memory):
+        asked = memory["asked"].clone()
+        asked[facts.clients] += 1
+        self.told.append((facts.number, facts.seed, facts.f, facts.clients.tolist(), asked.tolist()))
+        return self(updates), {"asked": asked}
+
+
+def test_a_rule_is_told_of_every_round_and_given_back_what_it_remembers():
+    rule, rounds = Diary(), replace(EVERYBODY, cohort=3, rounds=5, seed=7)
+    outcome = federate(toy_clients(), linear(), rounds, aggregator=rule, threat=Threat(Gaussian(), 0.25))
+    assert [(number, seed, f) for number, seed, f, _, _ in rule.told] == [(n, 7, 2) for n in range(5)]
+    sizes, nobody = toy_clients().train.counts, torch.zeros(8, dtype=torch.bool)
+    assert [clients for _, _, _, clients, _ in rule.told] == [
+        select(rounds, number, sizes, nobody).tolist() for number in range(5)
+    ]
+    assert rule.told[-1][-1] == outcome.joined.tolist()

@@ -11,6 +11,7 @@ import torch
 
 from holdfast.data.clients.federations import load_federation
 from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
+from holdfast.federated.aggregation import build_aggregator
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.run_files import lambdas_of
@@ -32,7 +33,9 @@ def go(path: Path, settings: Rounds = SETTINGS):
         clients,
         build("softmax", (1, 8, 8), 10),
         settings,
+        aggregator=build_aggregator("momentum+bucketing+centred-clipping"),  # what it remembers is resumed too
         threat=Threat(ModelReplacement(), 0.25),
+        expect_malicious=0,
         personalize=[Ditto(), Ditto(lambda_=0.5, steps=3), Local(), FineTuning(epochs=2)],
         run=run,
     )

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         PreStep,
         RoundFacts,
         WithPreStep,
-        mean,
         reported,
     )
     from holdfast.federated.aggregation.bulyan import Bulyan, bulyan_mean, bulyan_select
@@ -30,10 +29,15 @@ if TYPE_CHECKING:
         tilted_risk,
         tilted_weights,
     )
-    from holdfast.federated.aggregation.mixing import Bucketing, NearestNeighbourMixing, buckets, nearest_neighbour_mixing
+    from holdfast.federated.aggregation.mixing import (
+        Bucketing,
+        NearestNeighbourMixing,
+        buckets,
+        nearest_neighbour_mixing,
+    )
     from holdfast.federated.aggregation.momentum import ClientMomentum
     from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
-    from holdfast.federated.aggregation.sums import update_norms, weighted_sum
+    from holdfast.federated.aggregation.sums import mean, update_norms, weighted_sum
     from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, build_aggregator
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -63,8 +67,8 @@ __all__ = [
     "TrimmedMean",
     "WithPreStep",
     "aggregator_names",
-    "build_aggregator",
     "buckets",
+    "build_aggregator",
     "bulyan_mean",
     "bulyan_select",
     "centred_clipping",

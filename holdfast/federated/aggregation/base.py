@@ -12,12 +12,10 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.federated.aggregation.sums import weighted_sum
-
+from holdfast.federated.aggregation.sums import mean
 
 #: What a rule remembers between rounds, by names that begin with the rule's own.
 Memory = dict[str, Tensor]
@@ -261,11 +259,6 @@ class WithPreStep(Aggregator):
                 f"put {self.then.label} first, or leave one of them out"
             )
         return self.first.check(m, f) + self.then.check(left, min(f, left))
-
-
-def mean(updates: Tensor) -> Tensor:
-    """The unweighted mean of updates (m, parameters), accumulated in float64."""
-    return weighted_sum(updates, torch.full((len(updates),), 1 / len(updates), dtype=torch.float64))
 
 
 def reported(losses: Tensor | None, m: int) -> Tensor:

@@ -46,8 +46,7 @@ def centred_clipping(updates: Tensor, centre: Tensor, radius: float | None = Non
 
 def _towards(updates: Tensor, centre: Tensor, weights: Tensor) -> Tensor:
     """The centre, moved by each update's distance times its weight."""
-    pulled = sums.weighted_sum(updates.double() if updates.dtype != torch.float64 else updates, weights)
-    moved = pulled + (1 - float(weights.sum())) * centre.double()
+    moved = sums.combined(updates, weights) + (1 - float(weights.sum())) * centre.double()
     largest = torch.finfo(updates.dtype).max
     return moved.clamp(-largest, largest).to(updates.dtype)
 

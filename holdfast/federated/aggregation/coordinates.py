@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Aggregator, mean
+from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.sums import mean
 
 _COLUMNS = 2048
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from holdfast.federated.aggregation.coordinates import coordinate_median
+from holdfast.federated.aggregation.sums import with_itself
 
 _COLUMNS = 4096
 #: Coordinates of updates that are further away are cut off here, in units of the frame: squares and sums of them are
@@ -117,7 +118,7 @@ def _products(blocks: list[Tensor]) -> Tensor:
     m = len(blocks[0])
     products = torch.zeros(m, m, dtype=torch.float64, device=blocks[0].device)
     for block in blocks:
-        products += block @ block.T
+        products += with_itself(block)
     return products
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation.base import Memory, PreStep, RoundFacts
 from holdfast.federated.aggregation.distances import RobustFrame, centred_products, distances_of, exact_products
-from holdfast.federated.aggregation.sums import mixtures
+from holdfast.federated.aggregation.sums import mean_of, mixtures
 from holdfast.streams import torch_stream
 
 
@@ -49,7 +49,7 @@ def _nearest(distances: Tensor, count: int) -> Tensor:
     """Who is among the `count` nearest of each, itself included, bool of shape (m, m); of equals the earlier row."""
     order = distances.clone().fill_diagonal_(-1).argsort(dim=1, stable=True)
     chosen = torch.zeros_like(distances, dtype=torch.bool)
-    return chosen.scatter_(1, order[:, :count], True)  # noqa: FBT003
+    return chosen.scatter_(1, order[:, :count], True)
 
 
 def buckets(updates: Tensor, order: Tensor, size: int) -> Tensor:
@@ -63,11 +63,19 @@ def buckets(updates: Tensor, order: Tensor, size: int) -> Tensor:
     Returns:
         Shape (ceil(m / size), parameters), in the dtype of the updates.
     """
-    groups = torch.split(order, size)
-    weights = torch.zeros(len(groups), len(updates), dtype=torch.float64)
-    for row, members in zip(weights, groups, strict=True):
-        row[members] = 1 / len(members)
-    return mixtures(updates, weights)
+    whole = len(updates) // size
+    if updates.dtype in (torch.float16, torch.bfloat16):
+        return buckets(updates.float(), order, size).to(updates.dtype)
+    largest = torch.finfo(updates.dtype).max
+    means = torch.empty(-(-len(updates) // size), updates.shape[1], dtype=updates.dtype, device=updates.device)
+    full = torch.index_select(updates, 0, order[0 : whole * size : size]).div_(size)
+    for place in range(1, size if whole else 1):
+        # Every part is divided before it is added: a sum of the largest numbers has no number.
+        full.add_(torch.index_select(updates, 0, order[place : whole * size : size]), alpha=1 / size)
+    means[:whole] = full.clamp_(-largest, largest)
+    if len(means) > whole:
+        means[whole] = mean_of(updates, order[whole * size :])
+    return means
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
@@ -28,6 +29,9 @@ def clip_to_median(updates: Tensor) -> Tensor:
     """
     lengths = sums.update_norms(updates)
     limit = coordinate_median(lengths[:, None])
+    scales = (limit / lengths).where(lengths > limit, 1.0)
+    if updates.dtype in (torch.float32, torch.float64) and float(scales.min()) >= torch.finfo(updates.dtype).tiny:
+        return updates * scales.to(updates.dtype)[:, None]
     clipped = updates.clone()
     # In float64: the scale of an update of 1e38 is no number of float32 that could be multiplied with.
     longer = (lengths > limit).nonzero().flatten()

@@ -103,8 +103,8 @@ class Mimic(Attack):
     No rule can tell: nothing that is sent is unusual. Where clients differ, the others' data is lost.
 
     Attributes:
-        position: of that client among the benign of the round; by default the one farthest out in the direction in which
-            benign updates differ most.
+        position: of that client among the benign of the round; by default the one farthest out in the direction in
+            which benign updates differ most.
     """
 
     name: ClassVar[str] = "mimic"

@@ -65,7 +65,7 @@ def divergence_of(
     guessing = guessing_loss(clients)
     if math.isfinite(loss) and guessing is not None and loss <= FACTOR * guessing:
         return None
-    before = max((value for value in (initial_loss(), guessing) if value is not None and math.isfinite(value)))
+    before = max(value for value in (initial_loss(), guessing) if value is not None and math.isfinite(value))
     if loss <= FACTOR * before:
         return None
     since = next(entry["round"] for entry in history if not entry["global"]["loss"] <= FACTOR * before)

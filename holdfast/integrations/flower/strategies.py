@@ -73,8 +73,8 @@ class RobustStrategy(FlowerFedAvg):
         aggregator: a rule of `holdfast.federated`, or its name, such as ``"clipping+multi-krum"``.
         objective: an objective of `holdfast.federated`, or its name. FedProx sends its ``proximal-mu`` to clients, as
             Flower's own does.
-        f: how many of a round's replies to expect to be malicious. A reply that is left out counts as one of them. Rules
-            that must know it are refused without; 0 is an answer. Where nodes are drawn at random,
+        f: how many of a round's replies to expect to be malicious. A reply that is left out counts as one of them.
+            Rules that must know it are refused without; 0 is an answer. Where nodes are drawn at random,
             `holdfast.federated.expectation.hypergeometric_quantile` says what follows from a share of malicious nodes.
         weighted: weigh clients by the number of examples they claim, as Flower's own FedAvg does. Only for rules that
             average: a claim is cheap.
@@ -180,8 +180,8 @@ class RobustStrategy(FlowerFedAvg):
             )
         if self.aggregator.needs_clients:
             raise ConfigError(
-                f"{self.aggregator.label} remembers something of every client, and a strategy does not know who is who; "
-                "run it by `holdfast federate --engine flower`"
+                f"{self.aggregator.label} remembers something of every client, and a strategy does not know who is "
+                "who; run it by `holdfast federate --engine flower`"
             )
         if self.objective.full_gradient:
             raise ConfigError(

@@ -47,7 +47,9 @@ def test_buckets_are_means_of_groups_in_the_given_order_as_in_byzfl(m, size, mon
 def test_buckets_are_drawn_anew_in_every_round_and_the_same_again_for_a_seed():
     updates = random_round(0, 20, 12)
     step = Bucketing(4) >> Median()
-    drawn = [step.step(updates, RoundFacts(number=number, seed=seed), {})[0] for number, seed in ((0, 0), (1, 0), (0, 1))]
+    drawn = [
+        step.step(updates, RoundFacts(number=number, seed=seed), {})[0] for number, seed in ((0, 0), (1, 0), (0, 1))
+    ]
     assert not torch.equal(drawn[0], drawn[1]) and not torch.equal(drawn[0], drawn[2])
     assert torch.equal(drawn[0], step.step(updates, RoundFacts(), {})[0])
 

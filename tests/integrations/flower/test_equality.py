@@ -15,6 +15,10 @@ METHODS = {
         *("--personalize", "ditto", "--ditto.lambda", "0.1", "--ditto.steps", "3", "--aggregate", "multi-krum"),
         *("--attack", "a3", "--malicious", "0.25", "--cohort", "14"),
     ],
+    "momentum+centred-clipping, alie": [
+        *("--personalize", "none", "--aggregate", "momentum+centred-clipping"),
+        *("--attack", "optimised-alie", "--malicious", "0.25", "--cohort", "14"),
+    ],
     "term": ["--personalize", "none", "--objective", "term"],
 }
 

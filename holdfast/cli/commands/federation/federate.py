@@ -153,10 +153,10 @@ def finish(
     if environments := (run.results or {}).get("environments"):
         console.print(environments_table(environments))
     for label, rates in ((run.results or {}).get("backdoor") or {}).items():
-        console.print(escape(backdoor_line(label, rates)), highlight=False)
+        console.print(escape(backdoor_line(label, rates)), highlight=False, soft_wrap=True)
     for gain in ((run.results or {}).get("gains") or {}).values():
-        console.print(escape(gain["sentence"]), highlight=False)
-    console.print(escape(outcome.expected.sentence()), highlight=False)
+        console.print(escape(gain["sentence"]), highlight=False, soft_wrap=True)
+    console.print(escape(outcome.expected.sentence()), highlight=False, soft_wrap=True)
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     return outcome

@@ -61,8 +61,8 @@ Objectives of the shared model: {objectives}.
 
 Aggregators: {aggregators}. Join a step and a rule with +, as in `clipping+krum`.
 
-Attacks: {attacks}. Say how many clients are malicious, as in `--attack a1 --malicious 0.2`. The server expects as many; \
-`--expect-malicious 0.3` says otherwise, and says it where no attack is rehearsed.
+Attacks: {attacks}. Say how many clients are malicious, as in `--attack a1 --malicious 0.2`. The server expects \
+as many; `--expect-malicious 0.3` says otherwise, and says it where no attack is rehearsed.
 
 Personal models: {personalizers}. Methods of `holdfast fit` run inside clients too: {inside}. Join several with + to \
 compare them in one run; `none` for none.

@@ -172,6 +172,30 @@ def test_a_rule_past_its_breakdown_point_is_told_once_and_recorded(tmp_path, cap
     assert "-1 neighbours" in (tmp_path / "run" / "report.html").read_text()
 
 
+def test_a_report_has_the_success_rate_of_a_backdoor(tmp_path, capsys):
+    words = ["--attack", "backdoor", "--malicious", "0.2", "--rounds", "4", "--executor", "serial", "--out", "run"]
+    assert main(["federate", *words, "--personalize", "none"]) == 0
+    assert "Backdoor: global takes" in " ".join(capsys.readouterr().out.split())
+    found = results(tmp_path / "run")
+    assert set(found["backdoor"]["global"]) == {"success", "without"}
+    assert "of stamped test examples" in (tmp_path / "run" / "report.html").read_text()
+    assert found["expected"]["malicious"] == 10 and found["expected"]["source"] == "attack"
+
+
+def test_a_report_says_what_was_expected_and_that_a_model_diverged(tmp_path, capsys):
+    typed = ["--attack", "gaussian", "--gaussian.sigma", "1e20", "--malicious", "0.25", "--personalize", "none"]
+    assert main(["federate", *QUICK, *typed, "--aggregate", "k-norm", "--expect-malicious", "0", "--out", "run"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No client was expected to be malicious, as was stated." in shown
+    assert "the shared model diverged" in shown and "rule that stands the attackers" in shown
+    found, page = results(tmp_path / "run"), (tmp_path / "run" / "report.html").read_text()
+    assert found["divergence"]["loss"] > 1e10 and found["expected"]["malicious"] == 0
+    assert "The shared model diverged" in page and "No client was expected" in page
+    assert main(["federate", *QUICK, *typed, "--aggregate", "k-norm", "--cohort", "8", "--out", "told"]) == 0
+    assert "3 of 12 clients were expected to be malicious" in " ".join(capsys.readouterr().out.split())
+    assert results(tmp_path / "told")["divergence"] is None
+
+
 def test_every_command_of_the_documentation_parses():
     root = Path(__file__).parents[4]
     pages = [root / "README.md", *(root / "docs").rglob("*.md")]
