@@ -33,6 +33,9 @@ COMMANDS = {
     "reproduce": ("Run a paper's experiment and print its numbers beside ours.", "reproduce"),
 }
 
+#: What the text of a traceback begins with.
+_TRACEBACK = "Traceback (most recent call last)"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
@@ -61,6 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command(given[1:])
     except HoldfastError as error:
         _print_error(str(error))
+        if _TRACEBACK in str(error.__cause__):  # of a user's code in a worker: where it went wrong
+            sys.stderr.write(f"{error.__cause__}\n")
         return 2
     except KeyboardInterrupt:
         _print_error("stopped")

@@ -1,3 +1,4 @@
+import html
 import json
 import re
 import shlex
@@ -118,6 +119,12 @@ def test_unknown_keys_of_a_file_are_answered_with_the_nearest(tmp_path, text, me
         (["--ditto.lambda", "50"], "is 2 or more"),
         (["--personalize", "l2sgd+pfedme"], "run one at a time"),
         (["--rounds", "0"], "rounds is 0"),
+        (["--personalize", "uw"], "uw draws counterexamples more often"),
+        (["--personalize", "pde"], "pde inside clients needs a group per training example"),
+        (["--personalize", "dfr-train"], "dfr-train inside clients needs a group per training example"),
+        (["--personalize", "group-dro"], "group-dro inside clients needs a group per training example"),
+        (["--personalize", "dfr-val"], "dfr-val inside clients needs a group per validation example"),
+        (["--personalize", "ssa"], "ssa inside clients needs a group per validation example"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence_before_anything_is_written(tmp_path, capsys, typed, message):
@@ -140,6 +147,12 @@ def test_a_federation_leaves_a_whole_run_behind(tmp_path, capsys):
     run = tmp_path / "runs" / "digits-clients-clipping-a1-0.25-ditto+finetuning-s0"
     found = results(run)
     assert list(found["models"]) == ["global", "ditto-auto", "finetuning"]
+    assert list(found["gains"]) == ["ditto-auto", "finetuning"]
+    text = html.unescape((run / "report.html").read_text())
+    for label, gain in found["gains"].items():
+        assert gain["sentence"].startswith(f"{label} is better than the shared model for {gain['better']} of")
+        assert gain["sentence"] in " ".join(shown.split()) and gain["sentence"] in text
+    assert (found["personalize"]["ditto-auto"]["start"], found["personalize"]["ditto-auto"]["steps"]) == ("shared", None)
     assert (len(found["malicious"]), found["f"], found["clients"]) == (3, 3, 12)
     assert [entry["round"] for entry in found["history"]] == [2, 4, 6]
     assert sum(found["personalize"]["ditto-auto"]["lambdas"].values()) <= 9
