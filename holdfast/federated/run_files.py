@@ -36,7 +36,7 @@ from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
 from holdfast.federated.metrics.personal_gain import Observed, PersonalGain
 from holdfast.federated.objectives import FederatedObjective
-from holdfast.federated.personalization.base import AlongsidePersonalizer, Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.adaptive import ENOUGH, AdaptiveDitto
 from holdfast.federated.personalization.ditto.ditto import Ditto
 from holdfast.federated.result import SHARED, FederationResult
@@ -164,7 +164,6 @@ def _observed(outcome: FederationResult, method: Personalizer) -> Observed:
     if isinstance(method, PostHocPersonalizer):
         return Observed(training.post_hoc_steps(method.epochs, everybody), None, rounds, validation)
     ditto = method if isinstance(method, Ditto) else None
-    from_shared = ditto is not None and ditto.start == "shared"
     per_round = ditto.steps if ditto is not None and ditto.steps else training.steps(everybody)
     choosing = method if isinstance(method, AdaptiveDitto) else None
     return Observed(
@@ -172,7 +171,7 @@ def _observed(outcome: FederationResult, method: Personalizer) -> Observed:
         outcome.joined,
         rounds,
         validation,
-        from_initial=isinstance(method, AlongsidePersonalizer) and not from_shared,
+        from_initial=ditto is not None and ditto.start == "initial",
         candidates=() if choosing is None else choosing.candidates,
         chosen=None if choosing is None else lambdas_of(outcome, method.label),
         enough=ENOUGH,

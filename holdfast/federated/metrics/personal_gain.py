@@ -96,7 +96,7 @@ class Observed:
         joined: rounds that each client took part in, int64 of shape (clients,); None where they don't matter.
         rounds: rounds in all.
         validation: validation examples of each client, int64 of shape (clients,).
-        from_initial: whether personal models started from the initial weights.
+        from_initial: whether personal models that could start from the shared model started from the initial weights.
         candidates: lambdas that clients chose from; none where they did not choose.
         chosen: lambda of each client, float64 of shape (clients,), not a number where it is not known.
         enough: validation examples from which on a client chooses.

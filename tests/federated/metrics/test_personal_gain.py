@@ -93,7 +93,8 @@ def test_a_federation_of_few_rounds_says_so():
     assert joined < 20
     assert [gain.clients for gain in gains.values()] == [joined, joined, joined, 20]
     steps = int(outcome.joined[outcome.joined > 0].median())
-    assert gains["local"].mean < 0
-    assert f"with {2 * steps} personal steps from the initial weights" in gains["local"].sentence()
+    assert gains["local"].mean < 0 and gains["ditto-auto"].mean < 0
+    assert f"with {2 * steps} personal steps (" in gains["local"].sentence()
+    assert f"with {2 * steps} personal steps from the initial weights (" in gains["ditto-auto"].sentence()
     if gains["ditto-0.5"].mean < 0:
         assert f"with {7 * steps} personal steps (" in gains["ditto-0.5"].sentence()
