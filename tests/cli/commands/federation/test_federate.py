@@ -152,7 +152,8 @@ def test_a_federation_leaves_a_whole_run_behind(tmp_path, capsys):
     for label, gain in found["gains"].items():
         assert gain["sentence"].startswith(f"{label} is better than the shared model for {gain['better']} of")
         assert gain["sentence"] in " ".join(shown.split()) and gain["sentence"] in text
-    assert (found["personalize"]["ditto-auto"]["start"], found["personalize"]["ditto-auto"]["steps"]) == ("shared", None)
+    ditto = found["personalize"]["ditto-auto"]
+    assert (ditto["start"], ditto["steps"]) == ("shared", None)
     assert (len(found["malicious"]), found["f"], found["clients"]) == (3, 3, 12)
     assert [entry["round"] for entry in found["history"]] == [2, 4, 6]
     assert sum(found["personalize"]["ditto-auto"]["lambdas"].values()) <= 9
