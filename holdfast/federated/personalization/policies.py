@@ -50,7 +50,7 @@ class WithPolicy(PostHocPersonalizer):
 
     def check(self, settings: Rounds) -> None:
         """Ask the policy whether it can do its work in so many epochs."""
-        self.policy.validate(PlannedTraining(self.epochs, settings.batch_size))
+        copy.deepcopy(self.policy).validate(PlannedTraining(self.epochs, settings.batch_size))
 
     def check_data(self, clients: Clients) -> None:
         """Refuse data without the groups that the policy must be given.
