@@ -26,7 +26,18 @@ import torch
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from holdfast.federated.aggregation import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
+from holdfast.federated.aggregation import (
+    Bucketing,
+    CentredClipping,
+    Clipping,
+    GeometricMedian,
+    Krum,
+    Mean,
+    Median,
+    MultiKrum,
+    NearestNeighbourMixing,
+    TrimmedMean,
+)
 from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, write_benchmark
 
 CLIENTS, PARAMETERS, ATTACKERS = 100, 20_522, 20
@@ -43,6 +54,9 @@ def rules(byzfl: Any, updates: Tensor) -> dict[str, tuple[Rule, Rule]]:
         "Krum": (lambda given: Krum()(given, f=f - 1), byzfl.Krum(f)),
         "multi-Krum": (lambda given: MultiKrum(keep=CLIENTS - f)(given, f=f - 1), byzfl.MultiKrum(f)),
         "clipping": (Clipping().prepare, lambda given: byzfl.Clipping(limit)(given.clone())),
+        "centred clipping": (CentredClipping(limit), byzfl.CenteredClipping(tau=limit)),
+        "nearest-neighbour mixing": (lambda given: NearestNeighbourMixing().prepare(given, f=f), byzfl.NNM(f)),
+        "bucketing": (Bucketing(2).prepare, byzfl.Bucketing(2)),
         "mean": (Mean(), byzfl.Average()),
     }
 

@@ -49,6 +49,7 @@ def test_a_killed_federation_ends_as_it_would_have(old):
     now, then = results(run), results(BEFORE / "federation")
     assert now["fingerprint"] == then["fingerprint"] and now["settings"] == then["settings"]
     assert now["models"].keys() == then["models"].keys()
+    assert now["personalize"]["ditto-auto"]["start"] == "initial"  # where all personal models started then
     for method, scores in then["models"].items():
         assert now["models"][method]["pooled"] == pytest.approx(scores["pooled"], abs=5e-3), method
 

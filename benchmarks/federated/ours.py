@@ -43,7 +43,7 @@ def main() -> None:
         evaluate_every=0,
         workers=job.processes,
     )
-    ditto = Ditto(lambda_=LAMBDA)
+    ditto = Ditto(lambda_=LAMBDA, start="initial")
     personalize = [ditto] if workload.ditto else []
     outcome = federate(make_clients(workload), model, settings, personalize=personalize, listeners=[listen])
     record.note = f"{outcome.choice.name}, {outcome.choice.chunk} to a chunk"

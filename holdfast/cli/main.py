@@ -34,6 +34,9 @@ COMMANDS = {
     "reproduce": ("Run a paper's experiment and print its numbers beside ours.", "reproduce"),
 }
 
+#: What the text of a traceback begins with.
+_TRACEBACK = "Traceback (most recent call last)"
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
@@ -60,13 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     try:
         return command(given[1:])
-    except (HoldfastError, OSError) as error:
-        if isinstance(error, HoldfastError):
-            _print_error(str(error))
-        elif error.errno == errno.ENAMETOOLONG:
-            _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
-        else:
+    except HoldfastError as error:
+        _print_error(str(error))
+        if _TRACEBACK in str(error.__cause__):  # of a user's code in a worker: where it went wrong
+            sys.stderr.write(f"{error.__cause__}\n")
+        return 2
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
             raise
+        _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
         return 2
     except KeyboardInterrupt:
         _print_error("stopped")

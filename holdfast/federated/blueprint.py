@@ -11,6 +11,7 @@ from torch import nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization import Personalizer
 from holdfast.federated.preparation import PreparedFederation, assemble, prepare
@@ -28,6 +29,7 @@ class Blueprint:
         aggregator: how the server combines what clients send.
         threat: an attack that is rehearsed, where one is.
         personalize: personalization methods.
+        expectation: how many malicious clients the server defends itself against.
         load: reads the data set that the configuration names; for nodes that have no data of their own.
         build: makes the network for inputs of a shape and a number of outputs, with the weights to start from.
     """
@@ -38,6 +40,7 @@ class Blueprint:
     aggregator: Aggregator
     threat: Threat | None
     personalize: Sequence[Personalizer]
+    expectation: Expectation
     load: Callable[[], Clients]
     build: Callable[[tuple[int, ...], int], nn.Module]
 
@@ -63,6 +66,7 @@ class Blueprint:
             aggregator=self.aggregator,
             threat=self.threat,
             personalize=self.personalize,
+            expect_malicious=self.expectation,
         )
 
     def assemble(self, clients: Clients) -> PreparedFederation:
@@ -75,6 +79,7 @@ class Blueprint:
             aggregator=self.aggregator,
             threat=self.threat,
             personalize=self.personalize,
+            expect_malicious=self.expectation,
         )
 
 

@@ -12,6 +12,7 @@ from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.engine.network import Network
+from holdfast.federated.expectation import Expected
 from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization.base import JointPersonalizer, Personalizer
 from holdfast.federated.settings import Rounds
@@ -26,7 +27,7 @@ def check(
     *,
     objective: FederatedObjective,
     aggregator: Aggregator,
-    f: int,
+    expected: Expected,
 ) -> None:
     """Refuse what can't work, and log what probably is not intended.
 
@@ -49,13 +50,20 @@ def check(
             f"{joint[0].name} decides what clients do with the shared model, so {objective.name} can't pull "
             "on it; use fedavg"
         )
-    for sentence in aggregator.check(settings.cohort, f):
+    for sentence in expected.check(aggregator):
         _log.warning(sentence)
     for method in personalizers:
         method.check(settings)
+        if has_examples(clients):
+            method.check_data(clients)
     if settings.optimizer != "sgd" and (joint or objective.single_step or objective.full_gradient):
         what = joint[0].name if joint else objective.name
         raise ConfigError(f"{what} is defined by gradient steps, so optimizer {settings.optimizer!r} can't be; use sgd")
+
+
+def has_examples(clients: Clients) -> bool:
+    """Whether the clients' examples are here; the server of a real federation knows only how many there are."""
+    return int(clients.train.counts.sum()) == len(clients.train.labels)
 
 
 def check_statistics(network: Network, personalizers: Sequence[Personalizer]) -> None:

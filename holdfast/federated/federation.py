@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,14 @@ from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, choose, make_executor
 from holdfast.federated.engine.selection import select
 from holdfast.federated.engine.state import State
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.metrics.client_report import ClientReport, benign_of
+from holdfast.federated.metrics.divergence import Divergence, divergence_of
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.objectives import FederatedObjective
+from holdfast.federated.objectives import FederatedObjective, kept_as
 from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization.ditto.ditto import Ditto
+from holdfast.federated.personalization.factory import as_before_starts
 from holdfast.federated.preparation import PreparedFederation, prepare
 from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
@@ -44,6 +49,7 @@ def federate(
     aggregator: Aggregator | None = None,
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
+    expect_malicious: Expectation | float | None = None,
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
 ) -> FederationResult:
@@ -57,6 +63,8 @@ def federate(
         aggregator: how the server combines what clients send; the mean by default.
         threat: an attack, where there is one.
         personalize: personalization methods; those trained alongside and post-hoc share one pass over the rounds.
+        expect_malicious: how many malicious clients the server defends itself against: a share of the federation, a
+            number of clients, or an `Expectation`; the share of `threat` by default.
         run: a run directory; the state is saved in it, and a federation that was killed continues from there.
         listeners: told what happens.
 
@@ -76,6 +84,7 @@ def federate(
         aggregator=aggregator,
         threat=threat,
         personalize=personalize,
+        expect_malicious=expect_malicious,
     )
     return run_federation(prepared, run=run, listeners=listeners)
 
@@ -102,6 +111,9 @@ class Federation:
     """
 
     def __init__(self, prepared: PreparedFederation, run: Run | None) -> None:
+        saved = run.load_checkpoint() if run is not None and run.has_checkpoint() else None
+        if saved is not None and "starts" not in saved:
+            prepared = replace(prepared, personalizers=as_before_starts(prepared.personalizers))
         self.prepared, self.run = prepared, run
         self.objective, self.aggregator, self.threat = prepared.objective, prepared.aggregator, prepared.threat
         self.settings, self.network, self.f = prepared.settings, prepared.network, prepared.f
@@ -111,13 +123,16 @@ class Federation:
         self.runtime = prepared.runtime(self._personal_folder())
         self.state = State(
             self.network.initial.clone(),
-            self.objective.begin(len(clients), self.network.size),
+            {
+                **self.objective.begin(len(clients), self.network.size),
+                **kept_as(self.aggregator.begin(len(clients), self.network.size)),
+            },
             torch.zeros(len(clients), dtype=torch.int64),
             torch.zeros(len(clients), dtype=torch.int64),
         )
         self.choice: ExecutorChoice | None = None
-        if run is not None and run.has_checkpoint():
-            self._restore(run.load_checkpoint())
+        if saved is not None:
+            self._restore(saved)
         if self.choice is None:
             self.choice = choose(
                 self.settings.executor, self.runtime.training, lambda trial: prepared.runtime(settings=trial)
@@ -161,9 +176,14 @@ class Federation:
             if self.run is not None:
                 self._save(self.run)
             reports = {label: self._report(executor, label) for label in self._labels()}
+            state = self.state
+            state.history.append(
+                {"round": state.number, **{label: report.summary() for label, report in reports.items()}}
+            )
+            divergence = self._divergence(executor, reports[SHARED].loss)
         finally:
             executor.close()
-        outcome = self._outcome(reports)
+        outcome = self._outcome(reports, divergence)
         _tell(listening, "end", self.state.number, {label: report.summary() for label, report in reports.items()})
         return outcome
 
@@ -183,7 +203,12 @@ class Federation:
             return
         if self.threat is not None:
             updates = self.threat.attack.send(
-                updates, ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
+                updates,
+                ~self.benign[chosen],
+                clients=chosen,
+                seed=self.settings.seed,
+                number=state.number,
+                defence=lambda sent: self._step(sent, losses, chosen, self.f)[0],
             )
         state.drawn[chosen] += self.runtime.draws(chosen)
         state.joined[chosen] += 1
@@ -203,15 +228,7 @@ class Federation:
         f = max(self.f - int((~finite).sum()), 0)
         if not finite.all():
             updates, losses, chosen = updates[finite], losses[finite], chosen[finite]
-        step, server = self.objective.combine(
-            updates,
-            losses,
-            cohort=chosen,
-            aggregator=self.aggregator,
-            f=f,
-            state=state.server,
-            learning_rate=self.settings.decay(state.number) * self.settings.learning_rate,
-        )
+        step, server = self._step(updates, losses, chosen, f)
         weights = state.weights + step
         self.network.repair_statistics(weights)
         if weights.isfinite().all():
@@ -219,6 +236,21 @@ class Federation:
         else:
             state.diverged_at = state.number
             _log.warning("round %d: the shared model is no longer finite; it is kept as it was", state.number + 1)
+
+    def _step(self, updates: Tensor, losses: Tensor, chosen: Tensor, f: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """What the server adds to the model, and what it remembers, if these updates arrive."""
+        number = self.state.number
+        return self.objective.combine(
+            updates,
+            losses,
+            cohort=chosen,
+            aggregator=self.aggregator,
+            f=f,
+            state=self.state.server,
+            learning_rate=self.settings.decay(number) * self.settings.learning_rate,
+            seed=self.settings.seed,
+            number=number,
+        )
 
     # ---------------------------------------------------------------------------------------------- reports
 
@@ -242,23 +274,39 @@ class Federation:
         self.state.history.append({"round": self.state.number, **summaries})
         _tell(listening, "epoch", self.state.number, summaries)
 
-    def _outcome(self, reports: dict[str, ClientReport]) -> FederationResult:
+    def _divergence(self, executor: Executor, loss: float) -> Divergence | None:
+        """Whether the shared model is worth nothing, and what to do about it."""
+
+        def initial_loss() -> float:
+            return ClientReport(executor.score_all("test", self.network.initial, None), self.benign).loss
+
+        remedy = "lower the learning rate"
+        if self.prepared.expected.overwhelms(self.aggregator) or (self.threat is not None and not self.f):
+            remedy = "combine updates by a rule that stands the attackers, such as the median, and expect them"
+        history = self.state.history
+        found = divergence_of(loss, self.prepared.clients, initial_loss, history, remedy)
+        if found is not None:
+            _log.warning(found.sentence())
+        return found
+
+    def _outcome(self, reports: dict[str, ClientReport], divergence: Divergence | None) -> FederationResult:
         state = self.state
         assert self.choice is not None
         messages = int(state.joined.sum())
         model = self.network.initial.element_size() * self.network.size
-        state.history.append({"round": state.number, **{label: report.summary() for label, report in reports.items()}})
         return FederationResult(
             reports=reports,
             weights=self._output(),
             network=self.network,
             runtime=self.runtime,
             malicious=self.malicious,
+            expected=self.prepared.expected,
             history=state.history,
             joined=state.joined,
             dropped=state.dropped,
             faults=state.faults,
             diverged_at=state.diverged_at,
+            divergence=divergence,
             bytes_up=messages * (model + 8 * self.prepared.needs_losses),
             bytes_down=messages * model,
             seconds=state.seconds,
@@ -279,8 +327,9 @@ class Federation:
         """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
         stores = {label: store.state_dict() for label, store in self.runtime.stores.items()}
-        choice = {"name": self.choice.name, "chunk": self.choice.chunk}
-        run.save_checkpoint({**self.state.as_dict(), "stores": stores, "choice": choice, "metrics": run.metrics_size()})
+        starts = {method.label: method.start for method in self.personalizers if isinstance(method, Ditto)}
+        kept = {"stores": stores, "starts": starts, "choice": {"name": self.choice.name, "chunk": self.choice.chunk}}
+        run.save_checkpoint({**self.state.as_dict(), **kept, "metrics": run.metrics_size()})
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None

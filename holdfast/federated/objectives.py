@@ -15,11 +15,32 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation import Aggregator, q_fair_weights, reported, tilted_weights, weighted_sum
+from holdfast.federated.aggregation import (
+    Aggregator,
+    Memory,
+    RoundFacts,
+    q_fair_weights,
+    reported,
+    tilted_weights,
+    weighted_sum,
+)
 from holdfast.lazy import LazyTable
 from holdfast.primitives.projections import project_to_simplex
 
 State = dict[str, Tensor]
+
+#: What the aggregator remembers is kept in the state under names that begin so.
+_AGGREGATOR = "aggregator/"
+
+
+def memory_of(state: State) -> Memory:
+    """The part of a server's state that its aggregator remembers."""
+    return {name.removeprefix(_AGGREGATOR): value for name, value in state.items() if name.startswith(_AGGREGATOR)}
+
+
+def kept_as(memory: Memory) -> State:
+    """What an aggregator remembers, as a part of the server's state."""
+    return {_AGGREGATOR + name: value for name, value in memory.items()}
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,8 @@ class FederatedObjective(ABC):
         f: int,
         state: State,
         learning_rate: float,
+        seed: int = 0,
+        number: int = 0,
     ) -> tuple[Tensor, State]:
         """The server's step.
 
@@ -82,16 +105,20 @@ class FederatedObjective(ABC):
             f: expected number of attackers among them.
             state: what was remembered.
             learning_rate: of the clients' steps.
+            seed: of the run, for rules that draw.
+            number: of the round.
 
         Returns:
             What to add to the model, shape (parameters,), and what to remember.
         """
+        facts, memory = RoundFacts(f, losses, cohort, seed, number), memory_of(state)
         if not self.weighs:
-            return aggregator(updates, f=f, losses=losses), state
-        prepared = aggregator.prepare(updates)
+            step, memory = aggregator.step(updates, facts, memory)
+            return step, {**state, **kept_as(memory)}
+        prepared, memory = aggregator.transform(updates, facts, memory)
         weights = self.weights(prepared, reported(losses, len(updates)), cohort, state, learning_rate)
         step = weighted_sum(prepared, weights)
-        return step, self.remember(step, losses, cohort, state)
+        return step, {**self.remember(step, losses, cohort, state), **kept_as(memory)}
 
     def weights(self, updates: Tensor, losses: Tensor, cohort: Tensor, state: State, learning_rate: float) -> Tensor:
         """The factor of each update in the step, float64 of shape (m,), where the objective weighs clients."""

@@ -66,10 +66,11 @@ def personalize(
         ['finetuning', 'global']
     """
     network = Network(model, clients.task)
-    post_hoc = resolve(methods, None)
+    post_hoc = resolve(methods, False)
     check_statistics(network, post_hoc)
     for method in post_hoc:
         method.check(settings)
+        method.check_data(clients)
     runtime = ClientRuntime(clients, network, settings, post_hoc)
     choice = choose(settings.executor, runtime.training, lambda trial: ClientRuntime(clients, network, trial))
     executor = make_executor(runtime, choice)

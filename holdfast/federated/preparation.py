@@ -19,9 +19,10 @@ from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.checks import check, check_statistics, settings_for
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
+from holdfast.federated.expectation import Expectation, Expected, expectation_of
 from holdfast.federated.objectives import FedAvg, FederatedObjective
 from holdfast.federated.personalization.base import Personalizer
-from holdfast.federated.personalization.factory import resolve
+from holdfast.federated.personalization.factory import resolve, strong_attack
 from holdfast.federated.settings import Rounds
 
 
@@ -38,7 +39,7 @@ class PreparedFederation:
         threat: an attack, where there is one.
         personalizers: the personalization methods as they run, see `resolve`.
         malicious: ids of malicious clients, int64.
-        f: how many malicious clients the server expects in a round.
+        expected: how many malicious clients the server expects.
     """
 
     clients: Clients
@@ -49,7 +50,12 @@ class PreparedFederation:
     threat: Threat | None
     personalizers: Sequence[Personalizer]
     malicious: Tensor
-    f: int
+    expected: Expected
+
+    @property
+    def f(self) -> int:
+        """How many malicious clients the server expects in a round."""
+        return self.expected.f
 
     @property
     def needs_losses(self) -> bool:
@@ -83,6 +89,7 @@ def prepare(
     aggregator: Aggregator | None = None,
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
+    expect_malicious: Expectation | float | None = None,
 ) -> PreparedFederation:
     """Bring data, model and methods together, if they go together; arguments as of `federate`.
 
@@ -98,8 +105,16 @@ def prepare(
         aggregator=aggregator or Mean(),
         threat=threat,
         personalize=personalize,
+        expect_malicious=expect_malicious,
     )
-    check(clients, made.settings, made.personalizers, objective=made.objective, aggregator=made.aggregator, f=made.f)
+    check(
+        clients,
+        made.settings,
+        made.personalizers,
+        objective=made.objective,
+        aggregator=made.aggregator,
+        expected=made.expected,
+    )
     check_statistics(made.network, made.personalizers)
     return made
 
@@ -113,14 +128,16 @@ def assemble(
     aggregator: Aggregator,
     threat: Threat | None,
     personalize: Sequence[Personalizer],
+    expect_malicious: Expectation | float | None = None,
 ) -> PreparedFederation:
     """The same without the check, for a node of a real federation, which has the data of some clients only."""
     settings = settings_for(objective, settings, clients)
-    malicious, f, poisoned = torch.empty(0, dtype=torch.int64), 0, clients
+    malicious, poisoned = torch.empty(0, dtype=torch.int64), clients
     if threat is not None:
         malicious = threat.malicious(len(clients), settings.seed)
-        f = threat.expected(settings.cohort, len(malicious), len(clients))
         poisoned = threat.poison(clients, malicious, settings.seed)
+    attackers = None if threat is None else len(malicious)
+    expected = expectation_of(expect_malicious).resolve(len(clients), settings, attackers)
     return PreparedFederation(
         clients=poisoned,
         network=Network(model, clients.task),
@@ -128,7 +145,7 @@ def assemble(
         objective=objective,
         aggregator=aggregator,
         threat=threat,
-        personalizers=resolve(personalize, threat),
+        personalizers=resolve(personalize, strong_attack(threat, aggregator, expected)),
         malicious=malicious,
-        f=f,
+        expected=expected,
     )

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import ExecutorChoice
 from holdfast.federated.engine.network import Network
+from holdfast.federated.expectation import Expected
 from holdfast.federated.metrics.client_report import ClientReport
+from holdfast.federated.metrics.divergence import Divergence
 
 #: Name of the shared model in reports.
 SHARED = "global"
@@ -28,10 +30,12 @@ class FederationResult:
         network: turns parameters into modules: ``network.load(weights)``.
         runtime: has the personal models, see `personal`.
         malicious: ids of malicious clients.
+        expected: how many of them the server expected.
         history: summaries along the rounds.
         joined: rounds that each client took part in.
         dropped: updates that were dropped because they were not finite.
         diverged_at: round after which the shared model was frozen, if it was.
+        divergence: what to say of a shared model whose loss exploded, if it did.
         bytes_up: sent by clients, in all.
         bytes_down: sent to clients, in all.
         seconds: training time, of all processes that had a part in it.
@@ -44,10 +48,12 @@ class FederationResult:
     network: Network
     runtime: ClientRuntime
     malicious: Tensor
+    expected: Expected
     history: list[dict[str, Any]]
     joined: Tensor
     dropped: int
     diverged_at: int | None
+    divergence: Divergence | None
     bytes_up: int
     bytes_down: int
     seconds: float

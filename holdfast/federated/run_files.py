@@ -28,13 +28,18 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
+from holdfast.federated.attacks import Backdoor
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.checks import has_examples
+from holdfast.federated.metrics.backdoor import backdoor_success
 from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
+from holdfast.federated.metrics.personal_gain import Observed, PersonalGain
 from holdfast.federated.objectives import FederatedObjective
-from holdfast.federated.personalization.base import Personalizer
-from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
-from holdfast.federated.result import FederationResult
+from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization.ditto.adaptive import ENOUGH, AdaptiveDitto
+from holdfast.federated.personalization.ditto.ditto import Ditto
+from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.settings import Rounds
 from holdfast.files import write_atomically
 from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
@@ -92,8 +97,7 @@ def card_of(clients: Clients, made: Mapping[str, Any]) -> ModelCard:
         clients: the data.
         made: where the model comes from.
     """
-    real = int(clients.train.counts.sum()) == len(clients.train.labels)
-    inputs = clients.train.inputs[: LOOKED_AT if real else 0]
+    inputs = clients.train.inputs[: LOOKED_AT if has_examples(clients) else 0]
     return ModelCard(input_facts(inputs), clients.class_names, task=clients.task, made=made)
 
 
@@ -136,11 +140,47 @@ def lambdas_of(outcome: FederationResult, label: str) -> Tensor | None:
     return None if strength is None else torch.full((len(outcome.joined),), float(strength), dtype=torch.float64)
 
 
+def gains_of(outcome: FederationResult) -> dict[str, PersonalGain]:
+    """The personal models of each method against the shared one, and what may be the reason where they are worse.
+
+    Clients that never took part in a round have the shared model, so they are in no comparison of a method that is
+    trained in rounds.
+    """
+    gains = {}
+    for label, method in _methods(outcome).items():
+        post_hoc = isinstance(method, PostHocPersonalizer)
+        trained = torch.ones_like(outcome.joined, dtype=torch.bool) if post_hoc else outcome.joined > 0
+        report, shared = outcome.reports[label], outcome.reports[SHARED]
+        gain = PersonalGain.of(label, report, shared, trained, _observed(outcome, method))
+        if gain is not None:
+            gains[label] = gain
+    return gains
+
+
+def _observed(outcome: FederationResult, method: Personalizer) -> Observed:
+    """What may explain why a method's models are worse than the shared one."""
+    training, everybody = outcome.runtime.training, torch.arange(len(outcome.joined))
+    rounds, validation = training.settings.rounds, training.clients.validation.counts
+    if isinstance(method, PostHocPersonalizer):
+        return Observed(training.post_hoc_steps(method.epochs, everybody), None, rounds, validation)
+    ditto = method if isinstance(method, Ditto) else None
+    per_round = ditto.steps if ditto is not None and ditto.steps else training.steps(everybody)
+    choosing = method if isinstance(method, AdaptiveDitto) else None
+    return Observed(
+        outcome.joined * per_round,
+        outcome.joined,
+        rounds,
+        validation,
+        from_initial=ditto is not None and ditto.start == "initial",
+        candidates=() if choosing is None else choosing.candidates,
+        chosen=None if choosing is None else lambdas_of(outcome, method.label),
+        enough=ENOUGH,
+    )
+
+
 def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) -> dict[str, Any]:
     """Everything about a federation but the rows of its clients (Ditto spec 2.9)."""
     settings, threat = spec.settings, spec.threat
-    attackers = len(outcome.malicious)
-    f = 0 if threat is None else threat.expected(settings.cohort, attackers, len(clients))
     return {
         "kind": KIND,
         "data": spec.data,
@@ -153,7 +193,8 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "attack": None if threat is None else _described(threat.attack),
         "malicious_ratio": 0.0 if threat is None else threat.ratio,
         "malicious": outcome.malicious.tolist(),
-        "f": f,
+        "f": outcome.expected.f,
+        "expected": outcome.expected.record(),
         "seed": settings.seed,
         "settings": {name: value for name, value in asdict(settings).items() if name not in FREE},
         "personalize": {
@@ -161,19 +202,30 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
             for label, method in _methods(outcome).items()
         },
         "models": {label: report.summary() for label, report in outcome.reports.items()},
+        "gains": {label: gain.record() for label, gain in gains_of(outcome).items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
         "adaptation": adaptation_of(outcome.runtime, outcome.weights),
+        "backdoor": _backdoor(outcome, threat),
         "history": outcome.history,
         "dropped": outcome.dropped,
         "faults": list(outcome.faults),
         "diverged_at": outcome.diverged_at,
+        "divergence": None if outcome.divergence is None else outcome.divergence.record(),
         "never_joined": int((outcome.joined == 0).sum()),
-        "warnings": spec.aggregator.check(settings.cohort, f),
+        "warnings": outcome.expected.check(spec.aggregator),
         "executor": {"name": outcome.choice.name, "chunk": outcome.choice.chunk},
         "bytes_up": outcome.bytes_up,
         "bytes_down": outcome.bytes_down,
         "seconds": outcome.seconds,
     }
+
+
+def _backdoor(outcome: FederationResult, threat: Threat | None) -> dict[str, dict[str, float]]:
+    """How often a backdoor works, by model; empty where none is rehearsed, or clients' data is elsewhere."""
+    if threat is None or not isinstance(threat.attack, Backdoor) or outcome.choice.name == "flower":
+        return {}
+    benign = benign_of(outcome.malicious, len(outcome.joined))
+    return backdoor_success(outcome.runtime, outcome.weights, list(outcome.reports), threat.attack, benign)
 
 
 def _methods(outcome: FederationResult) -> dict[str, Personalizer]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -160,11 +160,13 @@ class Policy:
         name: how it is called in messages, random streams and checkpoints.
         needs_features: whether it reads the inputs of the head, so that one pass keeps them.
         acts_between_steps: whether it can be due after any step, not only between epochs.
+        needs_groups_of: the part of the data whose groups it must be given, where it needs some.
     """
 
     name: ClassVar[str] = ""
     needs_features: ClassVar[bool] = False
     acts_between_steps: ClassVar[bool] = False
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = None
 
     @property
     def needs_head(self) -> bool:

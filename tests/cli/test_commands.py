@@ -13,6 +13,7 @@ import yaml
 from PIL import Image
 
 from holdfast.cli.main import COMMANDS, main
+from holdfast.errors import FederationError
 from tests.data.trees import write_pairs
 
 QUICK = ["--epochs", "2", "--threads", "1"]
@@ -41,6 +42,18 @@ def test_every_command_explains_itself(command, capsys):
 def test_an_unknown_command_is_answered_with_the_nearest(capsys):
     assert main(["repot"]) == 2
     assert "did you mean 'report'?" in capsys.readouterr().err
+
+
+def test_where_a_users_code_failed_in_a_worker_is_shown_below_the_sentence(capsys, monkeypatch):
+    def fails(arguments):
+        cause = Exception('in a worker:\nTraceback (most recent call last):\n  File "net.py", line 7, in forward')
+        raise FederationError("clients 0 to 3 failed in round 1: TypeError: no number") from cause
+
+    monkeypatch.setattr("holdfast.cli.commands.runs.main", fails)
+    assert main(["runs", "list"]) == 2
+    shown = capsys.readouterr().err
+    assert "holdfast: clients 0 to 3 failed in round 1: TypeError: no number" in shown
+    assert 'File "net.py", line 7' in shown
 
 
 def test_fit_leaves_a_whole_run_behind(tmp_path, capsys):

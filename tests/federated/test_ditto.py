@@ -47,7 +47,8 @@ def alone(data, client, steps, settings):
     ids=["mean", "median", "krum", "clipping-fedprox", "term"],
 )
 def test_with_lambda_0_a_client_trains_alone_to_the_bit_while_the_shared_model_explodes(aggregator, objective):
-    outcome = run(Ditto(0.0), Local(), threat=EXPLODING, aggregator=aggregator, objective=objective)
+    ditto = Ditto(0.0, start="initial")
+    outcome = run(ditto, Local(), threat=EXPLODING, expect_malicious=0, aggregator=aggregator, objective=objective)
     if objective == FedAvg() and aggregator == Mean():
         assert outcome.weights.abs().max() > 1e20
     expected = torch.stack(
@@ -150,14 +151,14 @@ def test_another_anchor_gives_another_first_round(on_points, method, first):
     assert on_points([1, 3], method, 1, **TWO) == (1.0, first)
 
 
-@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize(("steps", "own"), [(1, None), (3, None), (1, 4), (3, 1)])
 @pytest.mark.parametrize("lambda_", [0.0, 0.7, 4.0])
-def test_rounds_follow_the_closed_form(on_points, steps, lambda_):
+def test_rounds_follow_the_closed_form(on_points, steps, own, lambda_):
     values, rates = [1.0, 3.0, -2.0], {"learning_rate": 0.3, "personal_learning_rate": 0.2}
     w, v = ditto_trajectory(
-        values, 7, lambda_=lambda_, global_step=0.3, personal_step=0.2, global_steps=steps, personal_steps=steps
+        values, 7, lambda_=lambda_, global_step=0.3, personal_step=0.2, global_steps=steps, personal_steps=own or steps
     )
-    shared, personal = on_points(values, Ditto(lambda_), 7, local_steps=steps, **rates)
+    shared, personal = on_points(values, Ditto(lambda_, steps=own), 7, local_steps=steps, **rates)
     assert shared == pytest.approx(w[-1], abs=1e-6)
     np.testing.assert_allclose(personal, v[-1], atol=1e-6)
 

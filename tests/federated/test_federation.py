@@ -12,6 +12,7 @@ from holdfast.federated import (
     Apfl,
     Attack,
     Ditto,
+    Expectation,
     FedProx,
     FedSGD,
     FineTuning,
@@ -177,7 +178,10 @@ def test_clients_of_one_class_and_rules_past_their_breakdown_point_are_logged(ca
     labels[:28] = 1
     skewed = Clients(ClientPart(some.train.inputs, labels, some.train.offsets), some.validation, some.test, 3)
     with caplog.at_level(logging.WARNING):
-        federate(skewed, linear(), SETTINGS, threat=Threat(LabelPoisoning(), 0.7), aggregator=Krum())
+        many = Threat(LabelPoisoning(), 0.7)
+        federate(
+            skewed, linear(), SETTINGS, threat=many, aggregator=Krum(), expect_malicious=Expectation(expect_by="mean")
+        )
     assert "2 of 8 clients have training examples of one class only" in caplog.text
     assert "krum" in caplog.text.lower()
 

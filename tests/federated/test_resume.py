@@ -11,6 +11,7 @@ import torch
 
 from holdfast.data.clients.federations import load_federation
 from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
+from holdfast.federated.aggregation import build_aggregator
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.run_files import lambdas_of
@@ -32,8 +33,10 @@ def go(path: Path, settings: Rounds = SETTINGS):
         clients,
         build("softmax", (1, 8, 8), 10),
         settings,
+        aggregator=build_aggregator("momentum+bucketing+centred-clipping"),  # what it remembers is resumed too
         threat=Threat(ModelReplacement(), 0.25),
-        personalize=[Ditto(), Ditto(lambda_=0.5), Local(), FineTuning(epochs=2)],
+        expect_malicious=0,
+        personalize=[Ditto(), Ditto(lambda_=0.5, steps=3), Local(), FineTuning(epochs=2)],
         run=run,
     )
 
@@ -164,3 +167,29 @@ def test_a_continued_federation_keeps_the_executor_it_began_with(tmp_path, whole
     outcome = go(path, Rounds(**{**vars(SETTINGS), "executor": "batched"}))
     assert outcome.choice.name == "serial"
     expect_the_same(path, outcome, whole)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["this version", "before there was a start"])
+def test_a_federation_begun_before_there_was_a_start_goes_on_with_the_initial_weights(tmp_path, monkeypatch, known):
+    """With `Ditto()` in either: the checkpoint says how the personal models that there are were started."""
+    clients, net = load_federation("digits-clients", clients=CLIENTS), build("softmax", (1, 8, 8), 10)
+    start = "shared" if known else "initial"
+    expected = federate(clients, net, SETTINGS, personalize=[Ditto(start=start)])
+    run, calls, trained = Run.create(tmp_path / "run", {}), iter(range(trained_in_round(2, 1))), ClientRuntime.train
+
+    def interrupted(*args):
+        trained(*args)
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ClientRuntime, "train", interrupted)
+        federate(clients, net, SETTINGS, personalize=[Ditto(start=start)], run=run)
+    saved = run.load_checkpoint()
+    assert saved.pop("starts") == {"ditto-auto": start} and (saved["joined"] == 0).any()
+    if not known:
+        run.save_checkpoint(saved)
+    outcome = federate(clients, net, SETTINGS, personalize=[Ditto()], run=run)
+    everybody = torch.arange(CLIENTS)
+    rows = [found.runtime.stores["ditto-auto"].read(everybody) for found in (outcome, expected)]
+    assert torch.equal(*rows)

@@ -29,6 +29,7 @@ from holdfast.federated import (
 )
 from holdfast.federated.engine.batches import BatchStream
 from holdfast.federated.engine.selection import select
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.result import FederationResult
 from holdfast.models import build
 
@@ -63,6 +64,7 @@ def run(
         aggregator=aggregator,
         threat=THREATS[threat],
         personalize=alongside,
+        expect_malicious=Expectation(expect_by="mean"),
     )
 
 

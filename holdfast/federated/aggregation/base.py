@@ -1,20 +1,43 @@
 """What an aggregation rule is: a function of the updates of a round, and the number of attackers it can stand.
 
-A rule is a frozen dataclass, so its fields are its options on the command line. Its `check` knows the rule's breakdown
-point: the engine calls it before the first round instead of averaging nonsense for hours.
+A rule is a frozen dataclass, so its fields are its options on the command line. It says how many attackers it `stands`
+and whether it must be told their number, so that a federation is refused before its first round instead of averaging
+nonsense for hours. What a rule remembers between rounds is a dictionary of tensors that it is given and gives back: the
+server keeps it in its checkpoints, so a federation that was killed goes on to the bit.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.federated.aggregation.sums import weighted_sum
+from holdfast.federated.aggregation.sums import mean
+
+#: What a rule remembers between rounds, by names that begin with the rule's own.
+Memory = dict[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class RoundFacts:
+    """What a rule may know of a round besides the updates.
+
+    Attributes:
+        f: how many of the updates the server expects to be malicious.
+        losses: training loss of each client at the model it received, shape (m,), where the rule needs it.
+        clients: ids of those who sent the updates, int64 of shape (m,).
+        seed: of the run, for rules that draw.
+        number: of the round, from 0.
+    """
+
+    f: int = 0
+    losses: Tensor | None = None
+    clients: Tensor | None = None
+    seed: int = 0
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,9 +77,43 @@ class Aggregator(ABC):
         """Whether the rule is a plain mean, perhaps of prepared updates; only then can an objective weigh clients."""
         return False
 
-    def prepare(self, updates: Tensor) -> Tensor:
-        """The updates after the steps that come before any weighing, such as clipping; shape (m, parameters)."""
-        return updates
+    @property
+    def needs_clients(self) -> bool:
+        """Whether the rule must know who sent an update."""
+        return False
+
+    @property
+    def needs_f(self) -> bool:
+        """Whether the rule does something else, or nothing, unless it is told how many attackers to expect."""
+        return False
+
+    def stands(self, m: int) -> int | None:
+        """The most attackers among `m` updates with which the rule keeps its published bound.
+
+        None where it has none: one attacker can move the result anywhere.
+        """
+        return None
+
+    def begin(self, clients: int, parameters: int) -> Memory:
+        """What is remembered before the first round of a federation of so many clients and parameters."""
+        return {}
+
+    def step(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """The server's step, and what to remember; rules with a memory override it.
+
+        Args:
+            updates: what the clients sent, shape (m, parameters).
+            facts: what else is known of the round.
+            memory: what was remembered; empty for a rule that is used outside of a federation.
+
+        Returns:
+            Shape (parameters,), and the new memory; the old one is not changed.
+        """
+        return self(updates, f=facts.f, losses=facts.losses), memory
+
+    def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """The updates after the steps that come before any weighing, such as clipping, and what to remember."""
+        return updates, memory
 
     def check(self, m: int, f: int) -> list[str]:
         """What to say about `m` updates of which `f` are malicious, before training starts.
@@ -93,17 +150,30 @@ class Mean(Aggregator):
 
 @dataclass(frozen=True)
 class PreStep(Aggregator):
-    """A step that changes updates and leaves their number alone; by itself it is followed by the mean.
+    """A step that makes other updates of the updates; by itself it is followed by the mean.
 
-    It goes before another rule by ``>>``, such as ``Clipping() >> Krum()``.
+    It goes before another rule by ``>>``, such as ``Clipping() >> Krum()``. Derive, and write `transform`.
     """
 
     @abstractmethod
-    def prepare(self, updates: Tensor) -> Tensor:
-        """The changed updates, shape (m, parameters)."""
+    def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """The new updates, shape (`remaining` of m, parameters), and what to remember."""
+
+    def remaining(self, m: int) -> int:
+        """How many updates are left of `m`; only a step that leaves all can go before losses or weights."""
+        return m
+
+    def prepare(self, updates: Tensor, *, f: int = 0) -> Tensor:
+        """The new updates without a memory, outside of a federation."""
+        return self.transform(updates, RoundFacts(f), {})[0]
+
+    def step(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """The mean of the new updates."""
+        ready, memory = self.transform(updates, facts, memory)
+        return mean(ready), memory
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
-        return mean(self.prepare(updates))
+        return mean(self.prepare(updates, f=f))
 
     def __rshift__(self, then: Aggregator) -> WithPreStep:
         return WithPreStep(self, then)
@@ -111,7 +181,7 @@ class PreStep(Aggregator):
     @property
     def averages(self) -> bool:
         """The mean follows."""
-        return True
+        return self.remaining(2) == 2
 
 
 @dataclass(frozen=True)
@@ -129,7 +199,26 @@ class WithPreStep(Aggregator):
     then: Aggregator
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
-        return self.then(self.first.prepare(updates), f=f, losses=losses)
+        return self.step(updates, RoundFacts(f, losses), {})[0]
+
+    def begin(self, clients: int, parameters: int) -> Memory:
+        """What both remember."""
+        return {**self.first.begin(clients, parameters), **self.then.begin(clients, parameters)}
+
+    def step(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """The rule's step on what the pre-step leaves."""
+        ready, memory = self.first.transform(updates, facts, memory)
+        return self.then.step(ready, self._behind(facts, updates, ready), memory)
+
+    def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """All pre-steps, one after another."""
+        ready, memory = self.first.transform(updates, facts, memory)
+        return self.then.transform(ready, self._behind(facts, updates, ready), memory)
+
+    @staticmethod
+    def _behind(facts: RoundFacts, updates: Tensor, ready: Tensor) -> RoundFacts:
+        """What is known of the new updates: nobody sent them where they are fewer."""
+        return facts if len(ready) == len(updates) else replace(facts, clients=None, losses=None)
 
     @property
     def label(self) -> str:
@@ -143,21 +232,33 @@ class WithPreStep(Aggregator):
 
     @property
     def averages(self) -> bool:
-        """Whether the rule at the end is a mean."""
-        return self.then.averages
+        """Whether the rule at the end is a mean, of as many updates as there are clients."""
+        return self.first.averages and self.then.averages
 
-    def prepare(self, updates: Tensor) -> Tensor:
-        """All pre-steps, one after another."""
-        return self.then.prepare(self.first.prepare(updates))
+    @property
+    def needs_clients(self) -> bool:
+        """Whether one of them does."""
+        return self.first.needs_clients or self.then.needs_clients
+
+    @property
+    def needs_f(self) -> bool:
+        """Whether one of them does."""
+        return self.first.needs_f or self.then.needs_f
+
+    def stands(self, m: int) -> int | None:
+        """As many as both stand; a step or a rule without a promise leaves that of the other."""
+        both = [self.first.stands(m), self.then.stands(self.first.remaining(m))]
+        return min((most for most in both if most is not None), default=None)
 
     def check(self, m: int, f: int) -> list[str]:
         """What both have to say."""
-        return self.first.check(m, f) + self.then.check(m, f)
-
-
-def mean(updates: Tensor) -> Tensor:
-    """The unweighted mean of updates (m, parameters), accumulated in float64."""
-    return weighted_sum(updates, torch.full((len(updates),), 1 / len(updates), dtype=torch.float64))
+        left = self.first.remaining(m)
+        if left != m and (self.then.needs_losses or self.then.needs_clients):
+            raise ConfigError(
+                f"{self.first.label} leaves updates that no single client sent, so {self.then.label} can't follow it; "
+                f"put {self.then.label} first, or leave one of them out"
+            )
+        return self.first.check(m, f) + self.then.check(left, min(f, left))
 
 
 def reported(losses: Tensor | None, m: int) -> Tensor:

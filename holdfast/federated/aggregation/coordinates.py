@@ -8,6 +8,7 @@ NumPy sorts short columns with vector instructions; on 100 x 20,522 that takes a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Aggregator, mean
+from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.sums import mean
 
 _COLUMNS = 2048
 
@@ -40,18 +42,30 @@ def trimmed_mean(updates: Tensor, trim: int) -> Tensor:
         raise ConfigError(f"a trimmed mean of {m} updates can't drop {trim} on each side; drop fewer than {m / 2:g}")
     if trim == 0:
         return mean(updates)
+    return by_columns(updates, lambda ordered: row_means(ordered[:, trim : m - trim]))
+
+
+def by_columns(updates: Tensor, reduce: Callable[[NDArray[np.floating]], NDArray[np.floating]]) -> Tensor:
+    """A number for each coordinate, from its values in ascending order.
+
+    Args:
+        updates: shape (m, parameters).
+        reduce: from shape (coordinates, m) to (coordinates,).
+
+    Returns:
+        Shape (parameters,), in the dtype of the updates.
+    """
     # NumPy has no bfloat16; float32 holds its values exactly, and those of float16.
     half = updates.dtype in (torch.bfloat16, torch.float16)
     values = (updates.float() if half else updates).detach().cpu().numpy()
     result: NDArray[np.floating] = np.empty(values.shape[1], dtype=values.dtype)
     for start in range(0, values.shape[1], _COLUMNS):
         columns = slice(start, start + _COLUMNS)
-        ordered = np.sort(np.ascontiguousarray(values[:, columns].T), axis=1)
-        result[columns] = _row_means(ordered[:, trim : m - trim])
+        result[columns] = reduce(np.sort(np.ascontiguousarray(values[:, columns].T), axis=1))
     return torch.from_numpy(result).to(updates.device, updates.dtype)
 
 
-def _row_means(values: NDArray[np.floating]) -> NDArray[np.floating]:
+def row_means(values: NDArray[np.floating]) -> NDArray[np.floating]:
     """Means in float64, where the sum of the largest numbers has no number, so these are added up in small."""
     means: NDArray[np.floating] = values.mean(axis=1, dtype=np.float64)
     if not np.isfinite(means).all():
@@ -86,6 +100,10 @@ class Median(Aggregator):
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return coordinate_median(updates)
 
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
+
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can place the median where they like."""
         super().check(m, f)
@@ -100,6 +118,15 @@ class TrimmedMean(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return trimmed_mean(updates, f)
+
+    @property
+    def needs_f(self) -> bool:
+        """Without a number it is the mean."""
+        return True
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Not defined where both sides together are everything."""

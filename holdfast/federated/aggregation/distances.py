@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from holdfast.federated.aggregation.coordinates import coordinate_median
+from holdfast.federated.aggregation.sums import with_itself
 
 _COLUMNS = 4096
 #: Coordinates of updates that are further away are cut off here, in units of the frame: squares and sums of them are
-#: finite in float64, and what is so far away is an attacker's, whose exact place nobody needs.
+#: finite in float64. There are at most f so far away, so a rule that stands f needs no exact place of them.
 _FURTHEST = 1e100
 
 
@@ -26,8 +27,9 @@ _FURTHEST = 1e100
 class RobustFrame:
     """Coordinates in which most updates are of order one, in float64, whatever the others are.
 
-    The origin is the coordinate-wise median, and the unit the median distance from it in the largest coordinate, as a
-    power of two. Fewer than half of the updates can push neither beyond the others' range.
+    The origin is the coordinate-wise median, and the unit the distance from it, in the largest coordinate, within which
+    all but f updates are: at least one honest update is no nearer. It is a power of two, and where f is not known half
+    of the updates are within it. Fewer than half of the updates can push neither beyond the others' range.
 
     Attributes:
         updates: shape (m, parameters).
@@ -40,14 +42,18 @@ class RobustFrame:
     exponent: int
 
     @classmethod
-    def of(cls, updates: Tensor) -> RobustFrame:
-        """The frame of these updates."""
+    def of(cls, updates: Tensor, f: int | None = None) -> RobustFrame:
+        """The frame of these updates, of which `f` are expected to be malicious, fewer than all."""
         origin = coordinate_median(updates)
         radii = torch.zeros(len(updates), dtype=torch.float64, device=updates.device)
         for block, middle in _blocks(updates, origin):
             torch.maximum(radii, _quarter(block, middle).abs().amax(1), out=radii)
-        radius = float(radii.median()) or float(radii.max())
-        return cls(updates, origin, math.frexp(radius)[1] + 2)
+        ordered = radii.sort().values
+        radius = ordered[(len(updates) - 1) // 2 if f is None else len(updates) - 1 - f]
+        if radius == 0:
+            # So many lie at the origin itself. The others must not come to lie there by rounding.
+            radius = ordered[ordered > 0].amin() if bool(ordered[-1] > 0) else ordered[-1]
+        return cls(updates, origin, math.frexp(float(radius))[1] + 2)
 
     def coordinates(self) -> list[Tensor]:
         """The updates in this frame, blocks of columns, float64 of shape (m, columns)."""
@@ -112,7 +118,7 @@ def _products(blocks: list[Tensor]) -> Tensor:
     m = len(blocks[0])
     products = torch.zeros(m, m, dtype=torch.float64, device=blocks[0].device)
     for block in blocks:
-        products += block @ block.T
+        products += with_itself(block)
     return products
 
 

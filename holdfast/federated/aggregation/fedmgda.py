@@ -135,3 +135,7 @@ class FedMgda(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return self.server_rate * min_norm_step(updates, self.epsilon)
+
+    def stands(self, m: int) -> int:
+        """Whatever is sent, the step is no longer than the server's rate."""
+        return m

@@ -39,6 +39,9 @@ def geometric_median(updates: Tensor, smoothing: float = 1e-6) -> Tensor:
     if error <= _WANTED:
         return weighted_sum(updates, weights)
     frame = RobustFrame.of(updates)
+    if 2 * int((updates == frame.origin).all(1).sum()) >= len(updates):
+        # Half of the updates pull to where they are as hard as all others together can pull away.
+        return frame.origin.clone()
     weights, _ = _weiszfeld(*exact_products(frame), smoothing, _STEPS)
     return frame.mixture(weights)
 
@@ -51,8 +54,8 @@ def _weiszfeld(products: Tensor, precision: float, smoothing: float, steps: int)
     squares = products.diagonal()
     lengths = squares.sqrt()
     if lengths.median() == 0:
-        # Half of the updates are at the origin of the frame, which is then the median itself.
-        return (lengths == 0).double() / (lengths == 0).sum(), precision
+        # Half of the updates lie at the mean, or so it looks: the quick way can't tell.
+        return torch.full_like(lengths, 1 / len(lengths)), torch.inf
     # From far away the iteration takes long: begin with what the distance from the origin says.
     nearest = lengths.clamp(min=float(lengths.median()))
     weights = (1 / nearest) / (1 / nearest).sum()
@@ -64,7 +67,7 @@ def _weiszfeld(products: Tensor, precision: float, smoothing: float, steps: int)
         floor = smoothing * distances.median()
         if floor == 0:
             # Half of the updates lie where we are, or so it looks: the quick way can't tell.
-            return weights, 0.0 if lengths.max() == 0 else torch.inf
+            return weights, torch.inf
         closest = distances.clamp(min=float(floor))
         moved = (1 / closest) / (1 / closest).sum()
         change = ((moved - weights).abs() * lengths).sum()
@@ -88,6 +91,10 @@ class GeometricMedian(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return geometric_median(updates, self.smoothing)
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can place it where they like."""

@@ -54,7 +54,7 @@ def krum_select(updates: Tensor, neighbours: int, keep: int) -> Tensor:
         lowest = krum_scores(distances - errors, neighbours)[order[keep:]].min()
         # Written so that a comparison with no number, which an overflow leaves, goes the exact way.
         if not highest < lowest:
-            distances, _ = distances_of(*exact_products(RobustFrame.of(updates)))
+            distances, _ = distances_of(*exact_products(RobustFrame.of(updates, max(len(updates) - neighbours - 2, 0))))
             order = krum_scores(distances, neighbours).argsort(stable=True)
     return order[:keep]
 
@@ -79,6 +79,15 @@ class Krum(Aggregator):
     def neighbours(self, m: int, f: int) -> int:
         """How many others count in a score."""
         return min(max(m - f - 2, 0 if self.reference else 1), m - 1)
+
+    @property
+    def needs_f(self) -> bool:
+        """It decides how many neighbours count, and how many updates multi-Krum drops."""
+        return True
+
+    def stands(self, m: int) -> int:
+        """As many as leave 2f + 2 below m (Blanchard et al., 2017, Proposition 4.2)."""
+        return max((m - 3) // 2, 0)
 
     def check(self, m: int, f: int) -> list[str]:
         """Degenerate where fewer than one neighbour is left; no guarantee where 2f + 2 >= m."""
@@ -107,6 +116,10 @@ class MultiKrum(Krum):
         m = len(updates)
         keep = min(m - f if self.keep is None else self.keep, m)
         return mean_of(updates, krum_select(updates, self.neighbours(m, f), keep))
+
+    def stands(self, m: int) -> int:
+        """Krum's, and what is kept must have room for honest updates only."""
+        return super().stands(m) if self.keep is None else max(min(super().stands(m), m - self.keep), 0)
 
     def check(self, m: int, f: int) -> list[str]:
         """Besides Krum's, at least one update must be kept."""

@@ -76,6 +76,11 @@ class KLoss(Aggregator):
         """It does."""
         return True
 
+    @property
+    def needs_f(self) -> bool:
+        """Without a number it takes the highest loss of all."""
+        return True
+
     def check(self, m: int, f: int) -> list[str]:
         """Something must be left."""
         super().check(m, f)

@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import sums
-from holdfast.federated.aggregation.base import Aggregator, PreStep
+from holdfast.federated.aggregation.base import Aggregator, Memory, PreStep, RoundFacts
 from holdfast.federated.aggregation.coordinates import coordinate_median, majority
 
 
@@ -28,6 +29,9 @@ def clip_to_median(updates: Tensor) -> Tensor:
     """
     lengths = sums.update_norms(updates)
     limit = coordinate_median(lengths[:, None])
+    scales = (limit / lengths).where(lengths > limit, 1.0)
+    if updates.dtype in (torch.float32, torch.float64) and float(scales.min()) >= torch.finfo(updates.dtype).tiny:
+        return updates * scales.to(updates.dtype)[:, None]
     clipped = updates.clone()
     # In float64: the scale of an update of 1e38 is no number of float32 that could be multiplied with.
     longer = (lengths > limit).nonzero().flatten()
@@ -41,9 +45,13 @@ class Clipping(PreStep):
 
     name: ClassVar[str] = "clipping"
 
-    def prepare(self, updates: Tensor) -> Tensor:
+    def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
         """The clipped updates."""
-        return clip_to_median(updates)
+        return clip_to_median(updates), memory
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can raise the median norm."""
@@ -59,6 +67,15 @@ class KNorm(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return sums.mean_of(updates, sums.update_norms(updates).argsort(stable=True)[: len(updates) - f])
+
+    @property
+    def needs_f(self) -> bool:
+        """Without a number it is the mean."""
+        return True
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Something must be left."""

@@ -17,8 +17,13 @@ AGGREGATORS: LazyTable[type[Aggregator]] = LazyTable(
         "trimmed-mean": "holdfast.federated.aggregation:TrimmedMean",
         "geometric-median": "holdfast.federated.aggregation:GeometricMedian",
         "clipping": "holdfast.federated.aggregation:Clipping",
+        "nnm": "holdfast.federated.aggregation:NearestNeighbourMixing",
+        "bucketing": "holdfast.federated.aggregation:Bucketing",
+        "momentum": "holdfast.federated.aggregation:ClientMomentum",
+        "centred-clipping": "holdfast.federated.aggregation:CentredClipping",
         "krum": "holdfast.federated.aggregation:Krum",
         "multi-krum": "holdfast.federated.aggregation:MultiKrum",
+        "bulyan": "holdfast.federated.aggregation:Bulyan",
         "k-norm": "holdfast.federated.aggregation:KNorm",
         "k-loss": "holdfast.federated.aggregation:KLoss",
         "fedmgda": "holdfast.federated.aggregation:FedMgda",
@@ -40,7 +45,7 @@ def build_aggregator(joined: str, options: Mapping[str, Mapping[str, Any]] | Non
     """The rule, or the chain of rules, named by `joined`.
 
     Args:
-        joined: one name, or several joined by ``+``; all but the last must leave the number of updates alone.
+        joined: one name, or several joined by ``+``; all but the last make updates of updates.
         options: options per name.
 
     Returns:
@@ -52,6 +57,8 @@ def build_aggregator(joined: str, options: Mapping[str, Mapping[str, Any]] | Non
     """
     chosen = options or {}
     *before, last = [AGGREGATORS[name](**chosen.get(name, {})) for name in aggregator_names(joined)]
+    if sum(first.needs_clients for first in before) > 1:
+        raise ConfigError(f"a step that remembers clients is named twice in {joined!r}; name it once")
     for first in reversed(before):
         if not isinstance(first, PreStep):
             raise ConfigError(f"{first.label} leaves one vector, so nothing can follow it in {joined!r}; put it last")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from holdfast.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from holdfast.federated.attacks.base import Attack
+    from holdfast.federated.attacks.backdoor import Backdoor, stamp
+    from holdfast.federated.attacks.base import Attack, Defence
     from holdfast.federated.attacks.local_updates import (
         Gaussian,
         LabelPoisoning,
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
         RandomUpdates,
         SignFlip,
     )
-    from holdfast.federated.attacks.omniscient import InnerProduct, LittleIsEnough, MinMax, alie_z
+    from holdfast.federated.attacks.omniscient import InnerProduct, LittleIsEnough, Mimic, MinMax, alie_z
+    from holdfast.federated.attacks.optimised import OptimisedInnerProduct, OptimisedLittleIsEnough, most_harmful_factor
     from holdfast.federated.attacks.poisoning import malicious_clients, poison_labels
     from holdfast.federated.attacks.table import ATTACKS
 else:
@@ -26,15 +28,22 @@ else:
 __all__ = [
     "ATTACKS",
     "Attack",
+    "Backdoor",
+    "Defence",
     "Gaussian",
     "InnerProduct",
     "LabelPoisoning",
     "LittleIsEnough",
+    "Mimic",
     "MinMax",
     "ModelReplacement",
+    "OptimisedInnerProduct",
+    "OptimisedLittleIsEnough",
     "RandomUpdates",
     "SignFlip",
     "alie_z",
     "malicious_clients",
+    "most_harmful_factor",
     "poison_labels",
+    "stamp",
 ]

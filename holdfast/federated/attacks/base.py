@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from torch import Tensor
+
+from holdfast.data.clients.clients import Clients
+from holdfast.federated.attacks.poisoning import poison_labels
+
+#: The step that a server would take, shape (parameters,), from updates (m, parameters).
+Defence = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -17,7 +24,29 @@ class Attack(ABC):
     #: Whether malicious clients also train on poisoned labels.
     poisons_labels: ClassVar[bool] = False
 
-    def send(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
+    def poison(self, clients: Clients, malicious: Tensor, seed: int) -> Clients:
+        """The clients' data as malicious ones train on it; test and validation data stay clean.
+
+        Args:
+            clients: the data.
+            malicious: ids of malicious clients.
+            seed: of the run.
+        """
+        if not self.poisons_labels:
+            return clients
+        labels = poison_labels(clients.train.labels, clients.train.owners(), malicious, clients.classes, seed)
+        return replace(clients, train=replace(clients.train, labels=labels))
+
+    def send(
+        self,
+        updates: Tensor,
+        malicious: Tensor,
+        *,
+        clients: Tensor,
+        seed: int,
+        number: int,
+        defence: Defence | None = None,
+    ) -> Tensor:
         """What the server receives.
 
         Args:
@@ -26,6 +55,7 @@ class Attack(ABC):
             clients: their ids, shape (m,).
             seed: of the run.
             number: of the round.
+            defence: the server's step if it received such updates, for attacks that try it out.
 
         Returns:
             Shape (m, parameters); rows of benign clients are unchanged.

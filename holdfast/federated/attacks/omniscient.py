@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.federated.aggregation import mean, squared_distances
+from holdfast.federated.aggregation.distances import centred_products
 from holdfast.federated.attacks.base import Attack
 
 
@@ -48,9 +49,9 @@ class LittleIsEnough(Attack):
 
     def forge(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
         """One vector for all."""
-        known = _known(updates, malicious)
+        known = known_updates(updates, malicious)
         z = alie_z(len(updates), int(malicious.sum())) if self.z is None else self.z
-        return mean(known) + z * _spread(known)
+        return mean(known) + z * spread(known)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class InnerProduct(Attack):
 
     def forge(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
         """One vector for all."""
-        return -self.epsilon * mean(_known(updates, malicious))
+        return -self.epsilon * mean(known_updates(updates, malicious))
 
 
 @dataclass(frozen=True)
@@ -87,19 +88,49 @@ class MinMax(Attack):
 
     def forge(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
         """One vector for all."""
-        known = _known(updates, malicious).double()
+        known = known_updates(updates, malicious).double()
         centre = mean(known)
-        away = -_spread(known) if self.direction == "std" else -centre.sign()
+        away = -spread(known) if self.direction == "std" else -centre.sign()
         if self.direction == "unit":
             away = -centre / centre.norm().clamp(min=torch.finfo(torch.float64).tiny)
         return (centre + _farthest(known, centre, away) * away).to(updates.dtype)
 
 
-def _known(updates: Tensor, malicious: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Mimic(Attack):
+    """All send what one benign client sends, so that it counts too much (Karimireddy et al., 2022).
+
+    No rule can tell: nothing that is sent is unusual. Where clients differ, the others' data is lost.
+
+    Attributes:
+        position: of that client among the benign of the round; by default the one farthest out in the direction in
+            which benign updates differ most.
+    """
+
+    name: ClassVar[str] = "mimic"
+
+    position: int | None = None
+
+    def forge(self, updates: Tensor, malicious: Tensor, *, clients: Tensor, seed: int, number: int) -> Tensor:
+        """One vector for all."""
+        known = known_updates(updates, malicious)
+        chosen = _farthest_out(known) if self.position is None else min(self.position, len(known) - 1)
+        return known[chosen]
+
+
+def _farthest_out(known: Tensor) -> int:
+    """The row with the largest projection on the first principal direction, from the products of the centred rows."""
+    products, _ = centred_products(known.double())
+    _, directions = torch.linalg.eigh(products)
+    return int(directions[:, -1].abs().argmax())
+
+
+def known_updates(updates: Tensor, malicious: Tensor) -> Tensor:
+    """What an attacker knows: the benign updates, or those of all where there is no benign client."""
     return updates if bool(malicious.all()) else updates[~malicious]
 
 
-def _spread(updates: Tensor) -> Tensor:
+def spread(updates: Tensor) -> Tensor:
     """Standard deviation of each coordinate over clients, shape (parameters,)."""
     if len(updates) == 1:
         return torch.zeros_like(updates[0])

@@ -20,5 +20,9 @@ ATTACKS: LazyTable[type[Attack]] = LazyTable(
         "alie": "holdfast.federated.attacks:LittleIsEnough",
         "inner-product": "holdfast.federated.attacks:InnerProduct",
         "min-max": "holdfast.federated.attacks:MinMax",
+        "mimic": "holdfast.federated.attacks:Mimic",
+        "optimised-alie": "holdfast.federated.attacks:OptimisedLittleIsEnough",
+        "optimised-inner-product": "holdfast.federated.attacks:OptimisedInnerProduct",
+        "backdoor": "holdfast.federated.attacks:Backdoor",
     },
 )

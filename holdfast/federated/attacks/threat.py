@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.attacks import Attack, malicious_clients, poison_labels
+from holdfast.federated.attacks import Attack, malicious_clients
 
 
 @dataclass(frozen=True)
@@ -16,13 +16,12 @@ class Threat:
 
     Attributes:
         attack: what malicious clients do.
-        ratio: share of clients that are malicious; the number is rounded down.
-        known: whether the server knows how many there are, and gives the number per round to its aggregator.
+        ratio: share of clients that are malicious; the number is rounded down. What the server expects is a setting
+            of its own, `holdfast.federated.expectation`, and this share where nothing else is said.
     """
 
     attack: Attack
     ratio: float
-    known: bool = True
 
     def malicious(self, clients: int, seed: int) -> Tensor:
         """Ids of the malicious among so many clients, the same for every method under a seed."""
@@ -30,11 +29,4 @@ class Threat:
 
     def poison(self, clients: Clients, malicious: Tensor, seed: int) -> Clients:
         """The clients' data as malicious ones train on it; test and validation data stay clean."""
-        if not self.attack.poisons_labels:
-            return clients
-        labels = poison_labels(clients.train.labels, clients.train.owners(), malicious, clients.classes, seed)
-        return replace(clients, train=replace(clients.train, labels=labels))
-
-    def expected(self, cohort: int, malicious: int, clients: int) -> int:
-        """How many malicious clients the server expects in a round: f = floor(m K_a / K), 0 where it does not know."""
-        return cohort * malicious // clients if self.known else 0
+        return self.attack.poison(clients, malicious, seed)

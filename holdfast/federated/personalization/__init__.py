@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.federated.personalization.ditto.adaptive import DynamicDitto, ParallelDitto
     from holdfast.federated.personalization.ditto.ditto import Ditto
     from holdfast.federated.personalization.ditto.oracle import best_lambda
-    from holdfast.federated.personalization.factory import resolve, strong_attack
+    from holdfast.federated.personalization.factory import resolve, strong_attack, strong_in_the_documents
     from holdfast.federated.personalization.fine_tuning import Ewc, FineTuning, Skl
     from holdfast.federated.personalization.l2sgd import L2Sgd
     from holdfast.federated.personalization.local import Local
@@ -57,4 +57,5 @@ __all__ = [
     "best_lambda",
     "resolve",
     "strong_attack",
+    "strong_in_the_documents",
 ]

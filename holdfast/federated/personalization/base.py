@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 from torch import Tensor
 
+from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import ClientBatch, Network
@@ -46,6 +47,9 @@ class Personalizer(ABC):
 
     def check(self, settings: Rounds) -> None:  # noqa: B027
         """Refuse what can't work, before work is lost."""
+
+    def check_data(self, clients: Clients) -> None:  # noqa: B027
+        """Refuse data that lacks what the method needs, before work is lost; asked where the data are."""
 
     def initial(self, network: Network) -> Tensor:
         """What a client's row holds before its first round, shape (width,); the initial model by default."""

@@ -15,14 +15,17 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.data.examples import Examples, Splits
-from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.errors import ConfigError, DataError, HoldfastWarning
 from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import PostHocPersonalizer
+from holdfast.federated.settings import Rounds
 from holdfast.streams import derive_seed
 from holdfast.training.fitting import fit
-from holdfast.training.policy import Policy, Uniform
+from holdfast.training.policy import PlannedTraining, Policy, Uniform
 from holdfast.training.settings import Training
+
+_PARTS = {"train": "training", "validation": "validation"}
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,23 @@ class WithPolicy(PostHocPersonalizer):
     def label(self) -> str:
         """What it is called."""
         return self.called or self.policy.name
+
+    def check(self, settings: Rounds) -> None:
+        """Ask the policy whether it can do its work in so many epochs."""
+        copy.deepcopy(self.policy).validate(PlannedTraining(self.epochs, settings.batch_size))
+
+    def check_data(self, clients: Clients) -> None:
+        """Refuse data without the groups that the policy must be given.
+
+        Raises:
+            DataError: if there are none.
+        """
+        needed = self.policy.needs_groups_of
+        if needed is not None and clients.parts[needed].groups is None:
+            raise DataError(
+                f"{self.label} inside clients needs a group per {_PARTS[needed]} example, and the clients' data has "
+                "none; give the data groups, or use a method that infers them, such as spare"
+            )
 
     def personalize(self, stack: StackedClients) -> Tensor:
         """Client after client."""

@@ -14,6 +14,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.engine.network import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
@@ -62,20 +63,28 @@ class UpWeighted(Upweighting):
 
     name: ClassVar[str] = "uw"
 
-    def marked(self, attacked: AttackedClients, place: int) -> Tensor:
-        """Examples of group 1.
+    def check_data(self, clients: Clients) -> None:
+        """Refuse data without counterexamples.
 
         Raises:
             DataError: if the data has no groups.
         """
+        _groups_of(clients.train)
+
+    def marked(self, attacked: AttackedClients, place: int) -> Tensor:
+        """Examples of group 1."""
         part = attacked.stack.data.train
-        if part.groups is None:
-            raise DataError(
-                "uw draws counterexamples more often, and the clients' training data has none that are marked; give "
-                "the data some, as in --painted-mnist.counterexamples 0.02"
-            )
         id_ = int(attacked.stack.clients[place])
-        return part.groups[part.offsets[id_] : part.offsets[id_ + 1]] == 1
+        return _groups_of(part)[part.offsets[id_] : part.offsets[id_ + 1]] == 1
+
+
+def _groups_of(part: ClientPart) -> Tensor:
+    if part.groups is None:
+        raise DataError(
+            "uw draws counterexamples more often, and the clients' training data has none that are marked; give "
+            "the data some, as in --painted-mnist.counterexamples 0.02"
+        )
+    return part.groups
 
 
 @dataclass(frozen=True)

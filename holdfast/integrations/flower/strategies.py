@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError
-from holdfast.federated.aggregation import Aggregator, build_aggregator, weighted_sum
-from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair
+from holdfast.federated.aggregation import Aggregator, Memory, RoundFacts, build_aggregator, weighted_sum
+from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair, kept_as, memory_of
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
@@ -74,6 +74,8 @@ class RobustStrategy(FlowerFedAvg):
         objective: an objective of `holdfast.federated`, or its name. FedProx sends its ``proximal-mu`` to clients, as
             Flower's own does.
         f: how many of a round's replies to expect to be malicious. A reply that is left out counts as one of them.
+            Rules that must know it are refused without; 0 is an answer. Where nodes are drawn at random,
+            `holdfast.federated.expectation.hypergeometric_quantile` says what follows from a share of malicious nodes.
         weighted: weigh clients by the number of examples they claim, as Flower's own FedAvg does. Only for rules that
             average: a claim is cheap.
         learning_rate: of the clients' steps, which q-FFL needs to know.
@@ -86,6 +88,7 @@ class RobustStrategy(FlowerFedAvg):
 
     Attributes:
         dropped: every reply that was left out so far.
+        memory: what the rule remembers between rounds; save it with the model to go on after a restart.
 
     Raises:
         ConfigError: if objective and rule don't go together, or something they need is missing.
@@ -96,7 +99,7 @@ class RobustStrategy(FlowerFedAvg):
         aggregator: Aggregator | str = "mean",
         objective: FederatedObjective | str | None = None,
         *,
-        f: int = 0,
+        f: int | None = None,
         weighted: bool = False,
         learning_rate: float | None = None,
         client_key: str = "partition-id",
@@ -107,13 +110,14 @@ class RobustStrategy(FlowerFedAvg):
         super().__init__(**options)
         self.aggregator = build_aggregator(aggregator) if isinstance(aggregator, str) else aggregator
         self.objective = OBJECTIVES.find(objective)() if isinstance(objective, str) else objective or FedAvg()
-        self.f, self.weighted, self.learning_rate = f, weighted, learning_rate
+        self.f, self.weighted, self.learning_rate = f or 0, weighted, learning_rate
         self.client_key, self.loss_key, self.most_examples = client_key, loss_key, most_examples
         self.dropped: list[DroppedReply] = []
+        self.memory: Memory = {}
         self._sent: SentModel | None = None
         self._asked: set[int] = set()
         self._warned: set[str] = set()
-        self._check()
+        self._check(f)
 
     # ---------------------------------------------------------------------------------------------- a round
 
@@ -167,8 +171,18 @@ class RobustStrategy(FlowerFedAvg):
         """Whether clients must report their training loss at the model they received."""
         return self.objective.needs_losses or self.aggregator.needs_losses
 
-    def _check(self) -> None:
+    def _check(self, f: int | None) -> None:
         self.objective.check(self.aggregator)
+        if f is None and self.aggregator.needs_f:
+            raise ConfigError(
+                f"{self.aggregator.label} must know how many malicious replies to expect in a round, and nobody said; "
+                "give f, such as f=2, or f=0 if nobody is expected to be malicious"
+            )
+        if self.aggregator.needs_clients:
+            raise ConfigError(
+                f"{self.aggregator.label} remembers something of every client, and a strategy does not know who is "
+                "who; run it by `holdfast federate --engine flower`"
+            )
         if self.objective.full_gradient:
             raise ConfigError(
                 f"{self.objective.name} needs the full gradient of every client in every round, which a strategy can't "
@@ -222,17 +236,20 @@ class RobustStrategy(FlowerFedAvg):
             return None
         if self.weighted:
             examples = torch.tensor([reply.examples for reply, _, _ in readable], dtype=torch.float64)
-            step = weighted_sum(self.aggregator.prepare(updates), examples / examples.sum())
+            ready, self.memory = self.aggregator.transform(updates, RoundFacts(f), self.memory)
+            step = weighted_sum(ready, examples / examples.sum())
         else:
-            step, _ = self.objective.combine(
+            step, state = self.objective.combine(
                 updates,
                 losses,
                 cohort=torch.arange(len(readable)),
                 aggregator=self.aggregator,
                 f=f,
-                state={},
+                state=kept_as(self.memory),
                 learning_rate=self.learning_rate or 1.0,
+                number=server_round - 1,
             )
+            self.memory = memory_of(state)
         after = sent.plus(step)
         if after is None:
             _log.warning("round %d: the model would no longer be finite; it is kept as it was", server_round)

@@ -24,6 +24,7 @@ from holdfast.federated.aggregation import AGGREGATORS, Mean, aggregator_names, 
 from holdfast.federated.attacks import ATTACKS
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.executors import make_executor
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.federation import federate
 from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.objectives import OBJECTIVES, FedAvg
@@ -130,6 +131,7 @@ def build_parts(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
         name, given = _named(chosen)
         ratio = given.pop("ratio")
         parts["threat"] = pinned(Threat, attack=pinned(ATTACKS.find(name), **given), ratio=ratio)
+    parts["expect_malicious"] = pinned(Expectation)
     parts["personalize"] = _personalizers(settings.get("personalize", ()))
     return parts
 

@@ -22,6 +22,7 @@ from holdfast.data.sets.federated.environments import some_clients
 from holdfast.federated.aggregation import AGGREGATORS, Aggregator, build_aggregator
 from holdfast.federated.attacks import ATTACKS
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.federation import federate
 from holdfast.federated.metrics.disparity import (
     EnvironmentReport,
@@ -98,6 +99,7 @@ def train_shared(settings: Mapping[str, Any], seed: int) -> tuple[Clients, Feder
     clients = _load(settings, seed)
     model = build(settings["model"], clients.input_shape, clients.classes, seed=seed, weights=settings.get("weights"))
     parts: dict[str, Any] = {"objective": pinned(FedAvg), "aggregator": _aggregator(settings.get("aggregator", "mean"))}
+    parts["expect_malicious"] = pinned(Expectation)
     if "threat" in settings:
         threat = settings["threat"]
         parts["threat"] = pinned(Threat, attack=pinned(ATTACKS.find(threat["name"])), ratio=threat["ratio"])

@@ -57,6 +57,11 @@ def percent(share: float | None, digits: int = 1) -> str:
     return DASH if share is None else f"{share:.{digits}%}"
 
 
+def loss_text(value: float) -> str:
+    """A loss in a table; one that has exploded takes no more room than others."""
+    return f"{value:.3f}" if abs(value) < 1e4 else f"{value:.2e}"
+
+
 def number(count: float | None, digits: int = 0) -> str:
     """A count with its thousands set apart; a dash where there is none."""
     return DASH if count is None else f"{count:,.{digits}f}"

@@ -15,7 +15,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -126,6 +126,7 @@ class Ssa(GroupInference):
     """
 
     name: ClassVar[str] = "ssa"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "validation"
 
     # There is no first stage, so its settings are no options here.
     infer_epoch: ClassVar[int] = 0  # type: ignore[misc]

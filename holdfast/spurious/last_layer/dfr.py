@@ -335,6 +335,7 @@ class DfrTrain(_Dfr):
     """
 
     name: ClassVar[str] = "dfr-train"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
     part: ClassVar[Part] = "train"
 
     def update(self, context: Context) -> Plan:
@@ -356,6 +357,7 @@ class DfrVal(_Dfr):
     """
 
     name: ClassVar[str] = "dfr-val"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "validation"
     part: ClassVar[Part] = "validation"
 
     fits: int = 20

@@ -10,7 +10,7 @@ them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -75,6 +75,7 @@ class GroupBalanced(Policy):
     """Draw every group equally often, with replacement; needs training group labels."""
 
     name: ClassVar[str] = "group-balanced"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
 
     def update(self, context: Context) -> Plan:
         """Sampling weights by group."""
@@ -90,6 +91,7 @@ class GroupWeighted(Policy):
     """
 
     name: ClassVar[str] = "group-weighted"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
 
     def update(self, context: Context) -> Plan:
         """Loss weights by group."""
@@ -106,6 +108,7 @@ class GroupSubsampled(Policy):
     """
 
     name: ClassVar[str] = "group-subsampled"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
 
     at_least: int = 0
 

@@ -125,6 +125,7 @@ class Pde(Policy):
     """
 
     name: ClassVar[str] = "pde"
+    needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
 
     first_expansion: int = 30
     every: int = 5

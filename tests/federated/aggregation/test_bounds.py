@@ -15,13 +15,13 @@ from torch import Tensor
 from holdfast.federated.aggregation import AGGREGATORS, build_aggregator
 
 #: Promise nothing against an attacker who may send anything: one of them can move them anywhere.
-WITHOUT = {"mean", "k-loss", "tilted-mean", "q-fair"}
+WITHOUT = {"mean", "k-loss", "tilted-mean", "q-fair", "nnm", "bucketing", "momentum"}
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def in_range(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
     """Every coordinate is between those of honest updates (Yin et al., 2018)."""
-    return bool(((result >= honest.amin(0)) & (result <= honest.amax(0))).all())
+    return bool(((result >= honest.amin(0) - slack) & (result <= honest.amax(0) + slack)).all())
 
 
 def near_an_honest_one(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
@@ -46,9 +46,48 @@ def no_longer(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
     return bool(result.norm() <= honest.norm(dim=1).max() * 1.001 + slack)
 
 
+def no_longer_anywhere(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
+    """No coordinate is larger than the longest honest update."""
+    return bool(result.abs().max() <= honest.norm(dim=1).max() * 1.001 + slack)
+
+
 def of_length_one(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
     """No longer than the server's rate: checked before scaling, see `test_fedmgda_is_at_most_of_length_one`."""
     return True
+
+
+def in_wider_range(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
+    """In every coordinate no farther beyond the honest values than these are apart.
+
+    Of the selected values at most f are attackers', so the median is among honest values; enough honest ones are
+    selected to bound how far the values nearest to it may be (El Mhamdi et al., 2018).
+    """
+    low, high = honest.amin(0), honest.amax(0)
+    width = (high - low) * 1.001 + slack
+    return bool(((result >= low - width) & (result <= high + width)).all())
+
+
+def variance_bound(kappa: Callable[[int, int], float]) -> Callable[[Tensor, Tensor, int, float], bool]:
+    """|result - mean|^2 is at most kappa times the honest variance, behind nearest-neighbour mixing.
+
+    A rule that is (f, kappa)-robust becomes (f, 8f / (m - f) (kappa + 1))-robust (Allouah et al., 2023, Section 3).
+    """
+
+    def holds(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
+        m, centre = len(honest) + f, honest.mean(0)
+        variance = (honest - centre).square().sum(1).mean()
+        mixed = 8 * f / (m - f) * (kappa(m, f) + 1)
+        return bool((result - centre).norm() <= (mixed * variance).sqrt() * 1.001 + slack)
+
+    return holds
+
+
+def trimmed_kappa(m: int, f: int) -> float:
+    return 6 * f / (m - 2 * f) * (1 + f / (m - 2 * f))
+
+
+def median_kappa(m: int, f: int) -> float:
+    return 4 * (1 + f / (m - 2 * f)) ** 2
 
 
 def minority(m: int) -> int:
@@ -57,6 +96,15 @@ def minority(m: int) -> int:
 
 def krum_stands(m: int) -> int:
     return max((m - 3) // 2, 0)
+
+
+def bulyan_stands(m: int) -> int:
+    return max((m - 3) // 4, 0)
+
+
+def of_pairs(m: int) -> int:
+    """A minority of the buckets of two."""
+    return minority(-(-m // 2))
 
 
 #: Attackers that a rule stands among m, and its bound: of result, honest updates, f and room for rounding.
@@ -69,14 +117,33 @@ BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[Tensor, Tensor, int, flo
     "clipping": (minority, no_longer),
     "k-norm": (minority, no_longer),
     "fedmgda": (minority, of_length_one),
+    "centred-clipping": (minority, no_longer),
+    "bulyan": (bulyan_stands, in_wider_range),
+    "nnm+trimmed-mean": (minority, variance_bound(trimmed_kappa)),
+    "nnm+median": (minority, variance_bound(median_kappa)),
+    "nnm+geometric-median": (minority, variance_bound(median_kappa)),
+    "bucketing+median": (of_pairs, in_range),
+    "bucketing+trimmed-mean": (of_pairs, in_range),
+    "clipping+median": (minority, no_longer_anywhere),
+    "clipping+krum": (krum_stands, no_longer),
+    "momentum+centred-clipping": (minority, no_longer),
 }
 
 
 def test_every_rule_has_a_bound_or_is_listed_as_having_none():
     missing = set(AGGREGATORS) - set(BOUNDS) - WITHOUT
     assert not missing, f"{sorted(missing)}: give a bound in BOUNDS, or list the name in WITHOUT"
-    assert set(BOUNDS) | WITHOUT <= set(AGGREGATORS)
+    assert {name for joined in BOUNDS for name in joined.split("+")} | WITHOUT <= set(AGGREGATORS)
     assert not set(BOUNDS) & WITHOUT
+
+
+@pytest.mark.parametrize("name", sorted({*BOUNDS, *WITHOUT}))
+def test_a_rule_says_as_many_attackers_as_its_bound_stands(name):
+    says = [build_aggregator(name).stands(m) for m in range(3, 60)]
+    if name in WITHOUT:
+        assert set(says) == {None}
+    elif name != "fedmgda":  # whose length is bounded whoever sends what
+        assert says == [BOUNDS[name][0](m) for m in range(3, 60)]
 
 
 @st.composite
@@ -93,7 +160,10 @@ def rounds(draw, stands):
         round(torch.tensor(number, dtype=torch.float64).log2().item()) for number in (numbers.tiny, numbers.max)
     )
     scale, offset = draw(st.integers(low, high - 3)), draw(st.sampled_from([0.0, 1.0, 30.0]))
-    honest = torch.randn(m - f, parameters, generator=stream, dtype=torch.float64) + offset
+    spread = draw(st.sampled_from([1.0, 1.0, 1e-9, 0.0]))  # honest updates that are alike, or the same
+    honest = spread * torch.randn(m - f, parameters, generator=stream, dtype=torch.float64) + offset
+    if draw(st.booleans()):
+        honest[: draw(st.integers(0, m - f))] = honest[0].clone()
     honest = (honest * 2.0**scale).clamp(-numbers.max, numbers.max).to(dtype)
     kinds = st.sampled_from(["largest", "any", "together", "copies", "zero"])
     evil = torch.zeros(f, parameters, dtype=dtype)

@@ -30,9 +30,9 @@ EVERY: list[Aggregator] = [rule() for rule in AGGREGATORS.values()]
 def test_a_rule_gives_one_vector_of_the_same_dtype_and_leaves_its_input_alone(
     rule: Aggregator, dtype: torch.dtype
 ) -> None:
-    updates = random_round(0, 7, 30, dtype)
+    updates = random_round(0, 9, 30, dtype)
     before = updates.clone()
-    step = rule(updates, f=2, losses=random_losses(0, 7))
+    step = rule(updates, f=2, losses=random_losses(0, 9))
     assert step.shape == (30,)
     assert step.dtype == dtype
     step.zero_()

@@ -15,7 +15,15 @@ from holdfast.federated.personalization.early_stopping import EarlyStoppedFineTu
 from holdfast.federated.personalization.validation_losses import validation_losses
 from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
 
-EXTRA = {"ditto-1": Ditto(1.0), "ditto-parallel": Ditto("parallel"), "apfl-adaptive": Apfl(adaptive=True)}
+EXTRA = {
+    "ditto-1": Ditto(1.0),
+    "ditto-initial": Ditto(start="initial"),
+    "ditto-steps": Ditto(1.0, steps=5),
+    "ditto-auto-steps": Ditto(steps=1),
+    "ditto-parallel": Ditto("parallel"),
+    "ditto-parallel-steps": Ditto("parallel", steps=3),
+    "apfl-adaptive": Apfl(adaptive=True),
+}
 #: Inputs are no images here, and nobody marks counterexamples: uw is tested with data that does.
 FIXED = {"transferability": {"adversarial": 1.0, "weights": 0.1, "search": False}, "near": {"lambda_": 0.1}}
 METHODS = EXTRA | {

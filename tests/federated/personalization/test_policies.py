@@ -1,18 +1,21 @@
 """Policies of `fit` inside clients: each client trains on its own examples, from the shared model."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from holdfast.coresets import Crest
 from holdfast.data import load_federation
-from holdfast.errors import ConfigError
-from holdfast.federated import FineTuning, Rounds, WithPolicy, personalize
+from holdfast.errors import ConfigError, DataError
+from holdfast.federated import FineTuning, Rounds, UpWeighted, WithPolicy, federate, personalize
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
 from holdfast.federated.personalization.policies import client_splits
+from holdfast.methods import METHODS
 from holdfast.models import build
 from holdfast.poisoning import Epic
-from holdfast.spurious import GroupBalanced, Spare
+from holdfast.spurious import DfrVal, GroupBalanced, Pde, Spare
 from tests.federated.toy import linear, toy_clients
 
 SETTINGS = Rounds(batch_size=8, learning_rate=0.3, executor="serial")
@@ -67,3 +70,28 @@ def test_margins_are_refused():
     runtime = ClientRuntime(clients, Network(torch.nn.Linear(6, 1), "margin"), SETTINGS, [WithPolicy(epochs=1)])
     with pytest.raises(ConfigError, match="margins"):
         runtime.personalize(WithPolicy(epochs=1), torch.tensor([0]), runtime.network.initial)
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "sentence"),
+    [
+        (WithPolicy(policy=GroupBalanced()), DataError, "group-balanced inside clients needs a group per training"),
+        (WithPolicy(policy=DfrVal()), DataError, "dfr-val inside clients needs a group per validation example"),
+        (UpWeighted(), DataError, "uw draws counterexamples more often"),
+        (WithPolicy(policy=Pde(first_expansion=9), epochs=2), ConfigError, "pde first grows its set after epoch 9"),
+    ],
+)
+def test_what_needs_no_training_to_be_seen_is_refused_before_any(method, error, sentence, monkeypatch):
+    for function in ("train", "personalize"):
+        monkeypatch.setattr(ClientRuntime, function, lambda *_: pytest.fail("a client trained"))
+    with pytest.raises(error, match=sentence):
+        personalize(toy_clients(), linear(), SETTINGS, [method])
+    with pytest.raises(error, match=sentence):
+        federate(toy_clients(), linear(), replace(SETTINGS, cohort=4), personalize=[method])
+
+
+def test_every_policy_that_needs_groups_says_so():
+    needing = {name for name, policy in METHODS.items() if policy.needs_groups_of is not None}
+    assert needing == {
+        *("group-balanced", "group-weighted", "group-subsampled", "group-dro", "pde", "ssa", "dfr-train", "dfr-val")
+    }

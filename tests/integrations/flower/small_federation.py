@@ -46,6 +46,7 @@ def in_simulator(options: FederateOptions) -> FederationResult:
         aggregator=plan.aggregator,
         threat=plan.threat,
         personalize=plan.personalize,
+        expect_malicious=plan.expectation,
     )
 
 

@@ -97,7 +97,7 @@ def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path, m
     options = options_of(
         *("--nodes", str(NODES), "--digits-clients.clients", str(CLIENTS), "--cohort", str(CLIENTS)),
         *("--rounds", str(ROUNDS), "--local-steps", str(STEPS), "--personalize", "ditto", "--ditto.lambda", "0.5"),
-        *("--timeout", "45"),
+        *("--timeout", "45", "--aggregate", "momentum+centred-clipping"),
     )
     run = new_run(tmp_path / "run", options)
     answers = LostAnswer(monkeypatch)

@@ -10,9 +10,14 @@ pytestmark = pytest.mark.xdist_group("flower")
 METHODS = {
     "fedavg": ["--personalize", "none"],
     "ditto": ["--personalize", "ditto", "--ditto.lambda", "0.5"],
+    "ditto, the paper's start": ["--personalize", "ditto", "--ditto.lambda", "0.5", "--ditto.start", "initial"],
     "ditto, multi-krum, a3": [
-        *("--personalize", "ditto", "--ditto.lambda", "0.1", "--aggregate", "multi-krum"),
-        *("--attack", "a3", "--malicious", "0.25"),
+        *("--personalize", "ditto", "--ditto.lambda", "0.1", "--ditto.steps", "3", "--aggregate", "multi-krum"),
+        *("--attack", "a3", "--malicious", "0.25", "--cohort", "14"),
+    ],
+    "momentum+centred-clipping, alie": [
+        *("--personalize", "none", "--aggregate", "momentum+centred-clipping"),
+        *("--attack", "optimised-alie", "--malicious", "0.25", "--cohort", "14"),
     ],
     "term": ["--personalize", "none", "--objective", "term"],
 }

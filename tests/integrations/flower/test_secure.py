@@ -228,5 +228,5 @@ def test_the_mean_is_allowed(name):
 def test_a_strategy_on_a_secure_grid_is_refused_before_a_message_is_sent(aggregator, objective):
     grid = hidden()
     with pytest.raises(ConfigError, match="secure aggregation"):
-        RobustStrategy(aggregator, objective).start(SecureGrid(grid), ArrayRecord(), num_rounds=1)
+        RobustStrategy(aggregator, objective, f=0).start(SecureGrid(grid), ArrayRecord(), num_rounds=1)
     assert not grid.seen

@@ -111,7 +111,7 @@ def close(found, expected, atol):
             np.testing.assert_allclose(found[name], array, rtol=0, atol=atol, err_msg=name)
 
 
-@pytest.mark.parametrize("name", [*AGGREGATORS, "clipping+multi-krum"])
+@pytest.mark.parametrize("name", [*(name for name in AGGREGATORS if name != "momentum"), "nnm+multi-krum"])
 def test_the_result_is_the_aggregator_on_the_updates_in_the_order_of_clients(name):
     strategy = RobustStrategy(name, f=2)
     arrays, _ = one_round(strategy, grid())
@@ -426,6 +426,8 @@ def test_fedprox_tells_clients_its_mu():
         ({"aggregator": "median", "weighted": True}, "median has weights of its own"),
         ({"objective": "term", "weighted": True}, "term has weights of its own"),
         ({"f": -1}, "give 0 or more"),
+        ({"aggregator": "multi-krum"}, "must know how many malicious replies"),
+        ({"aggregator": "momentum+median"}, "does not know who is who"),
     ],
 )
 def test_what_cannot_work_is_refused_before_the_first_round(options, sentence):
@@ -436,6 +438,19 @@ def test_what_cannot_work_is_refused_before_the_first_round(options, sentence):
 def test_a_rule_that_is_not_defined_for_the_number_of_clients_is_refused_before_they_work():
     with pytest.raises(ConfigError, match="drops 5 updates on each side"):
         one_round(RobustStrategy(TrimmedMean(), f=5), grid())
+
+
+def test_a_rule_with_a_memory_goes_on_from_it_and_another_strategy_can_take_it_over():
+    whole, first, second = (RobustStrategy("centred-clipping") for _ in range(3))
+    for strategy in (whole, first):
+        one_round(strategy, grid())
+    assert set(first.memory) == {"centred-clipping/centre"}
+    second.memory = first.memory
+    after = [
+        numbers(one_round(strategy, grid())[0]) for strategy in (whole, second, RobustStrategy("centred-clipping"))
+    ]
+    equal(after[0], after[1])
+    assert any(not np.array_equal(after[0][name], after[2][name]) for name in after[0])
 
 
 def test_a_weak_rule_is_named_once(caplog):

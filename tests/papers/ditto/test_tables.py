@@ -9,7 +9,7 @@ import torch
 from holdfast.data import FEDERATIONS
 from holdfast.data.sets.federated.surrogate import Surrogate
 from holdfast.errors import DataError
-from holdfast.federated.personalization import resolve
+from holdfast.federated.personalization import resolve, strong_in_the_documents
 from holdfast.models import MODELS
 from holdfast.papers.ditto import across_data_sets as ditto_more
 from holdfast.papers.ditto import claims as ditto_claims
@@ -114,7 +114,7 @@ def test_every_cell_names_methods_and_options_that_exist_and_rows_that_they_give
             merged = {**settings, **changes}
             parts = build_parts(merged, 0)
             labels = {"global"}
-            for method in resolve(parts["personalize"], parts.get("threat")):
+            for method in resolve(parts["personalize"], strong_in_the_documents(parts.get("threat"))):
                 method.check(parts["settings"])
                 labels.add(method.label)
             assert {label for of in settings["rows"].values() for label in of} <= labels

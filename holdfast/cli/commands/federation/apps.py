@@ -17,7 +17,7 @@ from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
 from holdfast.cli.commands.federation.blueprint import blueprint_of
-from holdfast.cli.commands.federation.options import FederateOptions, parse
+from holdfast.cli.commands.federation.options import FederateOptions, as_before, parse
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.apps import client_app, server_app
@@ -85,4 +85,4 @@ def _options(context: Context) -> FederateOptions:
 
 
 def _parsed(config: Mapping[str, Any]) -> FederateOptions:
-    return parse(as_arguments(config))
+    return parse([*as_before(config), *as_arguments(config)])

@@ -19,6 +19,7 @@ def blueprint_of(options: FederateOptions) -> Blueprint:
         aggregator=options.aggregator,
         threat=options.threat,
         personalize=options.personalizers,
+        expectation=options.expectation,
         load=lambda: options.data.load(root, seed),
         build=lambda shape, outputs: model_spec(options, shape, outputs).build(root),
     )

@@ -17,12 +17,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from holdfast import report, training
-from holdfast.cli.commands.federation.options import FederateOptions, parse
-from holdfast.cli.common.arguments import free_place
+from holdfast.cli.commands.federation.options import FederateOptions, as_before, parse
+from holdfast.cli.common.arguments import free_place, read_config
 from holdfast.cli.common.model_options import show_model
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
-from holdfast.report.html.markup import counted, duration
+from holdfast.report.html.markup import counted, duration, loss_text
 
 if TYPE_CHECKING:
     from holdfast.data import Clients
@@ -59,12 +59,20 @@ def main(arguments: list[str]) -> int:
     if options.choices.resume is not None:
         from holdfast.federated.run_files import FREE
 
-        options, run = continued(options.choices.resume, arguments, parse, "federation", free=FREE)
+        before = _as_before(options.choices.resume)
+        options, run = continued(
+            options.choices.resume, arguments, lambda words: parse([*before, *words]), "federation", free=FREE
+        )
     if options.flower is None:
         simulate(options, console, run)
     else:
         rehearse(options, console, run)
     return 0
+
+
+def _as_before(place: Path) -> list[str]:
+    """What a run goes on with that was started before some options were there."""
+    return as_before(read_config(place / "config.yaml")) if (place / "config.yaml").exists() else []
 
 
 def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
@@ -144,6 +152,11 @@ def finish(
     console.print(results_table(outcome.reports, options.title))
     if environments := (run.results or {}).get("environments"):
         console.print(environments_table(environments))
+    for label, rates in ((run.results or {}).get("backdoor") or {}).items():
+        console.print(escape(backdoor_line(label, rates)), highlight=False, soft_wrap=True)
+    for gain in ((run.results or {}).get("gains") or {}).values():
+        console.print(escape(gain["sentence"]), highlight=False, soft_wrap=True)
+    console.print(escape(outcome.expected.sentence()), highlight=False, soft_wrap=True)
     console.print(escape(facts(outcome, clients)), highlight=False)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     return outcome
@@ -209,7 +222,7 @@ def results_table(reports: dict[str, ClientReport], title: str) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     for label, clients in reports.items():
         summary = clients.summary()
-        cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
+        cells = [loss_text(summary[key]) if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
         table.add_row(label, *cells)
     return table
 
@@ -225,18 +238,35 @@ def environments_table(environments: Mapping[str, Mapping[str, float]]) -> Table
     return table
 
 
+def backdoor_line(label: str, rates: Mapping[str, float]) -> str:
+    """How often a backdoor works on a model."""
+    return (
+        f"Backdoor: {label} takes {100 * rates['success']:.1f}% of stamped test examples for the attackers' target, "
+        f"{100 * rates['without']:.1f}% of them without the stamp."
+    )
+
+
 def facts(outcome: FederationResult, clients: Clients) -> str:
     """One line: what was dropped, who never took part, how it was run, what was sent."""
     never = int((outcome.joined == 0).sum())
+    absent = f"{never} of {len(clients)} clients never took part" + (
+        ", and their personal model is the shared one" if outcome.runtime.stores else ""
+    )
     parts = [
         f"{counted(outcome.dropped, 'update')} dropped",
-        "no divergence" if outcome.diverged_at is None else f"shared model frozen in round {outcome.diverged_at + 1}",
-        "every client took part" if not never else f"{never} of {len(clients)} clients never took part",
+        _divergence(outcome),
+        absent if never else "every client took part",
         _how(outcome),
         f"{_bytes(outcome.bytes_up)} up, {_bytes(outcome.bytes_down)} down",
         duration(outcome.seconds),
     ]
     return "; ".join(parts) + "."
+
+
+def _divergence(outcome: FederationResult) -> str:
+    if outcome.diverged_at is not None:
+        return f"shared model frozen in round {outcome.diverged_at + 1}"
+    return "no divergence" if outcome.divergence is None else "the shared model diverged"
 
 
 def _how(outcome: FederationResult) -> str:

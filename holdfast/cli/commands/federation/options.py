@@ -40,6 +40,7 @@ from holdfast.federated import (
     Rounds,
 )
 from holdfast.federated.aggregation import aggregator_names, build_aggregator
+from holdfast.federated.expectation import Expectation
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS
 from holdfast.training.policy import Policy
@@ -61,7 +62,8 @@ Objectives of the shared model: {objectives}.
 
 Aggregators: {aggregators}. Join a step and a rule with +, as in `clipping+krum`.
 
-Attacks: {attacks}. Say how many clients are malicious, as in `--attack a1 --malicious 0.2`.
+Attacks: {attacks}. Say how many clients are malicious, as in `--attack a1 --malicious 0.2`. The server expects \
+as many; `--expect-malicious 0.3` says otherwise, and says it where no attack is rehearsed.
 
 Personal models: {personalizers}. Methods of `holdfast fit` run inside clients too: {inside}. Join several with + to \
 compare them in one run; `none` for none.
@@ -90,7 +92,8 @@ class FederateChoices:
         aggregate: how the server combines what clients send; steps and a rule joined by +.
         attack: what malicious clients do.
         malicious: share of clients that are malicious, from 0 to below 1.
-        malicious_known: whether the server knows that share and tells its aggregator.
+        malicious_known: whether the server expects as many as there are; without, it expects none, as with
+            --expect-malicious 0.
         personalize: methods that give each client a model of its own, joined by +; none for the shared model only.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-... by default.
@@ -134,6 +137,7 @@ class FederateOptions:
         aggregator: how updates are combined.
         attack: what malicious clients do, if there are some.
         methods: of personalization, in the order of their names.
+        expectation: how many malicious clients the server defends itself against.
         flower: nodes, timeouts and what to do when few answer, where the engine is Flower.
         sections: the parts with options, by their names in a configuration file.
         reading: which column says what, where the data is the user's own.
@@ -146,6 +150,7 @@ class FederateOptions:
     aggregator: Aggregator
     attack: Attack | None
     methods: tuple[Personalizer, ...]
+    expectation: Expectation
     flower: FlowerSettings | None
     sections: Mapping[str, Any]
     reading: ReadingOptions | None = None
@@ -157,12 +162,12 @@ class FederateOptions:
             return None
         from holdfast.federated.attacks.threat import Threat
 
-        return Threat(self.attack, self.choices.malicious, known=self.choices.malicious_known)
+        return Threat(self.attack, self.choices.malicious)
 
     @property
     def personalizers(self) -> list[Personalizer]:
         """The methods of personalization, with what the data set publishes for such an attack."""
-        return [_settled(method, self.data.recipe, self.threat) for method in self.methods]
+        return [_settled(method, self.data.recipe) for method in self.methods]
 
     @property
     def title(self) -> str:
@@ -178,7 +183,9 @@ class FederateOptions:
         """What determines the run, as a configuration file holds it."""
         on_flower = [] if self.flower is None else [self.flower]
         reading = [] if self.reading is None else [self.reading]
-        config = configuration(self.choices, self.settings, *on_flower, *reading, sections=self.sections)
+        config = configuration(
+            self.choices, self.settings, self.expectation, *on_flower, *reading, sections=self.sections
+        )
         if self.flower is None:
             del config["engine"]
         return config
@@ -243,10 +250,23 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         build_aggregator(choices.aggregate, {name: fields_of(chosen[name]) for name in rules}),
         None if attack is None else chosen[attack],
         tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
+        _expectation(parsed["expectation"], choices),
         parsed.get("flower"),
         {name: chosen[name] for name in with_options},
         getattr(data, "reading", None),
     )
+
+
+def as_before(config: Mapping[str, Any]) -> list[str]:
+    """Options that a configuration does not have because it was made before them, as everybody had them then.
+
+    There was no expectation of malicious clients, and Ditto's personal models started from the initial weights.
+    """
+    words = [] if "expect_by" in config else ["--expect-by", "mean"]
+    ditto = config.get("ditto")
+    if isinstance(ditto, Mapping) and "start" not in ditto:
+        words += ["--ditto.start", "initial"]
+    return words
 
 
 def _data(name: str, typed: Sequence[str]) -> tuple[FederatedData, str | None, dict[str, Callable[[], FederatedData]]]:
@@ -296,6 +316,7 @@ def _sections_of_all(recipe: TrainingRecipe, on_flower: bool) -> dict[str, Secti
     sections = {
         "choices": Section(FederateChoices, choices),
         "settings": Section(Rounds, partial(settings_of, recipe)),
+        "expectation": Section(Expectation, Expectation),
     }
     return {**sections, "flower": Section(FlowerSettings, FlowerSettings)} if on_flower else sections
 
@@ -330,16 +351,26 @@ def _inside_clients(name: str, part: Personalizer | Policy, recipe: TrainingReci
     return part
 
 
-def _settled(method: Personalizer, recipe: TrainingRecipe, threat: Threat | None) -> Personalizer:
+def _settled(method: Personalizer, recipe: TrainingRecipe) -> Personalizer:
     """Ditto with the data set's candidates for lambda, where it has others than usual and none were given."""
-    from holdfast.federated.personalization import Ditto, strong_attack
+    from holdfast.federated.personalization import Ditto
     from holdfast.federated.personalization.ditto.adaptive import CANDIDATES
 
-    strong = strong_attack(threat)
-    published = recipe.strong if strong else recipe.weak
-    if isinstance(method, Ditto) and isinstance(method.lambda_, str) and not method.candidates:
-        return replace(method, candidates=() if published == CANDIDATES[strong] else published)
+    unusual = (recipe.weak, recipe.strong) != (CANDIDATES[False], CANDIDATES[True])
+    if unusual and isinstance(method, Ditto) and isinstance(method.lambda_, str) and not method.candidates:
+        return replace(method, candidates=recipe.weak, strong_candidates=method.strong_candidates or recipe.strong)
     return method
+
+
+def _expectation(given: Expectation, choices: FederateChoices) -> Expectation:
+    if choices.malicious_known:
+        return given
+    if given.expect_malicious:
+        raise ConfigError(
+            f"--no-malicious-known expects no malicious client and --expect-malicious {given.expect_malicious:g} some; "
+            "leave one of them out"
+        )
+    return replace(given, expect_malicious=0.0)
 
 
 def _check_engine(typed: Sequence[str], on_flower: bool) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.personalization.base import ROLE
@@ -47,6 +47,7 @@ class AdaptiveDitto(Ditto):
     small_lambda: float = SMALL_LAMBDA[False]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.candidates:
             raise ConfigError("there are no candidates for lambda; give at least one")
         for lambda_ in self.lambdas:
@@ -97,9 +98,9 @@ class DynamicDitto(AdaptiveDitto):
     name: ClassVar[str] = "ditto-auto"
     lambda_: float | Literal["auto", "parallel"] = "auto"
 
-    def initial(self, network: Network) -> Tensor:
-        """The initial model, and no lambda chosen yet."""
-        return torch.cat([network.initial, torch.zeros(len(self.lambdas), dtype=network.initial.dtype)])
+    def row_of(self, model: Tensor) -> Tensor:
+        """The model, and no lambda chosen yet."""
+        return torch.cat([model, model.new_zeros(len(self.lambdas))])
 
     def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The rows without the counts."""
@@ -136,11 +137,11 @@ class ParallelDitto(AdaptiveDitto):
     name: ClassVar[str] = "ditto-parallel"
     lambda_: float | Literal["auto", "parallel"] = "parallel"
 
-    def initial(self, network: Network) -> Tensor:
-        """The initial model once per lambda."""
-        return network.initial.repeat(len(self.lambdas))
+    def row_of(self, model: Tensor) -> Tensor:
+        """The model once per lambda."""
+        return model.repeat(len(self.lambdas))
 
-    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
+    def step_on(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """A step of Ditto for each lambda, each from the gradient at its own models."""
         for lambda_, models in zip(self.lambdas, torch.split(rows, stack.network.size, dim=1), strict=True):
             gradient = stack.gradient(models, batch, ROLE)

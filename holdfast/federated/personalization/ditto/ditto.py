@@ -4,6 +4,11 @@ Each client minimises ``F_k(v) + (lambda/2) ||v - w*||^2``. Lambda 0 is training
 model. A small lambda protects from a corrupted shared model, a large one borrows strength from the others. The anchor
 is the model received in this round. Nothing is sent but what the shared training sends anyway.
 
+A personal model starts from the shared model that its client receives when it first takes part, so that a few steps
+are enough to be of use; the paper starts it from the initial weights, which is an option. A client takes part for the
+first time when it has drawn no batch yet: that is all that is looked at, so a federation that is continued, or whose
+clients are elsewhere, starts each model in the same place.
+
 `Ditto.after` is the update rule, for every way to come by a lambda: fixed here, chosen by each client in
 `holdfast.federated.personalization.ditto.adaptive`. Which of them runs is decided by
 `holdfast.federated.personalization.factory.resolve`, once the attack is known.
@@ -11,17 +16,22 @@ is the model received in this round. Nothing is sent but what the shared trainin
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.network import ClientBatch
+from holdfast.federated.engine.network import ClientBatch, Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import AlongsidePersonalizer
 from holdfast.federated.personalization.ditto.proximal import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
+
+#: What a personal model starts from: the `shared` model that its client receives first, or the `initial` weights.
+Start = Literal["shared", "initial"]
 
 
 @dataclass(frozen=True)
@@ -32,20 +42,35 @@ class Ditto(AlongsidePersonalizer):
         lambda_: strength of the proximal term towards the shared model. `auto` lets each client choose among
             `candidates` at every step by its validation loss, `parallel` trains a model per candidate and chooses in
             the end.
-        candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 under a strong
-            attack.
+        candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 where the server's
+            rule does not stand the malicious clients that are expected.
+        strong_candidates: lambdas that they choose from in that case, where they are others than `candidates`.
         anchor: pull towards the model `received` in this round, or, as an earlier version of the method did, towards
             the client's `local` copy of it, which moves during the round.
+        start: start a personal model from the `shared` model that its client receives when it first takes part, or,
+            as the paper does, from the `initial` weights.
+        steps: steps of a personal model in a round that its client takes part in; as many as the shared model takes
+            there by default.
     """
 
     name: ClassVar[str] = "ditto"
     lambda_: float | Literal["auto", "parallel"] = "auto"
     candidates: tuple[float, ...] = ()
     anchor: Anchor = "received"
+    strong_candidates: tuple[float, ...] = ()
+    start: Start = "shared"
+    steps: int | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.lambda_, str):
             refuse_negative(self.lambda_)
+        if self.steps is not None and self.steps < 1:
+            raise ConfigError(f"Ditto's steps are {self.steps}; give at least 1")
+        if self.steps is not None and self.anchor == "local":
+            raise ConfigError(
+                "the anchor `local` moves with the shared model's steps, and Ditto's steps are set apart from them; "
+                "leave out one of the two"
+            )
 
     @property
     def strength(self) -> float:
@@ -71,6 +96,50 @@ class Ditto(AlongsidePersonalizer):
     def check(self, settings: Rounds) -> None:
         """Refuse a proximal term that overshoots."""
         refuse_overshoot(self.lambdas[-1], settings.personal_rate)
+
+    def initial(self, network: Network) -> Tensor:
+        """The initial model, as a row."""
+        return self.row_of(network.initial)
+
+    def row_of(self, model: Tensor) -> Tensor:
+        """What a client's row holds when it starts from a model of shape (P,)."""
+        return model
+
+    @property
+    def updates_from_gradient(self) -> bool:
+        """Only where a row is from the first step on what the gradient is taken at, and steps are the shared ones."""
+        as_shared = self.start == "initial" and self.steps is None
+        return as_shared and type(self).step is Ditto.step and type(self).step_on is Ditto.step_on
+
+    def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
+        """A step on the batch that the shared model has just seen, or with the round's first all steps of its own."""
+        first = batch.draws == 0
+        if self.start == "shared" and first.any():
+            rows[first] = self.row_of(stack.received)
+        if self.steps is None:
+            self.step_on(rows, batch, local, stack)
+        elif bool((batch.draws == stack.drawn[: len(batch)]).all()):
+            for own in self._batches(self.steps, stack):
+                self.step_on(rows, own, local, stack)
+
+    def step_on(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
+        """One step of personal models; arguments as of `step`."""
+        super().step(rows, batch, local, stack)
+
+    def _batches(self, steps: int, stack: StackedClients) -> Iterator[ClientBatch]:
+        """The round's mini-batches for so many steps, from the walks through a client's data that the shared ones take.
+
+        A client draws as often in one round as in another, so that the rounds it has been in say where it stands.
+        """
+        rounds = stack.drawn // stack.steps
+        return StackedClients(
+            stack.training,
+            stack.clients,
+            stack.received,
+            drawn=rounds * steps,
+            steps=torch.full_like(stack.steps, steps),
+            decay=stack.decay,
+        ).batches()
 
     def update(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One local step of the personal models (Algorithm 1, line 6)."""

@@ -112,16 +112,23 @@ class FlowerFederation(Federation):
     def _combine(self, chosen: Tensor, updates: Tensor, losses: Tensor) -> None:
         """As ever, if the rule is defined for as few as have answered; the shared model stays as it is otherwise."""
         try:
-            self.aggregator.check(len(chosen), min(self.f, len(chosen)))
+            self._check_answers(len(chosen))
         except ConfigError as error:
             fault = Fault(self.state.number, tuple(chosen.tolist()), "skipped", f"the round changes nothing: {error}")
             self.exchange.faults.append(fault)
             return
         super()._combine(chosen, updates, losses)
 
-    def _outcome(self, reports: Any) -> FederationResult:
+    def _check_answers(self, answers: int) -> None:
+        """Refuse to combine so few that the rule no longer stands as many malicious ones as are expected."""
+        self.aggregator.check(answers, min(self.f, answers))
+        before, now = self.aggregator.stands(self.settings.cohort), self.aggregator.stands(answers)
+        if now is not None and before is not None and now < self.f <= before:
+            raise ConfigError(f"{self.aggregator.label} stands {now} malicious among {answers}, expected are {self.f}")
+
+    def _outcome(self, reports: Any, divergence: Any) -> FederationResult:
         self._take_faults()
-        return super()._outcome(reports)
+        return super()._outcome(reports, divergence)
 
     def _take_faults(self) -> None:
         """Move what went wrong into the state, so that it is saved and reported."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.report.html.markup import percent
+from holdfast.report.html.markup import loss_text, percent
 from holdfast.report.pages.federation.record import FederationRecord
 from holdfast.report.pages.side_by_side import shared_facts, side_by_side
 
@@ -39,7 +39,7 @@ def federation_table(records: Sequence[FederationRecord]) -> Table:
         style = None if record.finished else "dim"
         for place, (label, summary) in enumerate(record.models.items()):
             scores = [percent(summary[key]) for key in _COLUMNS]
-            table.add_row("" if place else name, label, *scores, f"{summary['loss']:.3f}", style=style)
+            table.add_row("" if place else name, label, *scores, loss_text(summary["loss"]), style=style)
         if not record.models:
             table.add_row(name, style=style)
         table.add_section()

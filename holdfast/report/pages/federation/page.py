@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.report.html.markup import DASH, Html, counted, duration, number, percent, tag
+from holdfast.report.html.markup import DASH, Html, counted, duration, loss_text, number, percent, tag
 from holdfast.report.html.page import findings, headline, hero, large_number, note, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 from holdfast.report.pages.federation.charts import Point, curves, distribution, lambda_bars, scatter
@@ -134,14 +134,16 @@ def _numbers(record: FederationRecord) -> Html:
 
 
 def _score(key: str, summary: Mapping[str, float]) -> str:
-    return f"{summary[key]:.3f}" if key == "loss" else percent(summary[key])
+    return loss_text(summary[key]) if key == "loss" else percent(summary[key])
 
 
 def _models(record: FederationRecord) -> Html | None:
     if len(record.models) < 2:
         return None
     lead = note("On the test data of benign clients. Click a header to sort by it.")
-    return section("Models side by side", lead, _summary_table(list(record.models.items())), id_="models")
+    gains = [str(gain["sentence"]) for gain in record.results.get("gains", {}).values()]
+    table = _summary_table(list(record.models.items()))
+    return section("Models side by side", lead, table, findings(*gains) if gains else None, id_="models")
 
 
 def _summary_table(rows: Sequence[tuple[str, dict[str, float]]]) -> Html:
@@ -185,11 +187,16 @@ def _attack(record: FederationRecord) -> Html | None:
     if results["attack"] is None:
         sentences.append("Nobody attacked.")
     else:
-        expected = f"told to expect {results['f']} per round" if results["f"] else "told of none"
         sentences.append(
             f"{number(attackers)} of {counted(clients, 'client')} attacked by {results['attack']['name']}. "
-            f"The server combined updates by {results['aggregator']['name']} and was {expected}."
+            f"The server combined updates by {results['aggregator']['name']}."
         )
+    sentences += [
+        f"Backdoor: {label} takes {percent(rates['success'])} of stamped test examples for the attackers' target, "
+        f"{percent(rates['without'])} of them without the stamp."
+        for label, rates in results.get("backdoor", {}).items()
+    ]
+    sentences.append(_expected(results))
     sentences.append(
         f"{counted(results['dropped'], 'update')} dropped because not finite{_or_refused(results)}."
         if results["dropped"]
@@ -199,6 +206,8 @@ def _attack(record: FederationRecord) -> Html | None:
         sentences.append(
             f"The shared model diverged in round {results['diverged_at'] + 1} and was kept as it was from then on."
         )
+    if results.get("divergence"):
+        sentences.append(results["divergence"]["sentence"])
     never = results["never_joined"]
     sentences.append(
         f"{number(never)} of {counted(clients, 'client')} never took part; their personal model is the shared one."
@@ -207,6 +216,13 @@ def _attack(record: FederationRecord) -> Html | None:
     )
     sentences += results["warnings"]
     return section("What was attacked, what was dropped", findings(*sentences), id_="attack")
+
+
+def _expected(results: Mapping[str, Any]) -> str:
+    """How many malicious clients the server expected; older runs recorded the number of a round only."""
+    if "expected" in results:
+        return str(results["expected"]["sentence"])
+    return f"The server was told to expect {results['f'] or 'no'} malicious clients per round."
 
 
 def _or_refused(results: Mapping[str, Any]) -> str:
@@ -281,7 +297,7 @@ def _client_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool
     for rows in clients.models.values():
         known = rows.accuracy[place] if clients.counts[place] else None
         cells.append((percent(known), known))
-    cells.append((f"{model.loss[place]:.3f}", model.loss[place]))
+    cells.append((loss_text(model.loss[place]), model.loss[place]))
     if has_lambda:
         chosen = model.lambdas[place]
         cells.append((DASH if chosen is None else f"{chosen:g}", chosen))

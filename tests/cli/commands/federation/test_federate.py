@@ -1,3 +1,4 @@
+import html
 import json
 import re
 import shlex
@@ -54,10 +55,9 @@ def test_options_of_what_was_chosen_are_named_after_it():
     assert chained == WithPreStep(Clipping(), Krum(reference=True))
 
 
-@pytest.mark.parametrize(("attack", "expected"), [("a1", (0.05, 0.1, 0.3)), ("a3", (0.01, 0.05, 0.1))])
-def test_candidates_for_lambda_are_those_of_the_data_set_and_the_strength_of_the_attack(attack, expected):
-    options = parse(["--data", "stackoverflow", "--attack", attack, "--malicious", "0.2"])
-    assert options.personalizers[0].candidates == expected
+def test_candidates_for_lambda_are_those_of_the_data_set_for_weak_and_strong_attacks():
+    (ditto,) = parse(["--data", "stackoverflow"]).personalizers
+    assert (ditto.candidates, ditto.strong_candidates) == ((0.05, 0.1, 0.3), (0.01, 0.05, 0.1))
     typed = ["--data", "stackoverflow", "--ditto.candidates", "3", "4"]
     assert parse(typed).personalizers[0].candidates == (3, 4)
 
@@ -77,7 +77,7 @@ def test_a_printed_configuration_read_back_says_the_same(tmp_path, capsys):
     again = parse(["--config", "c.yaml"])
     assert again.config() == yaml.safe_load(printed)
     assert again.personalizers[0] == Ditto("parallel", (0.1, 0.5))
-    assert (again.threat.attack.boost, again.threat.known) == (5, False)
+    assert (again.threat.attack.boost, again.expectation.expect_malicious) == (5, 0)
     assert parse(["--config", "c.yaml", "--ditto.lambda", "2"]).personalizers[0].lambda_ == 2
 
 
@@ -110,10 +110,21 @@ def test_unknown_keys_of_a_file_are_answered_with_the_nearest(tmp_path, text, me
         (["--attack", "a1", "--malicious", "1.5"], "share of clients that attack"),
         (["--cohort", "99"], "a round wants 99 clients and there are 12"),
         (["--objective", "term", "--aggregate", "krum"], "can't be combined with krum"),
-        (["--aggregate", "trimmed-mean", "--attack", "a1", "--malicious", "0.5"], "trimmed"),
+        (["--aggregate", "trimmed-mean", "--attack", "a1", "--malicious", "0.5"], "no cohort is large enough"),
+        (["--aggregate", "trimmed-mean", "--expect-malicious", "0.25"], "use --cohort 7 (up to 3 malicious)"),
+        (["--aggregate", "multi-krum"], "give --expect-malicious"),
+        (["--expect-malicious", "2.5"], "a share from 0 to below 1, or a whole number"),
+        (["--expect-malicious", "13"], "13 malicious clients are expected among 12"),
+        (["--no-malicious-known", "--expect-malicious", "0.2"], "leave one of them out"),
         (["--ditto.lambda", "50"], "is 2 or more"),
         (["--personalize", "l2sgd+pfedme"], "run one at a time"),
         (["--rounds", "0"], "rounds is 0"),
+        (["--personalize", "uw"], "uw draws counterexamples more often"),
+        (["--personalize", "pde"], "pde inside clients needs a group per training example"),
+        (["--personalize", "dfr-train"], "dfr-train inside clients needs a group per training example"),
+        (["--personalize", "group-dro"], "group-dro inside clients needs a group per training example"),
+        (["--personalize", "dfr-val"], "dfr-val inside clients needs a group per validation example"),
+        (["--personalize", "ssa"], "ssa inside clients needs a group per validation example"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence_before_anything_is_written(tmp_path, capsys, typed, message):
@@ -128,7 +139,7 @@ def test_what_cannot_work_is_refused_in_a_sentence_before_anything_is_written(tm
 
 def test_a_federation_leaves_a_whole_run_behind(tmp_path, capsys):
     typed = ["--personalize", "ditto+finetuning", "--finetuning.epochs", "1", "--attack", "a1", "--malicious", "0.25",
-             "--aggregate", "clipping"]  # fmt: skip
+             "--aggregate", "clipping", "--cohort", "8"]  # fmt: skip
     assert main(["federate", *QUICK, *typed]) == 0
     shown = capsys.readouterr().out
     assert "test accuracy of 9 benign clients" in shown
@@ -136,13 +147,20 @@ def test_a_federation_leaves_a_whole_run_behind(tmp_path, capsys):
     run = tmp_path / "runs" / "digits-clients-clipping-a1-0.25-ditto+finetuning-s0"
     found = results(run)
     assert list(found["models"]) == ["global", "ditto-auto", "finetuning"]
-    assert (len(found["malicious"]), found["f"], found["clients"]) == (3, 1, 12)
+    assert list(found["gains"]) == ["ditto-auto", "finetuning"]
+    text = html.unescape((run / "report.html").read_text())
+    for label, gain in found["gains"].items():
+        assert gain["sentence"].startswith(f"{label} is better than the shared model for {gain['better']} of")
+        assert gain["sentence"] in " ".join(shown.split()) and gain["sentence"] in text
+    ditto = found["personalize"]["ditto-auto"]
+    assert (ditto["start"], ditto["steps"]) == ("shared", None)
+    assert (len(found["malicious"]), found["f"], found["clients"]) == (3, 3, 12)
     assert [entry["round"] for entry in found["history"]] == [2, 4, 6]
     assert sum(found["personalize"]["ditto-auto"]["lambdas"].values()) <= 9
     table = pq.read_table(run / "clients.parquet").to_pydict()
     assert len(table["client"]) == 3 * 12
     assert {"client", "name", "benign", "joined", "model", "accuracy", "loss", "count", "lambda"} == set(table)
-    assert sum(table["joined"][:12]) == 6 * 4
+    assert sum(table["joined"][:12]) == 6 * 8
     benign = [a for a, ok, model in zip(table["accuracy"], table["benign"], table["model"], strict=True)
               if ok and model == "global"]  # fmt: skip
     assert found["models"]["global"]["mean"] == pytest.approx(sum(benign) / len(benign))
@@ -160,11 +178,36 @@ def test_a_federation_leaves_a_whole_run_behind(tmp_path, capsys):
 
 
 def test_a_rule_past_its_breakdown_point_is_told_once_and_recorded(tmp_path, capsys):
-    typed = ["--aggregate", "krum", "--attack", "a1", "--malicious", "0.9", "--personalize", "none", "--out", "run"]
+    typed = ["--aggregate", "krum", "--attack", "a1", "--malicious", "0.9", "--personalize", "none", "--out", "run",
+             "--expect-by", "mean"]  # fmt: skip
     assert main(["federate", *QUICK, *typed]) == 0
     assert capsys.readouterr().out.count("warning: krum has m - f - 2 = -1 neighbours") == 1
     assert "-1 neighbours" in results(tmp_path / "run")["warnings"][0]
     assert "-1 neighbours" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_report_has_the_success_rate_of_a_backdoor(tmp_path, capsys):
+    words = ["--attack", "backdoor", "--malicious", "0.2", "--rounds", "4", "--executor", "serial", "--out", "run"]
+    assert main(["federate", *words, "--personalize", "none"]) == 0
+    assert "Backdoor: global takes" in " ".join(capsys.readouterr().out.split())
+    found = results(tmp_path / "run")
+    assert set(found["backdoor"]["global"]) == {"success", "without"}
+    assert "of stamped test examples" in (tmp_path / "run" / "report.html").read_text()
+    assert found["expected"]["malicious"] == 10 and found["expected"]["source"] == "attack"
+
+
+def test_a_report_says_what_was_expected_and_that_a_model_diverged(tmp_path, capsys):
+    typed = ["--attack", "gaussian", "--gaussian.sigma", "1e20", "--malicious", "0.25", "--personalize", "none"]
+    assert main(["federate", *QUICK, *typed, "--aggregate", "k-norm", "--expect-malicious", "0", "--out", "run"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "No client was expected to be malicious, as was stated." in shown
+    assert "the shared model diverged" in shown and "rule that stands the attackers" in shown
+    found, page = results(tmp_path / "run"), (tmp_path / "run" / "report.html").read_text()
+    assert found["divergence"]["loss"] > 1e10 and found["expected"]["malicious"] == 0
+    assert "The shared model diverged" in page and "No client was expected" in page
+    assert main(["federate", *QUICK, *typed, "--aggregate", "k-norm", "--cohort", "8", "--out", "told"]) == 0
+    assert "3 of 12 clients were expected to be malicious" in " ".join(capsys.readouterr().out.split())
+    assert results(tmp_path / "told")["divergence"] is None
 
 
 def test_every_command_of_the_documentation_parses():

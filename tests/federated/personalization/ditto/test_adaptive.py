@@ -6,11 +6,13 @@ import tyro
 from torch import nn
 
 from holdfast.errors import ConfigError
-from holdfast.federated.attacks import LabelPoisoning, ModelReplacement, RandomUpdates
+from holdfast.federated.aggregation import Bulyan, Krum, Mean, Median
+from holdfast.federated.attacks import Gaussian, LabelPoisoning, ModelReplacement, RandomUpdates
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import InProcess
 from holdfast.federated.engine.network import Network
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization import (
     Ditto,
@@ -19,12 +21,14 @@ from holdfast.federated.personalization import (
     best_lambda,
     resolve,
     strong_attack,
+    strong_in_the_documents,
 )
 from holdfast.federated.personalization.ditto import adaptive as choosing
 from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
 from holdfast.federated.personalization.ditto.oracle import validation_accuracy
 from tests.federated.personalization.toy import SETTINGS, clients, model, part, rows, run
 
+DOCUMENTS = Expectation(expect_by="mean")
 SMALL = clients(validation=(3, 2, 0, 1, 3, 3, 2, 3))
 LARGE = clients(validation=(4, 6, 5, 5, 8, 9, 7, 4))
 
@@ -77,18 +81,42 @@ def chosen(runtime, method):
         (Threat(ModelReplacement(), 0.1), True),
     ],
 )
-def test_an_attack_is_strong_if_it_replaces_models_or_has_the_majority(threat, strong):
-    assert strong_attack(threat) is strong
+def test_in_the_documents_an_attack_is_strong_if_it_replaces_models_or_has_the_majority(threat, strong):
+    assert strong_in_the_documents(threat) is strong
     strongly, usually = ((0.05, 0.1, 0.2), 0.1), ((0.1, 1.0, 2.0), 1.0)
     candidates, small = strongly if strong else usually
-    assert resolve([Ditto("auto")], threat) == [DynamicDitto(candidates=candidates, small_lambda=small)]
+    assert resolve([Ditto("auto")], strong) == [DynamicDitto(candidates=candidates, small_lambda=small)]
+    expected = DOCUMENTS.resolve(50, SETTINGS, 10)
+    assert strong_attack(threat, Median(), expected) is strong
+
+
+@pytest.mark.parametrize("attack", [Gaussian(1.0), LabelPoisoning(), ModelReplacement()])
+def test_otherwise_it_is_strong_if_the_rule_of_the_server_promises_nothing_against_so_many(attack):
+    everybody = replace(SETTINGS, cohort=50)
+
+    def strong(expectation, aggregator, settings=everybody):
+        return strong_attack(Threat(attack, 0.4), aggregator, expectation.resolve(50, settings, 20))
+
+    assert strong(Expectation(), Mean())  # whatever the attack is, Gaussian noise of size 1 included
+    assert not strong(Expectation(), Median())
+    assert not strong(Expectation(), Krum())
+    assert strong(Expectation(), Bulyan())
+    assert strong(Expectation(0.5), Median())
+    assert strong(Expectation(), Median(), replace(SETTINGS, cohort=10))
+    assert not strong(Expectation(0), Mean())
+    assert not strong_attack(None, Mean(), Expectation().resolve(50, everybody, None))
+
+
+def test_candidates_of_a_strong_attack_may_be_others():
+    ditto = Ditto("auto", candidates=(0.3, 0.5), strong_candidates=(0.01,))
+    assert [resolve([ditto], strong)[0].candidates for strong in (False, True)] == [(0.3, 0.5), (0.01,)]
+    assert resolve([Ditto("auto", candidates=(0.3, 0.5))], True)[0].candidates == (0.3, 0.5)
 
 
 @pytest.mark.parametrize(
     ("threat", "lambda_"),
     [
         (None, 1.0),
-        (Threat(LabelPoisoning(), 0.5), 1.0),
         (Threat(RandomUpdates(), 0.8), 0.1),
         (Threat(ModelReplacement(), 0.2), 0.1),
     ],
@@ -126,10 +154,10 @@ def test_in_a_mixed_federation_small_clients_try_nothing_and_keep_the_fixed_lamb
 
 def test_a_client_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatch, tried):
     """After each step the model's own validation loss is the lowest of those that were compared."""
-    original = DynamicDitto.step
+    original = DynamicDitto.step_on
     checked = []
 
-    def step(self, rows, batch, local, stack):
+    def step_on(self, rows, batch, local, stack):
         tried.clear()
         before = rows.clone()
         original(self, rows, batch, local, stack)
@@ -146,7 +174,7 @@ def test_a_client_keeps_the_candidate_with_the_lowest_validation_loss(monkeypatc
         torch.testing.assert_close(after, losses.min(0).values, rtol=1e-6, atol=1e-7)
         checked.append(losses)
 
-    monkeypatch.setattr(DynamicDitto, "step", step)
+    monkeypatch.setattr(DynamicDitto, "step_on", step_on)
     run(Ditto("auto"), data=LARGE, settings=replace(SETTINGS, executor="batched", chunk=4))
     assert len(torch.cat([losses.argmin(0) for losses in checked]).unique()) > 1
 
@@ -298,7 +326,7 @@ def test_a_federation_must_settle_how_lambda_is_chosen_first():
 
 def test_candidates_are_checked():
     with pytest.raises(ConfigError, match="lambda is -1"):
-        resolve([Ditto("auto", candidates=(-1.0, 1.0))], None)
+        resolve([Ditto("auto", candidates=(-1.0, 1.0))], False)
     with pytest.raises(ConfigError, match="no candidates"):
         DynamicDitto(candidates=())
     with pytest.raises(ConfigError, match="lambda 30 times"):
