@@ -36,6 +36,27 @@ class Stacked:
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
 
+    # What layers ask of a parameter before they use it.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the numbers."""
+        return self.rows.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.rows.device
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of one client's weights."""
+        return self.rows.shape[1:]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are taken."""
+        return self.rows.requires_grad
+
     @classmethod
     def __torch_function__(
         cls,
@@ -52,22 +73,44 @@ class Stacked:
         return _FOR_MANY[func](*args, **(kwargs or {}))
 
 
+#: A container of a module's parameters, a key in it, and which of the parameters is there.
+Place = tuple[Any, Any, int]
+
+
+def weight_places(module: nn.Module, parameters: Sequence[nn.Parameter]) -> list[Place]:
+    """Every place where a module keeps one of these parameters; one that is used twice has two."""
+    # Torch keeps the parameters of a module in the plain dictionary `_parameters`, and recurrent layers once more in a
+    # list. Stacked weights are put there, since assigning to the attribute accepts nothing but an `nn.Parameter`.
+    numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
+    places: list[Place] = []
+    for owner in module.modules():
+        entries: list[tuple[Any, Any, Any]] = [
+            (owner._parameters, name, own) for name, own in owner._parameters.items()
+        ]
+        flat = getattr(owner, "_flat_weights", None)
+        if isinstance(owner, nn.RNNBase) and isinstance(flat, list):
+            entries += [(flat, place, own) for place, own in enumerate(flat)]
+        places += [(where, key, numbers[id(own)]) for where, key, own in entries if id(own) in numbers]
+    return places
+
+
 @contextmanager
-def stacked_weights(places: Sequence[tuple[dict[str, Any], str]], rows: Sequence[Tensor]) -> Iterator[None]:
+def stacked_weights(places: Sequence[Place], rows: Sequence[Tensor]) -> Iterator[None]:
     """Put stacked weights in the place of parameters, for a while.
 
     Args:
-        places: for each parameter, the ``_parameters`` of its module and its name there.
-        rows: the weights, shape (clients, *shape of the parameter) each.
+        places: where parameters are, see `weight_places`.
+        rows: the weights of each, shape (clients, *shape of the parameter).
     """
-    before = [own[name] for own, name in places]
+    before = [where[key] for where, key, _ in places]
+    stacked = [Stacked(row) for row in rows]
     try:
-        for (own, name), row in zip(places, rows, strict=True):
-            own[name] = Stacked(row)
+        for where, key, number in places:
+            where[key] = stacked[number]
         yield
     finally:
-        for (own, name), parameter in zip(places, before, strict=True):
-            own[name] = parameter
+        for (where, key, _), parameter in zip(places, before, strict=True):
+            where[key] = parameter
 
 
 class FastPooling(TorchFunctionMode):
@@ -279,35 +322,3 @@ def _per_example(weight: Tensor, batch: int) -> Tensor:
 
 def _pair(size: int | Pair | Any) -> Pair:
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))
-
-
-# -------------------------------------------------------------------------------------------------- dropout
-
-
-class GivenDropout(nn.Module):
-    """Dropout whose scales are given, so that what a client drops depends on its own stream only.
-
-    Args:
-        p: the probability to drop.
-    """
-
-    mask: Tensor
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-        self.register_buffer("mask", torch.ones(()), persistent=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Inputs times `mask`, which holds 0 or 1/(1-p) for each entry; as they are where no mask is given."""
-        return inputs if self.mask.ndim == 0 else inputs * self.mask
-
-
-def give_masks(model: nn.Module) -> nn.Module:
-    """Replace dropout layers by such whose mask is given, in place, and return the module."""
-    for name, child in model.named_children():
-        if isinstance(child, nn.Dropout | nn.Dropout2d):
-            setattr(model, name, GivenDropout(child.p))
-        else:
-            give_masks(child)
-    return model

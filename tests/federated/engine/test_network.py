@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.draws import Draws
 from holdfast.federated.engine.network import ClientBatch, Network
 from tests.federated.toy import convolutional, linear
 
@@ -70,23 +71,27 @@ def test_the_module_that_was_given_is_never_changed_and_its_weights_are_the_star
     assert torch.equal(network.initial, nn.utils.parameters_to_vector(module.parameters()).detach())
 
 
-def test_masks_drop_what_they_say_in_every_way_of_running():
+def names(clients: int, number: int = 0) -> Draws:
+    return Draws(7, "shared", tuple(range(clients)), (number,) * clients)
+
+
+def test_what_is_dropped_depends_on_the_client_and_its_batch_and_on_no_way_of_running():
     network = Network(convolutional(dropout=0.5).double())
     data, at = batch(2, 4, (1, 8, 8)), models(network, 2)
-    mask = (torch.rand(2, 4, 64, generator=torch.Generator().manual_seed(5)) > 0.5).double() * 2
-    stacked = network.gradient(at, data, (mask,))
+    stacked = network.gradient(at, data, names(2))
     for client in range(2):
-        single = network.gradient(at[client : client + 1].clone(), one(data, client), (mask[client : client + 1],))
+        single = network.gradient(at[client : client + 1].clone(), one(data, client), names(2).one(client))
         torch.testing.assert_close(single[0], stacked[client], rtol=0, atol=1e-12)
+    assert torch.equal(stacked, network.gradient(at, data, names(2)))
+    assert not torch.allclose(stacked, network.gradient(at, data, names(2, number=1)))
     assert not torch.allclose(stacked, network.gradient(at, data))
-    assert network.mask_shapes(data.inputs[0]) == [(0.5, (64,))]
 
 
-def test_a_mask_of_an_earlier_step_is_not_left_behind():
+def test_what_an_earlier_step_dropped_is_not_left_behind():
     network = Network(convolutional(dropout=0.5).double())
     data, at = batch(1, 4, (1, 8, 8)), models(network, 1)
     plain = network.gradient(at, data)
-    network.gradient(at, data, (torch.zeros(1, 4, 64, dtype=torch.float64),))
+    network.gradient(at, data, names(1))
     assert torch.equal(network.gradient(at, data), plain)
 
 
@@ -160,8 +165,8 @@ def test_a_pull_leaves_running_statistics_alone(clients):
     free, pulled = models(network, clients), models(network, clients)
     anchor = torch.zeros(network.size, dtype=torch.float64)
     start = free.clone()
-    network.sgd_step(free, data, 0.1, None, ())
-    network.sgd_step(pulled, data, 0.1, (2.0, anchor), ())
+    network.sgd_step(free, data, 0.1, None)
+    network.sgd_step(pulled, data, 0.1, (2.0, anchor))
     assert torch.equal(free[:, -8:], pulled[:, -8:])
     torch.testing.assert_close((free - pulled)[:, :-8], 0.2 * start[:, :-8])
 
@@ -220,12 +225,12 @@ class TiesWeights(nn.Module):
         return self.head(self.second(self.first(inputs).relu()))
 
 
-@pytest.mark.parametrize("kind", [MixesExamples, UsesAWeightByItself, TiesWeights])
+@pytest.mark.parametrize("kind", [MixesExamples, UsesAWeightByItself])
 def test_models_that_do_not_stack_are_noticed_and_run_by_vmap(kind):
     network, data = Network(kind().double()), batch(4, 6, (6,))
     at = models(network, 4)
     stacked = network.gradient(at, data)
-    assert network._stacks is False
+    assert network.study(data.inputs[0]).name == "vmap"
     for client in range(4):
         single = network.gradient(at[client : client + 1].clone(), one(data, client))[0]
         torch.testing.assert_close(single, stacked[client], rtol=0, atol=1e-12)
@@ -234,7 +239,7 @@ def test_models_that_do_not_stack_are_noticed_and_run_by_vmap(kind):
 def test_models_of_plain_layers_do_stack():
     network = Network(convolutional(dropout=0.2).double())
     network.gradient(models(network, 4), batch(4, 6, (1, 8, 8)))
-    assert network._stacks is True
+    assert network.study(torch.zeros(6, 1, 8, 8, dtype=torch.float64)).name == "joined"
 
 
 class InsistsOnOrder(nn.Module):

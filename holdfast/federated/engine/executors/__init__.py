@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -19,6 +20,8 @@ from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.settings import ExecutorName, Rounds
 
 __all__ = ["Executor", "ExecutorChoice", "InProcess", "WorkerPool", "choose", "default_chunk", "make_executor"]
+
+_log = logging.getLogger(__name__)
 
 #: Trial rounds of `choose`: clients (more where more are stacked), steps, and when it has seen enough.
 _TRIAL_CLIENTS, _TRIAL_STEPS, _TRIAL_ROUNDS, _TRIAL_SECONDS = 8, 2, 6, 0.2
@@ -60,6 +63,9 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
     """
     settings = training.settings
     stacked = settings.chunk or default_chunk(training)
+    way = training.study()
+    if way.why and (name in ("auto", "batched") or (settings.chunk or 1) > 1):
+        _log.warning("%s, so clients are trained one after another", way.why)
     if name == "serial":
         return ExecutorChoice("serial", 1)
     if name == "batched":
@@ -73,13 +79,20 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
         ExecutorChoice("batched", stacked),
         ExecutorChoice("serial", 1),
     ]
+    if way.name == "rows":
+        candidates = [candidate for candidate in candidates if candidate.chunk == 1]
     times: dict[ExecutorChoice, float] = {}
     several = (settings.workers or os.cpu_count() or 1) > 1
     for candidate in candidates:
         best = min(times.values(), default=math.inf)
         hopeless = several and candidate.name != "pool" and best * settings.cohort > _LONG_ROUND
         if candidate not in times and not hopeless:
-            times[candidate] = _seconds(runtime, candidate, best)
+            try:
+                times[candidate] = _seconds(runtime, candidate, best)
+            except Exception as error:  # if every way fails, the run itself shows it as it is
+                _log.warning("the trial of %s failed: %s", candidate.name, error)
+    if not times:
+        return ExecutorChoice("serial", 1)
     return min(times, key=lambda candidate: times[candidate])
 
 

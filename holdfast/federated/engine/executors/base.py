@@ -35,6 +35,8 @@ class Executor(ABC):
 
     def __init__(self, runtime: ClientRuntime, chunk: int) -> None:
         self.runtime, self.chunk = runtime, chunk
+        # Before anybody is forked: all processes run the network in the same way.
+        runtime.training.study()
 
     @property
     def training(self) -> LocalTraining:
