@@ -180,9 +180,14 @@ class Network:
         return self.size > self.trainable
 
     @property
+    def normalises_batches(self) -> bool:
+        """Whether training passes have norms that look at the batch or move running statistics."""
+        return self._by_batch or self.tracks_statistics
+
+    @property
     def batch_dependent(self) -> bool:
         """Whether what an example gets in training depends on the others of its batch, or on how many there are."""
-        return self._by_batch or (self._random is not None and self._random.batch_dependent)
+        return self.normalises_batches or (self._random is not None and self._random.batch_dependent)
 
     @property
     def scores_depend_on_batch(self) -> bool:

@@ -96,9 +96,10 @@ def look_at_randomness(network: Network, inputs: Tensor) -> Randomness:
     found = Randomness(
         named=any(each.named for each in passes.values()),
         unnamed=any(each.unnamed for each in passes.values()),
-        in_evaluation=passes["eval"].named or passes["eval"].unnamed,
+        in_evaluation=passes["eval"].draws,
         batch_dependent=passes["train"].depends_on_batch(network, few),
-        scores_depend_on_batch=passes["eval"].depends_on_batch(network, few),
+        # What is drawn for an example depends on its place, so a client's examples are scored together.
+        scores_depend_on_batch=passes["eval"].draws or passes["eval"].depends_on_batch(network, few),
         moved=moved,
     )
     found.put_back(network.module)
@@ -133,6 +134,11 @@ class _Pass:
             torch.default_generator.set_state(before)
         return cls(mode, outputs, named=draws.calls > 0, unnamed=drew, by_example=draws.by_example)
 
+    @property
+    def draws(self) -> bool:
+        """Whether it drew anything."""
+        return self.named or self.unnamed
+
     def depends_on_batch(self, network: Network, examples: Tensor) -> bool:
         """Whether the first examples fare otherwise without the last."""
         if self.unnamed or not self.by_example:
@@ -160,8 +166,8 @@ def study_ways(network: Network, inputs: Tensor, known: Randomness) -> Way:
     rows[:, : network.trainable] += 0.02 * noise.to(rows)
     wanted = _results(network, "rows", rows, few)
     reason = ""
-    # Where a batch's examples interact, clients' batches can't be joined.
-    ways: tuple[Literal["joined", "vmap"], ...] = ("vmap",) if network.batch_dependent else ("joined", "vmap")
+    # Joined batches would be normalised together, and move the module's own statistics.
+    ways: tuple[Literal["joined", "vmap"], ...] = ("vmap",) if network.normalises_batches else ("joined", "vmap")
     for way in ways:
         try:
             with ExitStack() as stack, warnings.catch_warnings():

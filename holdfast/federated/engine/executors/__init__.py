@@ -64,7 +64,7 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
     settings = training.settings
     stacked = settings.chunk or default_chunk(training)
     way = training.study()
-    if way.why and (name in ("auto", "batched") or (settings.chunk or 1) > 1):
+    if way.why and (name in ("auto", "batched") or (name == "pool" and (settings.chunk or 1) > 1)):
         _log.warning("%s, so clients are trained one after another", way.why)
     if name == "serial":
         return ExecutorChoice("serial", 1)
