@@ -86,8 +86,8 @@ def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:
         raise ConfigError(
-            f"the model gives {tuple(outputs.shape[1:])} numbers per example and targets have {tuple(targets.shape[1:])}; "
-            "give it as many outputs as there are targets"
+            f"an example has outputs of shape {tuple(outputs.shape[1:])} and targets of {tuple(targets.shape[1:])}; give "
+            "the model as many outputs as there are targets"
         )
     squares = (outputs - targets).square()
     return squares if squares.ndim == 1 else squares.flatten(1).mean(1)
@@ -105,8 +105,8 @@ def _checked(function: PerExample, what: str) -> PerExample:
         values = function(outputs, targets)
         if values.shape != targets.shape[:1]:
             raise ConfigError(
-                f"the {what} function gave shape {tuple(values.shape)} for {len(targets)} examples; return one number per "
-                "example, for instance with reduction='none'"
+                f"the {what} function gave shape {tuple(values.shape)} for {len(targets)} examples; return a number "
+                "for each, for instance with reduction='none'"
             )
         return values
 

@@ -25,7 +25,7 @@ from holdfast.federated.engine.attention import HeadsCall, attend, attention_wei
 from holdfast.federated.engine.stacked_layers import CannotStackError
 from holdfast.streams import derive_seed, torch_stream
 
-#: How clients lie in the tensors of a pass: one client; batches joined client after client; a dimension that vmap hides.
+#: How clients lie in the tensors of a pass: one alone; batches joined, client after client; a dimension hidden by vmap.
 Arrangement = Literal["one", "joined", "vmap"]
 
 #: Alpha dropout keeps the mean and variance of SELU activations (Klambauer et al., 2017): minus lambda times alpha.
@@ -198,6 +198,43 @@ def _heads(mode: NamedDraws, func: Function, *args: Any, **options: Any) -> tupl
     return attend(call, lambda weights: _drop(mode, weights, weights.shape, call.dropout_p))
 
 
+def _recurrent(  # noqa: PLR0917
+    mode: NamedDraws,
+    func: Function,
+    input: Tensor,
+    first: Any,
+    weights: Any,
+    has_biases: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    train: bool = False,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+) -> tuple[Tensor, ...]:
+    """Layer after layer, with dropout between them."""
+    if not (train and dropout and num_layers > 1):
+        options = (has_biases, num_layers, dropout, train, bidirectional, batch_first)
+        return cast(tuple[Tensor, ...], func(input, first, weights, *options))
+    if not isinstance(weights, list | tuple):  # a packed sequence, whose arguments are others
+        packed = (has_biases, num_layers, dropout, train, bidirectional)
+        return cast(tuple[Tensor, ...], mode.unnamed(func)(input, first, weights, *packed))
+    starts = list(first) if isinstance(first, list | tuple) else [first]
+    each, sides, last = len(weights) // num_layers, 1 + bidirectional, []
+    for layer in range(num_layers):
+        if layer:
+            # Examples first, as everywhere: a mask of (examples, steps, features).
+            by_example = input if batch_first else input.transpose(0, 1)
+            dropped = _drop(mode, by_example, by_example.shape, dropout)
+            input = dropped if batch_first else dropped.transpose(0, 1)
+        begin = [start[layer * sides : (layer + 1) * sides] for start in starts]
+        own = list(weights[layer * each : (layer + 1) * each])
+        input, *ends = func(
+            input, begin if len(begin) > 1 else begin[0], own, has_biases, 1, 0.0, train, bidirectional, batch_first
+        )
+        last.append(ends)
+    return (input, *(torch.cat(ends) for ends in zip(*last, strict=True)))
+
+
 def _noise(mode: NamedDraws, func: Function, *size: Any, **options: Any) -> Tensor:
     """`torch.rand` and `torch.randn`; with a generator of the caller's own they are left alone."""
     if options.get("generator") is not None or "size" in options:
@@ -246,6 +283,7 @@ _RULES: dict[Function, Function] = {
     **dict.fromkeys((F.alpha_dropout, F.feature_alpha_dropout), _alpha_dropout),
     F.scaled_dot_product_attention: _attention,
     F.multi_head_attention_forward: _heads,
+    **dict.fromkeys((torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu), _recurrent),
     **dict.fromkeys((torch.rand, torch.randn), _noise),
     **dict.fromkeys((torch.rand_like, torch.randn_like), _noise_like),
     torch.bernoulli: _bernoulli,

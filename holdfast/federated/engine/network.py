@@ -24,6 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
@@ -251,7 +252,8 @@ class Network:
 
             # The random functions of a model that runs so are answered by name, see `NamedDraws`; "same" lets them be
             # called with generators of our own.
-            outputs = vmap(call, randomness="same")(parameters, moving, inputs, places)
+            with _with_rules_for_vmap():
+                outputs = vmap(call, randomness="same")(parameters, moving, inputs, places)
         else:
             rows = []
             for place, (row, examples) in enumerate(zip(parameters, inputs, strict=True)):
@@ -563,6 +565,18 @@ def _normalise_one(  # noqa: PLR0917 - torch's arguments
         normalised = input * 0 if weight is None else input * 0 * weight.view(shape)
         return normalised if bias is None else normalised + bias.view(shape)
     return F.batch_norm(input, running_mean, running_var, weight, bias, training and not lone, momentum, eps)
+
+
+@contextmanager
+def _with_rules_for_vmap() -> Iterator[None]:
+    """Keep torch from kernels of attention that vmap would run client after client."""
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
 
 
 def outputs_of(outputs: Any) -> Tensor:

@@ -164,24 +164,44 @@ def study_ways(network: Network, inputs: Tensor, known: Randomness) -> Way:
     rows = network.initial.repeat(_CLIENTS, 1)
     noise = torch.randn(_CLIENTS, network.trainable, generator=torch_stream(0, "study"))
     rows[:, : network.trainable] += 0.02 * noise.to(rows)
-    wanted = _results(network, "rows", rows, few)
-    reason = ""
+    trial = _Trial(network, rows, few, _results(network, "rows", rows, few))
     # Joined batches would be normalised together, and move the module's own statistics.
-    ways: tuple[Literal["joined", "vmap"], ...] = ("vmap",) if network.normalises_batches else ("joined", "vmap")
-    for way in ways:
+    if not network.normalises_batches and trial.passes("joined", RefuseHostReads()):
+        return Way("joined")
+    if trial.passes("vmap"):
+        # Where vmap, which refuses to read examples' values, has nothing to refuse, what is read is the module's own.
+        joinable = trial.read_values and trial.passes("joined")
+        return Way("joined" if joinable else "vmap")
+    return Way("rows", f"{network.called} can't be stacked ({trial.reason})")
+
+
+@dataclass(eq=False)
+class _Trial:
+    """Ways that are tried, and why the last one failed."""
+
+    network: Network
+    rows: Tensor
+    inputs: Tensor
+    wanted: list[Tensor]
+    reason: str = ""
+    read_values: bool = False
+
+    def passes(self, way: Literal["joined", "vmap"], guard: TorchFunctionMode | None = None) -> bool:
+        """Whether a way gives what is wanted."""
         try:
-            with ExitStack() as stack, warnings.catch_warnings():
+            with guard or ExitStack(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                if way == "joined":
-                    stack.enter_context(RefuseHostReads())
-                found = _results(network, way, rows, few)
+                found = _results(self.network, way, self.rows, self.inputs)
         except Exception as error:  # whatever it is, the module runs for one client
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            continue
-        if all(close(one, other) for one, other in zip(found, wanted, strict=True)):
-            return Way(way)
-        reason = "stacked clients get other results"
-    return Way("rows", f"{network.called} can't be stacked ({reason})")
+            self.read_values = isinstance(error, ReadsValuesError)
+            self.reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            return False
+        self.reason = "stacked clients get other results"
+        return all(close(one, other) for one, other in zip(found, self.wanted, strict=True))
+
+
+class ReadsValuesError(CannotStackError):
+    """A module looks at values to decide what to do."""
 
 
 def _results(network: Network, way: str, rows: Tensor, inputs: Tensor) -> list[Tensor]:
@@ -237,7 +257,7 @@ class RefuseHostReads(TorchFunctionMode):
         """Refuse reads of values, let everything else be."""
         masked = func is Tensor.__getitem__ and isinstance(args[1], Tensor) and args[1].dtype == torch.bool
         if func in _READS or masked:
-            raise CannotStackError("decides by the values of a batch")
+            raise ReadsValuesError("it decides by values")
         return func(*args, **(kwargs or {}))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -55,17 +55,21 @@ class SequenceFirst(nn.Module):
 
 
 class Cells(nn.Module):
-    """A recurrence written by hand, over a cell."""
+    """A recurrence written by hand, over cells of three kinds."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.cell, self.head = nn.GRUCell(FEATURES, 5), nn.Linear(5, CLASSES)
+        self.one, self.two, self.three = nn.GRUCell(FEATURES, 5), nn.LSTMCell(5, 5), nn.RNNCell(5, 5, bias=False)
+        self.head = nn.Linear(5, CLASSES)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = x.new_zeros(len(x), 5)
+        h = k = x.new_zeros(len(x), 5)
+        state = (h, h)
         for step in x.unbind(1):
-            h = self.cell(step, h)
-        return self.head(h)
+            h = self.one(step, h)
+            state = self.two(h, state)
+            k = self.three(state[0], k)
+        return self.head(k)
 
 
 class WordGru(nn.Module):
@@ -422,7 +426,7 @@ KINDS = {
     "lstm with projections": Kind(lambda: _projected()),
     "relu rnn without bias": Kind(lambda: Recurrent(nn.RNN, nonlinearity="relu", bias=False)),
     "sequence first": Kind(SequenceFirst),
-    "cells": Kind(Cells, way="vmap"),
+    "cells": Kind(Cells, way="joined"),
     "words into a gru": Kind(lambda: WordGru(0.3), (LENGTH,), draws=True, words=True),
     "transformer of words": Kind(lambda: Transformer(words=True), (LENGTH,), draws=True, words=True),
     "causal transformer": Kind(lambda: Transformer(0.0, norm_first=True, causal=True)),

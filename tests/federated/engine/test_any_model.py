@@ -60,7 +60,9 @@ def test_every_kind_runs_in_every_executor_with_the_same_results(kind):
 def test_evaluation_is_that_of_a_plain_loop_with_the_same_weights_each_time(kind):
     outcome, clients, original = run(kind, "serial"), clients_for(kind), made(kind)
     model = outcome.model()
-    assert [type(each).__qualname__ for each in model.modules()] == [type(each).__qualname__ for each in original.modules()]
+    assert [type(each).__qualname__ for each in model.modules()] == [
+        type(each).__qualname__ for each in original.modules()
+    ]
     assert list(model.state_dict()) == list(original.state_dict())
     assert not model.training
     for again in range(2):

@@ -210,7 +210,7 @@ class UsesAWeightByItself(nn.Module):
         self.scale = nn.Parameter(torch.ones(3))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.layer(inputs) * self.scale
+        return self.layer(inputs) * self.scale.exp()
 
 
 class TiesWeights(nn.Module):
