@@ -43,7 +43,7 @@ class Blueprint:
 
     def model(self, clients: Clients) -> nn.Module:
         """The network for these clients."""
-        return self.build(clients.input_shape, 1 if clients.task == "margin" else clients.classes)
+        return self.build(clients.input_shape, clients.outputs)
 
     def prepare(self, clients: Clients, settings: Rounds | None = None) -> PreparedFederation:
         """The federation of these clients, if everything goes together; with other settings where they are given."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, choose, make_executor
 from holdfast.federated.engine.selection import select
 from holdfast.federated.engine.state import State
@@ -44,6 +45,8 @@ def federate(
     aggregator: Aggregator | None = None,
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
 ) -> FederationResult:
@@ -57,6 +60,10 @@ def federate(
         aggregator: how the server combines what clients send; the mean by default.
         threat: an attack, where there is one.
         personalize: personalization methods; those trained alongside and post-hoc share one pass over the rounds.
+        loss: ``loss(outputs, targets)`` of each example, shape (n,), in place of the task's; it is the user's own, so a
+            resumed run must be given the same.
+        score: ``score(outputs, targets)`` of each example, higher is better, in place of accuracy in reports; with a
+            loss and no score, reports have the loss.
         run: a run directory; the state is saved in it, and a federation that was killed continues from there.
         listeners: told what happens.
 
@@ -76,6 +83,8 @@ def federate(
         aggregator=aggregator,
         threat=threat,
         personalize=personalize,
+        loss=loss,
+        score=score,
     )
     return run_federation(prepared, run=run, listeners=listeners)
 
@@ -234,7 +243,7 @@ class Federation:
 
     def _report(self, executor: Executor, label: str) -> ClientReport:
         scores: ClientScores = executor.score_all("test", self._output(), None if label == SHARED else label)
-        return ClientReport(scores, self.benign)
+        return ClientReport.of(scores, self.benign, self.network.criterion, self.prepared.clients.test)
 
     def _evaluate(self, executor: Executor, listening: Sequence[Listener]) -> None:
         after = {method.label for method in self.personalizers if isinstance(method, PostHocPersonalizer)}

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.checks import check, check_statistics, settings_for
+from holdfast.federated.checks import check, check_statistics, check_task, settings_for
 from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.network import Network
 from holdfast.federated.objectives import FedAvg, FederatedObjective
 from holdfast.federated.personalization.base import Personalizer
@@ -83,6 +84,8 @@ def prepare(
     aggregator: Aggregator | None = None,
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
 ) -> PreparedFederation:
     """Bring data, model and methods together, if they go together; arguments as of `federate`.
 
@@ -98,9 +101,13 @@ def prepare(
         aggregator=aggregator or Mean(),
         threat=threat,
         personalize=personalize,
+        loss=loss,
+        score=score,
     )
     check(clients, made.settings, made.personalizers, objective=made.objective, aggregator=made.aggregator, f=made.f)
     check_statistics(made.network, made.personalizers)
+    poisons = threat is not None and threat.attack.poisons_labels
+    check_task(made.network, made.personalizers, poisons_labels=poisons)
     return made
 
 
@@ -113,17 +120,23 @@ def assemble(
     aggregator: Aggregator,
     threat: Threat | None,
     personalize: Sequence[Personalizer],
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
 ) -> PreparedFederation:
     """The same without the check, for a node of a real federation, which has the data of some clients only."""
     settings = settings_for(objective, settings, clients)
     malicious, f, poisoned = torch.empty(0, dtype=torch.int64), 0, clients
+    labels = clients.train.labels
     if threat is not None:
         malicious = threat.malicious(len(clients), settings.seed)
         f = threat.expected(settings.cohort, len(malicious), len(clients))
-        poisoned = threat.poison(clients, malicious, settings.seed)
+        if not labels.is_floating_point():  # a regression has no labels to poison, and is refused by the check
+            poisoned = threat.poison(clients, malicious, settings.seed)
     return PreparedFederation(
         clients=poisoned,
-        network=Network(model, clients.task),
+        network=Network(
+            model, clients.task, loss=loss, score=score, target_dims=labels.ndim - 1, device=settings.device
+        ),
         settings=settings,
         objective=objective,
         aggregator=aggregator,

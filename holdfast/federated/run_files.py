@@ -144,6 +144,7 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
             label: {**_described(method), "lambdas": _histogram(lambdas_of(outcome, label), outcome)}
             for label, method in _methods(outcome).items()
         },
+        "measure": next(iter(outcome.reports.values())).measure,
         "models": {label: report.summary() for label, report in outcome.reports.items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
         "adaptation": adaptation_of(outcome.runtime, outcome.weights),

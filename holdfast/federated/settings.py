@@ -35,6 +35,8 @@ class Rounds:
             is fastest when measured.
         workers: processes of `pool`; one per core by default.
         chunk: clients that are stacked; by the model's size by default.
+        device: where models, batches and updates are while they are computed with, such as `cuda`; data and personal
+            models stay in the host's memory. `pool` is for the CPU.
         seed: names every random stream.
         checkpoint_seconds: how often the state is saved, where there is a run directory.
     """
@@ -54,6 +56,7 @@ class Rounds:
     executor: ExecutorName = "auto"
     workers: int | None = None
     chunk: int | None = None
+    device: str = "cpu"
     seed: int = 0
     checkpoint_seconds: float = 30.0
 

@@ -29,6 +29,7 @@ class Criterion:
         measure: what the score is called in reports.
         higher_is_better: whether a high score is a good one.
         cross_entropy: whether the loss is that of classes, for which torch has a faster mean.
+        squared_error: whether scores are squared errors of numbers.
     """
 
     losses: PerExample
@@ -36,6 +37,7 @@ class Criterion:
     measure: str
     higher_is_better: bool = True
     cross_entropy: bool = False
+    squared_error: bool = False
 
     @property
     def is_accuracy(self) -> bool:
@@ -86,8 +88,8 @@ def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:
         raise ConfigError(
-            f"an example has outputs of shape {tuple(outputs.shape[1:])} and targets of {tuple(targets.shape[1:])}; give "
-            "the model as many outputs as there are targets"
+            f"an example has outputs of shape {tuple(outputs.shape[1:])} and targets of {tuple(targets.shape[1:])}; "
+            "give the model as many outputs as there are targets"
         )
     squares = (outputs - targets).square()
     return squares if squares.ndim == 1 else squares.flatten(1).mean(1)
@@ -96,7 +98,9 @@ def _squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 _USUAL = {
     "classes": Criterion(_cross_entropy, _told_right, ACCURACY, cross_entropy=True),
     "margin": Criterion(_hinge, _right_side, ACCURACY),
-    "regression": Criterion(_squared_error, _squared_error, "mean squared error", higher_is_better=False),
+    "regression": Criterion(
+        _squared_error, _squared_error, "mean squared error", higher_is_better=False, squared_error=True
+    ),
 }
 
 

@@ -36,6 +36,7 @@ class WithPolicy(PostHocPersonalizer):
     """
 
     name: ClassVar[str] = "policy"
+    needs_classes: ClassVar[bool] = True
     policy: Policy = field(default_factory=Uniform)
     epochs: int = 5
     called: str = ""

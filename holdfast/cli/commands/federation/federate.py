@@ -187,13 +187,15 @@ def _write_app(options: FederateOptions, console: Console) -> int:
 def results_table(reports: dict[str, ClientReport], title: str) -> Table:
     """A row per model: how benign clients fare on their test data."""
     counted_clients = int(next(iter(reports.values())).counted.sum())
-    table = Table(title=f"{title}\ntest accuracy of {counted_clients} benign clients", title_justify="left")
+    measure = next(iter(reports.values())).measure
+    table = Table(title=f"{title}\ntest {measure} of {counted_clients} benign clients", title_justify="left")
     table.add_column("model")
     for column in _COLUMNS.values():
         table.add_column(column, justify="right", no_wrap=True)
     for label, clients in reports.items():
         summary = clients.summary()
-        cells = [f"{summary[key]:.3f}" if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
+        plain = ("loss",) if measure == "accuracy" else tuple(_COLUMNS)
+        cells = [f"{summary[key]:.3f}" if key in plain else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
         table.add_row(label, *cells)
     return table
 

@@ -91,9 +91,11 @@ class WorkerPool(Executor):
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
         self._received.copy_(shared)
+        counted = torch.int64 if self.runtime.network.criterion.is_accuracy else torch.float64
+        kinds = (torch.int64, torch.float64, counted, torch.int64)
         jobs = [("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks]
         return [
-            ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, _KINDS, strict=True)))
+            ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
             for columns in self._run(jobs)
         ]
 
@@ -198,6 +200,3 @@ def _reporting(job: Job) -> Iterator[None]:
             f"a worker ended while it ran clients {job[2][0]} to {job[2][-1]} in {job[3]}; most often the system was "
             "out of memory: use fewer --workers or a smaller --chunk"
         ) from error
-
-
-_KINDS = (torch.int64, torch.float64, torch.int64, torch.int64)
