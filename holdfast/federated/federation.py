@@ -120,7 +120,7 @@ class Federation:
         self.runtime = prepared.runtime(self._personal_folder())
         self.state = State(
             self.network.initial.clone(),
-            self.objective.begin(len(clients), self.network.size),
+            self._on_device(self.objective.begin(len(clients), self.network.size)),
             torch.zeros(len(clients), dtype=torch.int64),
             torch.zeros(len(clients), dtype=torch.int64),
         )
@@ -191,9 +191,11 @@ class Federation:
             state.number += 1
             return
         if self.threat is not None:
-            updates = self.threat.attack.send(
-                updates, ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
+            # Attacks draw on the host, so that they are the same on every device.
+            forged = self.threat.attack.send(
+                updates.cpu(), ~self.benign[chosen], clients=chosen, seed=self.settings.seed, number=state.number
             )
+            updates = forged.to(updates.device)
         state.drawn[chosen] += self.runtime.draws(chosen)
         state.joined[chosen] += 1
         self._combine(chosen, updates, losses)
@@ -201,7 +203,7 @@ class Federation:
 
     def _combine(self, chosen: Tensor, updates: Tensor, losses: Tensor) -> None:
         state = self.state
-        finite = _finite_rows(updates) & losses.isfinite()
+        finite = _finite_rows(updates).cpu() & losses.isfinite()
         if not finite.all():
             bad = chosen[~finite].tolist()
             state.dropped += len(bad)
@@ -214,7 +216,7 @@ class Federation:
             updates, losses, chosen = updates[finite], losses[finite], chosen[finite]
         step, server = self.objective.combine(
             updates,
-            losses,
+            losses.to(updates.device),
             cohort=chosen,
             aggregator=self.aggregator,
             f=f,
@@ -284,6 +286,10 @@ class Federation:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def _on_device(self, server: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the objective remembers, beside the updates."""
+        return {name: value.to(self.network.device) for name, value in server.items()}
+
     def _save(self, run: Run) -> None:
         """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
@@ -294,6 +300,8 @@ class Federation:
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
         self.state = State.of(saved)
+        self.state.weights = self.state.weights.to(self.network.device)
+        self.state.server = self._on_device(self.state.server)
         for label, store in self.runtime.stores.items():
             store.load_state_dict(saved["stores"][label])
         self.choice = ExecutorChoice(**saved["choice"])

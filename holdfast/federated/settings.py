@@ -69,6 +69,11 @@ class Rounds:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ConfigError(f"{name} is {value}; give a positive number")
+        if self.executor == "pool" and self.device != "cpu":
+            raise ConfigError(
+                f"the pool's workers are forks of this process, and a fork can't use the device {self.device!r}; use the "
+                "executor batched"
+            )
         if self.evaluate_every < 0:
             raise ConfigError(f"evaluate_every is {self.evaluate_every}; give 0 to evaluate at the end only, or more")
 

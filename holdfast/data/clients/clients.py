@@ -84,7 +84,7 @@ class ClientPart:
 
         The same as indexing; `index_select` is several times faster on rows of images.
         """
-        flat = rows.flatten()
+        flat = rows.flatten().to(self.inputs.device)
         inputs = self.inputs.index_select(0, flat).view(*rows.shape, *self.inputs.shape[1:])
         return inputs, self.labels.index_select(0, flat).view(*rows.shape, *self.labels.shape[1:])
 

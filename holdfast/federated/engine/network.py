@@ -128,11 +128,11 @@ class Network:
     ) -> None:
         self.task, self.target_dims = task, target_dims
         self.criterion = criterion_for(task, loss, score)
-        # Two copies: one to hand out, and one whose parameters will point into rows of clients (`_gradients_of_one`).
-        # What is frozen is the same in both.
-        self._pristine = _copied(model).to(device)
+        # Two copies: one to hand out, kept on the host, and one whose parameters will point into rows of clients
+        # (`_gradients_of_one`). What is frozen is the same in both.
+        self._pristine = _copied(model).cpu()
         shared = {id(each): each for each in self._pristine.parameters() if not each.requires_grad}
-        self._module = copy.deepcopy(self._pristine, shared).train()
+        self._module = _moved(copy.deepcopy(self._pristine, shared), device).train()
         self.layout = layout_of(self._module)
         self._mode: Mode = "train"
         named = [(name, each) for name, each in self._module.named_parameters() if each.requires_grad]
@@ -399,7 +399,7 @@ class Network:
         with torch.no_grad():
             for name, part in zip(self.layout.names, self.layout.split(parameters), strict=True):
                 values[name].copy_(part)
-        return model.eval()
+        return _moved(model, self.device).eval()
 
     # ---------------------------------------------------------------------------------------------- one pass
 
@@ -604,6 +604,21 @@ def _of_one(proximal: ProximalTerm | None, place: int) -> ProximalTerm | None:
     if proximal is None or proximal[1].ndim == 1:
         return proximal
     return proximal[0], proximal[1][place]
+
+
+def _moved(model: nn.Module, device: str | torch.device) -> nn.Module:
+    """The model on a device, with weights that were tied still tied: on some devices torch makes new ones of them."""
+    places = [(owner._parameters, name) for owner in model.modules() for name in owner._parameters]
+    before = [own[name] for own, name in places]
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError, ImportError) as error:  # no such device, or a build of torch without it
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the device {device!r} can't be used here ({reason}); use another") from error
+    moved: dict[int, nn.Parameter | None] = {}
+    for (own, name), was in zip(places, before, strict=True):
+        own[name] = moved.setdefault(id(was), own[name])
+    return model
 
 
 def _copied(model: nn.Module) -> nn.Module:

@@ -109,13 +109,16 @@ class StackedClients(UsesTraining):
         part = part or self.training.clients.train
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
-        weights = weights.to(self.received.dtype)
+        weights = weights.to(self.received)
         even = all(batch.shape[1] == width for batch in rows)
         for step in range(int(counts.max())):
             active = int((counts > step).sum())
             chosen = table[:active, step]
+            # Data stays in the host's memory, and a batch at a time moves. Names of clients, draws and rows stay there.
+            inputs, labels = (each.to(self.received.device) for each in part.gather(chosen))
             yield ClientBatch(
-                *part.gather(chosen),
+                inputs,
+                labels,
                 weights[:active],
                 self.clients[:active],
                 self.drawn[:active] + step,

@@ -69,11 +69,14 @@ def score_shared(network: Network, model: Tensor, part: ClientPart, clients: Ten
     rows = torch.arange(len(owners)) - first[owners] + part.offsets[clients][owners]
     loss, correct = torch.zeros(len(clients), dtype=torch.float64), _no_scores(network, len(clients))
     for block, owner in zip(torch.split(rows, _BLOCK), torch.split(owners, _BLOCK), strict=True):
-        inputs, labels = part.gather(block)
+        inputs, labels = (each.to(network.device) for each in part.gather(block))
         outputs = network.outputs(model[None], inputs[None])[0]
-        loss.index_add_(0, owner, network.losses(outputs, labels).double())
-        correct.index_add_(0, owner, network.scores(outputs, labels).to(correct.dtype))
-    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(model[None]).double(), correct, counts)
+        # Sums are made on the host, where every number there is can be had in double precision.
+        loss.index_add_(0, owner, network.losses(outputs, labels).cpu().double())
+        correct.index_add_(0, owner, network.scores(outputs, labels).cpu().to(correct.dtype))
+    return ClientScores(
+        clients, loss / counts.clamp(min=1) + network.penalty(model[None]).cpu().double(), correct, counts
+    )
 
 
 @torch.no_grad()
@@ -98,12 +101,12 @@ def score_models(network: Network, models: Tensor, part: ClientPart, clients: Te
         columns = torch.arange(done, width if network.scores_depend_on_batch else done + _columns(counts[left] - done))
         real = columns < counts[left, None]
         rows = part.offsets[clients[left]][:, None] + torch.minimum(columns, counts[left, None] - 1)
-        inputs, labels = part.gather(rows)
+        inputs, labels = (each.to(network.device) for each in part.gather(rows))
         outputs = network.outputs(models[left], inputs)
-        loss[left] += (network.losses(outputs, labels).double() * real).sum(1)
-        correct[left] += (network.scores(outputs, labels).to(correct.dtype) * real).sum(1)
+        loss[left] += (network.losses(outputs, labels).cpu().double() * real).sum(1)
+        correct[left] += (network.scores(outputs, labels).cpu().to(correct.dtype) * real).sum(1)
         done = int(columns[-1]) + 1
-    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(models).double(), correct, counts)
+    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(models).cpu().double(), correct, counts)
 
 
 def _no_scores(network: Network, clients: int) -> Tensor:

@@ -63,11 +63,11 @@ class WithPolicy(PostHocPersonalizer):
             seed=derive_seed(stack.settings.seed, "policy", client),
             threads=1,
         )
-        model = stack.network.load(stack.received).train()
+        model = stack.network.load(stack.received).cpu().train()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)  # of every client's clusters, over and over
             result = fit(model, client_splits(stack.data, client), copy.deepcopy(self.policy), settings)
-        return Network(result.model).initial
+        return Network(result.model).initial.to(stack.received.device)
 
 
 def client_splits(clients: Clients, client: int) -> Splits:

@@ -435,8 +435,12 @@ KINDS = {
     "dropout on sequences first": Kind(SequenceDropout, draws=True),
     "gaussian noise": Kind(lambda: Noise(lambda x: x + 0.3 * torch.randn_like(x)), draws=True, way="joined"),
     "bernoulli": Kind(lambda: Noise(lambda x: x * torch.bernoulli(torch.full_like(x, 0.7))), draws=True, way="joined"),
-    "uniform noise": Kind(lambda: Noise(lambda x: x * torch.rand(len(x), 1, 1)), draws=True, way="joined"),
-    "stochastic depth": Kind(lambda: Noise(lambda x: x * (torch.rand(1) + 0.5)), draws=True, way="vmap"),
+    "uniform noise": Kind(
+        lambda: Noise(lambda x: x * torch.rand(len(x), 1, 1, device=x.device)), draws=True, way="joined"
+    ),
+    "stochastic depth": Kind(
+        lambda: Noise(lambda x: x * (torch.rand(1, device=x.device) + 0.5)), draws=True, way="vmap"
+    ),
     "gumbel softmax": Kind(lambda: Noise(lambda x: F.gumbel_softmax(x, dim=-1)), draws=True, way="rows"),
     "random leaks": Kind(lambda: Noise(lambda x: F.rrelu(x, training=True)), draws=True, way="rows"),
     "dropout that is never off": Kind(NeverOff, draws=True),

@@ -79,10 +79,12 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
         ExecutorChoice("batched", stacked),
         ExecutorChoice("serial", 1),
     ]
+    if training.network.device.type != "cpu":
+        candidates = [candidate for candidate in candidates if candidate.name != "pool"]
     if way.name == "rows":
         candidates = [candidate for candidate in candidates if candidate.chunk == 1]
     times: dict[ExecutorChoice, float] = {}
-    several = (settings.workers or os.cpu_count() or 1) > 1
+    several = (settings.workers or os.cpu_count() or 1) > 1 and candidates[0].name == "pool"
     for candidate in candidates:
         best = min(times.values(), default=math.inf)
         hopeless = several and candidate.name != "pool" and best * settings.cohort > _LONG_ROUND

@@ -99,7 +99,7 @@ class DynamicDitto(AdaptiveDitto):
 
     def initial(self, network: Network) -> Tensor:
         """The initial model, and no lambda chosen yet."""
-        return torch.cat([network.initial, torch.zeros(len(self.lambdas), dtype=network.initial.dtype)])
+        return torch.cat([network.initial, network.initial.new_zeros(len(self.lambdas))])
 
     def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The rows without the counts."""
