@@ -71,8 +71,8 @@ class Rounds:
                 raise ConfigError(f"{name} is {value}; give a positive number")
         if self.executor == "pool" and self.device != "cpu":
             raise ConfigError(
-                f"the pool's workers are forks of this process, and a fork can't use the device {self.device!r}; use the "
-                "executor batched"
+                f"the pool's workers are forks of this process, and a fork can't use the device {self.device!r}; use "
+                "the executor batched"
             )
         if self.evaluate_every < 0:
             raise ConfigError(f"evaluate_every is {self.evaluate_every}; give 0 to evaluate at the end only, or more")

@@ -18,6 +18,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -32,6 +33,7 @@ from holdfast.data.clients.clients import Task
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.criterion import PerExample, criterion_for
 from holdfast.federated.engine.draws import Arrangement, Draws, NamedDraws, seeded
+from holdfast.federated.engine.forks import run_apart
 from holdfast.federated.engine.row_layout import STATISTICS, layout_of, tracking
 from holdfast.federated.engine.stacked_layers import FastPooling, stacked_weights, weight_places
 from holdfast.federated.engine.study import Randomness, Way, look_at_randomness, study_ways
@@ -205,7 +207,9 @@ class Network:
             Whatever the module raises for one client.
         """
         if self._way is None:
-            self._way = study_ways(self, inputs, self._randomness(inputs))
+            known = self._randomness(inputs)
+            here = partial(study_ways, self, inputs, known)
+            self._way = run_apart(here) if self.device.type == "cpu" else here()
         return self._way
 
     # ---------------------------------------------------------------------------------------------- functions

@@ -43,6 +43,12 @@ class Recurrent(nn.Module):
         return self.head(self.layer(x)[0][:, -1])
 
 
+def with_projections() -> nn.Module:
+    model = Recurrent(nn.LSTM, proj_size=3)
+    model.head = nn.Linear(3, CLASSES)
+    return model
+
+
 class SequenceFirst(nn.Module):
     """A GRU whose batch is the second dimension."""
 
@@ -423,7 +429,7 @@ KINDS = {
     # Others.
     "lora of peft": Kind(lora, (LENGTH,), draws=True, words=True),
     "bidirectional gru": Kind(lambda: Recurrent(nn.GRU, bidirectional=True, num_layers=2)),
-    "lstm with projections": Kind(lambda: _projected()),
+    "lstm with projections": Kind(with_projections),
     "relu rnn without bias": Kind(lambda: Recurrent(nn.RNN, nonlinearity="relu", bias=False)),
     "sequence first": Kind(SequenceFirst),
     "cells": Kind(Cells, way="joined"),
@@ -474,12 +480,6 @@ KINDS = {
     "outputs with logits": Kind(LikeTransformers, way="joined"),
     "examples that interact": Kind(MixesExamples, way="vmap"),
 }
-
-
-def _projected() -> nn.Module:
-    model = Recurrent(nn.LSTM, proj_size=3)
-    model.head = nn.Linear(3, CLASSES)
-    return model
 
 
 def made(kind: str) -> nn.Module:

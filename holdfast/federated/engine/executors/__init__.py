@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -16,6 +17,7 @@ from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors.base import Executor, default_chunk
 from holdfast.federated.engine.executors.inprocess import InProcess
 from holdfast.federated.engine.executors.pool import WorkerPool
+from holdfast.federated.engine.forks import run_apart
 from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.settings import ExecutorName, Rounds
 
@@ -89,8 +91,11 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
         best = min(times.values(), default=math.inf)
         hopeless = several and candidate.name != "pool" and best * settings.cohort > _LONG_ROUND
         if candidate not in times and not hopeless:
+            measure = partial(_seconds, runtime, candidate, best)
             try:
-                times[candidate] = _seconds(runtime, candidate, best)
+                # Apart, so that this process stays fit for making workers.
+                here = candidate.name == "pool" or candidates[0].name != "pool"
+                times[candidate] = measure() if here else run_apart(measure)
             except Exception as error:  # if every way fails, the run itself shows it as it is
                 _log.warning("the trial of %s failed: %s", candidate.name, error)
     if not times:
