@@ -237,8 +237,11 @@ def _names(clients: int) -> Draws:
 
 
 def _few(inputs: Tensor, number: int) -> Tensor:
-    """So many examples, some of them repeated where there are fewer."""
-    return inputs[torch.arange(number, device=inputs.device) % len(inputs)]
+    """So many examples; where there are fewer, some are repeated, with a little noise, so that no two are the same."""
+    few = inputs[torch.arange(number, device=inputs.device) % len(inputs)]
+    if len(inputs) < number and few.is_floating_point():
+        few = few + 0.1 * torch.randn(few.shape, generator=torch_stream(0, "study", "inputs")).to(few)
+    return few
 
 
 class RefuseHostReads(TorchFunctionMode):

@@ -271,3 +271,60 @@ def test_channels_go_innermost_where_the_model_takes_it_and_gradients_stay(kind,
     F.cross_entropy(module(data.inputs[0]), data.labels[0]).backward()
     wanted = nn.utils.parameters_to_vector([parameter.grad for parameter in module.parameters()])
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def normalised(**options: object) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, **options), nn.Linear(4, 3)).double()
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_a_batch_of_one_example_is_normalised_by_running_statistics_which_stay(clients):
+    network, data = Network(normalised()), batch(clients, 1, (6,))
+    at = models(network, clients)
+    at[:, network.slices["1.running_var"]].abs_()
+    before = at.clone()
+    gradient = network.gradient(at, data, names(clients))
+    assert torch.equal(at, before)
+    for client in range(clients):
+        plain = network.load(at[client]).eval()
+        F.cross_entropy(plain(data.inputs[client]), data.labels[client]).backward()
+        wanted = nn.utils.parameters_to_vector([parameter.grad for parameter in plain.parameters()])
+        torch.testing.assert_close(gradient[client, : network.trainable], wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_without_running_statistics_one_example_is_normalised_to_zero(clients):
+    network, data = Network(normalised(track_running_stats=False)), batch(clients, 1, (6,))
+    at = models(network, clients)
+    outputs = network.outputs(at, data.inputs)
+    for client in range(clients):
+        plain = network.load(at[client])
+        torch.testing.assert_close(outputs[client, 0], plain[2](plain[1].bias), rtol=0, atol=1e-12)
+    assert network.gradient(at, data, names(clients)).isfinite().all()
+
+
+def test_training_and_evaluation_are_the_modules_own_modes():
+    class Tells(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return super().forward(inputs) * (2 if self.training else 1)
+
+    network, data = Network(Tells(6, 3).double()), batch(2, 4, (6,))
+    at = models(network, 2)
+    evaluated = network.outputs(at, data.inputs)
+    trained = network.outputs(at, data.inputs, names(2), statistics=at)
+    torch.testing.assert_close(trained, 2 * evaluated)
+    for client in range(2):
+        row = at[client : client + 1].clone()
+        assert torch.equal(network.outputs(row, data.inputs[client : client + 1])[0], evaluated[client])
+        network.gradient(row, one(data, client), names(2).one(client))
+    assert torch.equal(network.outputs(at, data.inputs), evaluated)
+
+
+def test_outputs_that_are_no_tensor_are_refused():
+    class Pair(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+            return inputs, inputs
+
+    with pytest.raises(ConfigError, match="the model gives tuple"):
+        Network(Pair(6, 3)).outputs(torch.zeros(1, 21), torch.zeros(1, 2, 6))
