@@ -139,7 +139,7 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "malicious": outcome.malicious.tolist(),
         "f": f,
         "seed": settings.seed,
-        "settings": {name: value for name, value in asdict(settings).items() if name not in FREE},
+        "settings": _recorded(settings),
         "personalize": {
             label: {**_described(method), "lambdas": _histogram(lambdas_of(outcome, label), outcome)}
             for label, method in _methods(outcome).items()
@@ -159,6 +159,12 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "bytes_down": outcome.bytes_down,
         "seconds": outcome.seconds,
     }
+
+
+def _recorded(settings: Rounds) -> dict[str, Any]:
+    """Settings that results depend on; the device where it is not the CPU, which records of older runs don't name."""
+    left_out = {*FREE, "device"} if settings.device == "cpu" else set(FREE)
+    return {name: value for name, value in asdict(settings).items() if name not in left_out}
 
 
 def _methods(outcome: FederationResult) -> dict[str, Personalizer]:
