@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from holdfast.errors import HoldfastWarning
 from holdfast.federated.engine.network import Network
-from tests.federated.engine.test_network import batch, models, one
+from tests.federated.engine.test_network import batch, models, names, one
 
 
 class RareBranch(nn.Module):
@@ -83,8 +83,8 @@ class Counts(nn.Module):
 def test_what_a_pass_leaves_in_a_buffer_is_nothing_to_the_next_client():
     network, data = Network(Counts().double()), batch(3, 4, (6,))
     at = models(network, 3)
-    forwards = [network.gradient(at[k : k + 1].clone(), one(data, k)) for k in (0, 1, 2)]
-    backwards = [network.gradient(at[k : k + 1].clone(), one(data, k)) for k in (2, 1, 0)]
+    forwards = [network.gradient(at[k : k + 1].clone(), one(data, k), names(3).one(k)) for k in (0, 1, 2)]
+    backwards = [network.gradient(at[k : k + 1].clone(), one(data, k), names(3).one(k)) for k in (2, 1, 0)]
     assert all(torch.equal(x, y) for x, y in zip(forwards, reversed(backwards), strict=True))
     assert not network.load(at[0]).get_buffer("seen").any()
     assert "buffer 'seen'" in network.study(data.inputs.flatten(0, 1)).why
