@@ -24,7 +24,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
@@ -35,7 +35,7 @@ from holdfast.federated.engine.criterion import PerExample, criterion_for
 from holdfast.federated.engine.draws import Arrangement, Draws, NamedDraws, seeded
 from holdfast.federated.engine.forks import run_apart
 from holdfast.federated.engine.row_layout import STATISTICS, layout_of, tracking
-from holdfast.federated.engine.stacked_layers import FastPooling, stacked_weights, weight_places
+from holdfast.federated.engine.stacked_layers import FastPooling, placed, stacked_weights, weight_places
 from holdfast.federated.engine.study import Randomness, Way, look_at_randomness, study_ways
 
 #: How strongly, and towards what, parameters are pulled: the gradient gets ``strength * (parameters - anchor)``.
@@ -142,6 +142,9 @@ class Network:
         self._places = weight_places(self._module, self._parameters)
         self._tracked = [norm for _, norm in tracking(self._module)]
         self._statistics = [(norm, name) for norm in self._tracked for name in STATISTICS]
+        first = len(self._parameters)
+        buffers = [(norm._buffers, name, first + place) for place, (norm, name) in enumerate(self._statistics)]
+        self._all_places = [*self._places, *buffers]
         counters = [f"{name}.num_batches_tracked" for name, _ in tracking(self._module)]
         self._not_moved = {*self.layout.names, *counters}
         norms = [module for module in self._module.modules() if isinstance(module, _BatchNorm)]
@@ -442,10 +445,9 @@ class Network:
         self._mode = mode
 
     def _call(self, row: Tensor, statistics: list[Tensor], inputs: Tensor) -> Tensor:
-        given = dict(
-            zip(self.layout.names, [*self.layout.split(row)[: len(self._parameters)], *statistics], strict=True)
-        )
-        return outputs_of(functional_call(self._module, given, (inputs,)))
+        values = [*self.layout.split(row)[: len(self._parameters)], *statistics]
+        with placed(self._all_places, values):
+            return outputs_of(self._module(inputs))
 
     def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, draws: Draws | None) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""

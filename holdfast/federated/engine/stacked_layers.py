@@ -11,7 +11,7 @@ A model that does anything else with its weights raises `CannotStackError`, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -121,22 +121,28 @@ def weight_places(module: nn.Module, parameters: Sequence[nn.Parameter]) -> list
 
 
 @contextmanager
-def stacked_weights(places: Sequence[Place], rows: Sequence[Tensor]) -> Iterator[None]:
-    """Put stacked weights in the place of parameters, for a while.
+def placed(places: Sequence[Place], values: Sequence[Any]) -> Iterator[None]:
+    """Put values in the place of parameters or buffers, for a while.
+
+    `torch.func.functional_call` does that too, but leaves a module that is used under two names with what was put there.
 
     Args:
-        places: where parameters are, see `weight_places`.
-        rows: the weights of each, shape (clients, *shape of the parameter).
+        places: where they are, see `weight_places`.
+        values: one for each number that places name.
     """
     before = [where[key] for where, key, _ in places]
-    stacked = [Stacked(row) for row in rows]
     try:
         for where, key, number in places:
-            where[key] = stacked[number]
+            where[key] = values[number]
         yield
     finally:
-        for (where, key, _), parameter in zip(places, before, strict=True):
-            where[key] = parameter
+        for (where, key, _), value in zip(places, before, strict=True):
+            where[key] = value
+
+
+def stacked_weights(places: Sequence[Place], rows: Sequence[Tensor]) -> AbstractContextManager[None]:
+    """Put stacked weights, shape (clients, *shape of the parameter) each, in the place of parameters, for a while."""
+    return placed(places, [Stacked(row) for row in rows])
 
 
 class FastPooling(TorchFunctionMode):
