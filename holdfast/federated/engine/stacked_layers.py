@@ -124,7 +124,7 @@ def weight_places(module: nn.Module, parameters: Sequence[nn.Parameter]) -> list
 def placed(places: Sequence[Place], values: Sequence[Any]) -> Iterator[None]:
     """Put values in the place of parameters or buffers, for a while.
 
-    `torch.func.functional_call` does that too, but leaves a module that is used under two names with what was put there.
+    `torch.func.functional_call` does too, but leaves a module that is used under two names with what was put there.
 
     Args:
         places: where they are, see `weight_places`.
