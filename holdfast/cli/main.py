@@ -63,15 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_freed_memory()
     try:
         return command(given[1:])
-    except HoldfastError as error:
-        _print_error(str(error))
+    except (HoldfastError, OSError) as error:
+        if not isinstance(error, HoldfastError) and error.errno != errno.ENAMETOOLONG:
+            raise
+        _print_error(_sentence(error))
         if _TRACEBACK in str(error.__cause__):  # of a user's code in a worker: where it went wrong
             sys.stderr.write(f"{error.__cause__}\n")
-        return 2
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        _print_error(f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one")
         return 2
     except KeyboardInterrupt:
         _print_error("stopped")
@@ -90,6 +87,12 @@ def _nothing_to_collect() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and not isinstance(error, HoldfastError):
+        return f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one"
+    return str(error)
 
 
 def _print_error(sentence: str) -> None:

@@ -46,7 +46,7 @@ class Blueprint:
 
     def model(self, clients: Clients) -> nn.Module:
         """The network for these clients."""
-        return self.build(clients.input_shape, outputs_of(clients))
+        return self.build(clients.input_shape, clients.outputs)
 
     def prepare(
         self, clients: Clients, settings: Rounds | None = None, *, model: nn.Module | None = None
@@ -81,8 +81,3 @@ class Blueprint:
             personalize=self.personalize,
             expect_malicious=self.expectation,
         )
-
-
-def outputs_of(clients: Clients) -> int:
-    """How many outputs a network for these clients has: one where a margin is learned, else one per class."""
-    return 1 if clients.task == "margin" else clients.classes

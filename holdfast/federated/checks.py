@@ -6,8 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregation import Aggregator
@@ -38,7 +36,7 @@ def check(
     empty = (clients.train.counts == 0).nonzero().flatten().tolist()
     if empty:
         raise DataError(f"client {empty[0]} has no training examples ({len(empty)} clients in all); leave them out")
-    single = _of_one_class(clients)
+    single = int((clients.classes_seen() == 1).sum())
     if single:
         _log.warning("%d of %d clients have training examples of one class only", single, len(clients))
     if settings.cohort > len(clients):
@@ -66,6 +64,28 @@ def has_examples(clients: Clients) -> bool:
     return int(clients.train.counts.sum()) == len(clients.train.labels)
 
 
+def check_task(network: Network, personalizers: Sequence[Personalizer], *, poisons_labels: bool) -> None:
+    """Refuse methods that are made for classes where clients are scored by something else.
+
+    Args:
+        network: the model and what it is scored by.
+        personalizers: the methods.
+        poisons_labels: whether an attack replaces labels by other classes.
+
+    Raises:
+        ConfigError: if there is one.
+    """
+    if network.criterion.is_accuracy:
+        return
+    for method in personalizers:
+        if method.needs_classes:
+            raise ConfigError(
+                f"{method.name} is made for classes, and clients are scored by {network.criterion.measure}; use another"
+            )
+    if poisons_labels and network.task == "regression":
+        raise ConfigError("this attack replaces labels by other classes, and a regression has none; use another")
+
+
 def check_statistics(network: Network, personalizers: Sequence[Personalizer]) -> None:
     """Refuse methods that have no place for a model's running statistics.
 
@@ -78,12 +98,6 @@ def check_statistics(network: Network, personalizers: Sequence[Personalizer]) ->
             f"{mixing[0]} mixes models, and the running statistics of batch normalisation can't be mixed; "
             "use a model with group normalisation, or track_running_stats=False"
         )
-
-
-def _of_one_class(clients: Clients) -> int:
-    """How many clients have training examples of a single class."""
-    pairs = torch.unique(clients.train.owners() * clients.classes + clients.train.labels)
-    return int((torch.bincount(pairs // clients.classes, minlength=len(clients)) == 1).sum())
 
 
 def settings_for(objective: FederatedObjective, settings: Rounds, clients: Clients) -> Rounds:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
+from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, choose, make_executor
 from holdfast.federated.engine.selection import select
 from holdfast.federated.engine.state import State
@@ -50,6 +51,8 @@ def federate(
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
     expect_malicious: Expectation | float | None = None,
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
 ) -> FederationResult:
@@ -65,6 +68,10 @@ def federate(
         personalize: personalization methods; those trained alongside and post-hoc share one pass over the rounds.
         expect_malicious: how many malicious clients the server defends itself against: a share of the federation, a
             number of clients, or an `Expectation`; the share of `threat` by default.
+        loss: ``loss(outputs, targets)`` of each example, shape (n,), in place of the task's; it is the user's own, so a
+            resumed run must be given the same.
+        score: ``score(outputs, targets)`` of each example, higher is better, in place of accuracy in reports; with a
+            loss and no score, reports have the loss.
         run: a run directory; the state is saved in it, and a federation that was killed continues from there.
         listeners: told what happens.
 
@@ -85,6 +92,8 @@ def federate(
         threat=threat,
         personalize=personalize,
         expect_malicious=expect_malicious,
+        loss=loss,
+        score=score,
     )
     return run_federation(prepared, run=run, listeners=listeners)
 
@@ -123,10 +132,12 @@ class Federation:
         self.runtime = prepared.runtime(self._personal_folder())
         self.state = State(
             self.network.initial.clone(),
-            {
-                **self.objective.begin(len(clients), self.network.size),
-                **kept_as(self.aggregator.begin(len(clients), self.network.size)),
-            },
+            self._on_device(
+                {
+                    **self.objective.begin(len(clients), self.network.size),
+                    **kept_as(self.aggregator.begin(len(clients), self.network.size)),
+                }
+            ),
             torch.zeros(len(clients), dtype=torch.int64),
             torch.zeros(len(clients), dtype=torch.int64),
         )
@@ -202,14 +213,16 @@ class Federation:
             state.number += 1
             return
         if self.threat is not None:
-            updates = self.threat.attack.send(
-                updates,
+            # Attacks draw on the host, so that they are the same on every device.
+            forged = self.threat.attack.send(
+                updates.cpu(),
                 ~self.benign[chosen],
                 clients=chosen,
                 seed=self.settings.seed,
                 number=state.number,
-                defence=lambda sent: self._step(sent, losses, chosen, self.f)[0],
+                defence=lambda sent: self._step(sent.to(updates.device), losses, chosen, self.f)[0].cpu(),
             )
+            updates = forged.to(updates.device)
         state.drawn[chosen] += self.runtime.draws(chosen)
         state.joined[chosen] += 1
         self._combine(chosen, updates, losses)
@@ -217,7 +230,7 @@ class Federation:
 
     def _combine(self, chosen: Tensor, updates: Tensor, losses: Tensor) -> None:
         state = self.state
-        finite = _finite_rows(updates) & losses.isfinite()
+        finite = _finite_rows(updates).cpu() & losses.isfinite()
         if not finite.all():
             bad = chosen[~finite].tolist()
             state.dropped += len(bad)
@@ -242,7 +255,7 @@ class Federation:
         number = self.state.number
         return self.objective.combine(
             updates,
-            losses,
+            losses.to(updates.device),
             cohort=chosen,
             aggregator=self.aggregator,
             f=f,
@@ -266,7 +279,7 @@ class Federation:
 
     def _report(self, executor: Executor, label: str) -> ClientReport:
         scores: ClientScores = executor.score_all("test", self._output(), None if label == SHARED else label)
-        return ClientReport(scores, self.benign)
+        return ClientReport.of(scores, self.benign, self.network.criterion, self.prepared.clients.test)
 
     def _evaluate(self, executor: Executor, listening: Sequence[Listener]) -> None:
         after = {method.label for method in self.personalizers if isinstance(method, PostHocPersonalizer)}
@@ -323,6 +336,10 @@ class Federation:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def _on_device(self, server: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What the objective remembers, beside the updates."""
+        return {name: value.to(self.network.device) for name, value in server.items()}
+
     def _save(self, run: Run) -> None:
         """Between rounds only: in a round some personal models are ahead of the rest."""
         assert self.choice is not None
@@ -334,6 +351,8 @@ class Federation:
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
         self.state = State.of(saved)
+        self.state.weights = self.state.weights.to(self.network.device)
+        self.state.server = self._on_device(self.state.server)
         for label, store in self.runtime.stores.items():
             store.load_state_dict(saved["stores"][label])
         self.choice = ExecutorChoice(**saved["choice"])

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.checks import check_statistics
+from holdfast.federated.checks import check_statistics, check_task
 from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.executors import choose, make_executor
 from holdfast.federated.engine.network import Network
 from holdfast.federated.metrics.client_report import ClientReport
@@ -42,7 +43,13 @@ class Personalized:
 
 
 def personalize(
-    clients: Clients, model: nn.Module, settings: Rounds, methods: Sequence[PostHocPersonalizer]
+    clients: Clients,
+    model: nn.Module,
+    settings: Rounds,
+    methods: Sequence[PostHocPersonalizer],
+    *,
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
 ) -> Personalized:
     """Tune a shared model on every client.
 
@@ -51,6 +58,8 @@ def personalize(
         model: the shared model; its weights and running statistics are where tuning starts.
         settings: batch size, learning rates, optimizer, executor and seed; rounds are none.
         methods: that tune.
+        loss: of each example, in place of the task's, as of `federate`.
+        score: of each example, in place of accuracy in reports.
 
     Returns:
         Personal models and how they fare.
@@ -65,9 +74,12 @@ def personalize(
         >>> sorted(found.reports)
         ['finetuning', 'global']
     """
-    network = Network(model, clients.task)
+    network = Network(
+        model, clients.task, loss=loss, score=score, target_dims=clients.train.labels.ndim - 1, device=settings.device
+    )
     post_hoc = resolve(methods, False)
     check_statistics(network, post_hoc)
+    check_task(network, post_hoc, poisons_labels=False)
     for method in post_hoc:
         method.check(settings)
         method.check_data(clients)
@@ -81,7 +93,9 @@ def personalize(
             executor.personalize_all(runtime.post_hoc[label], network.initial)
         labels = {SHARED: None, **{label: label for label in runtime.post_hoc}}
         reports = {
-            name: ClientReport(executor.score_all("test", network.initial, label), benign)
+            name: ClientReport.of(
+                executor.score_all("test", network.initial, label), benign, network.criterion, clients.test
+            )
             for name, label in labels.items()
         }
     finally:

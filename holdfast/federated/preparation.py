@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.checks import check, check_statistics, settings_for
+from holdfast.federated.checks import check, check_statistics, check_task, settings_for
 from holdfast.federated.engine.client_runtime import ClientRuntime
+from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.network import Network
 from holdfast.federated.expectation import Expectation, Expected, expectation_of
 from holdfast.federated.objectives import FedAvg, FederatedObjective
@@ -90,6 +91,8 @@ def prepare(
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
     expect_malicious: Expectation | float | None = None,
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
 ) -> PreparedFederation:
     """Bring data, model and methods together, if they go together; arguments as of `federate`.
 
@@ -106,6 +109,8 @@ def prepare(
         threat=threat,
         personalize=personalize,
         expect_malicious=expect_malicious,
+        loss=loss,
+        score=score,
     )
     check(
         clients,
@@ -116,6 +121,8 @@ def prepare(
         expected=made.expected,
     )
     check_statistics(made.network, made.personalizers)
+    poisons = threat is not None and threat.attack.poisons_labels
+    check_task(made.network, made.personalizers, poisons_labels=poisons)
     return made
 
 
@@ -129,18 +136,24 @@ def assemble(
     threat: Threat | None,
     personalize: Sequence[Personalizer],
     expect_malicious: Expectation | float | None = None,
+    loss: PerExample | None = None,
+    score: PerExample | None = None,
 ) -> PreparedFederation:
     """The same without the check, for a node of a real federation, which has the data of some clients only."""
     settings = settings_for(objective, settings, clients)
     malicious, poisoned = torch.empty(0, dtype=torch.int64), clients
+    labels = clients.train.labels
     if threat is not None:
         malicious = threat.malicious(len(clients), settings.seed)
-        poisoned = threat.poison(clients, malicious, settings.seed)
+        if not labels.is_floating_point():  # a regression has no labels to poison, and is refused by the check
+            poisoned = threat.poison(clients, malicious, settings.seed)
     attackers = None if threat is None else len(malicious)
     expected = expectation_of(expect_malicious).resolve(len(clients), settings, attackers)
     return PreparedFederation(
         clients=poisoned,
-        network=Network(model, clients.task),
+        network=Network(
+            model, clients.task, loss=loss, score=score, target_dims=labels.ndim - 1, device=settings.device
+        ),
         settings=settings,
         objective=objective,
         aggregator=aggregator,

@@ -196,11 +196,12 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "f": outcome.expected.f,
         "expected": outcome.expected.record(),
         "seed": settings.seed,
-        "settings": {name: value for name, value in asdict(settings).items() if name not in FREE},
+        "settings": _recorded(settings),
         "personalize": {
             label: {**_described(method), "lambdas": _histogram(lambdas_of(outcome, label), outcome)}
             for label, method in _methods(outcome).items()
         },
+        "measure": next(iter(outcome.reports.values())).measure,
         "models": {label: report.summary() for label, report in outcome.reports.items()},
         "gains": {label: gain.record() for label, gain in gains_of(outcome).items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
@@ -226,6 +227,12 @@ def _backdoor(outcome: FederationResult, threat: Threat | None) -> dict[str, dic
         return {}
     benign = benign_of(outcome.malicious, len(outcome.joined))
     return backdoor_success(outcome.runtime, outcome.weights, list(outcome.reports), threat.attack, benign)
+
+
+def _recorded(settings: Rounds) -> dict[str, Any]:
+    """Settings that results depend on; the device where it is not the CPU, which records of older runs don't name."""
+    left_out = {*FREE, "device"} if settings.device == "cpu" else set(FREE)
+    return {name: value for name, value in asdict(settings).items() if name not in left_out}
 
 
 def _methods(outcome: FederationResult) -> dict[str, Personalizer]:

@@ -36,6 +36,8 @@ class Rounds:
             is fastest when measured.
         workers: processes of `pool`; one per core by default.
         chunk: clients that are stacked; by the model's size by default.
+        device: where models, batches and updates are while they are computed with, such as `cuda`; data and personal
+            models stay in the host's memory. `pool` is for the CPU.
         seed: names every random stream.
         checkpoint_seconds: how often the state is saved, where there is a run directory.
     """
@@ -55,6 +57,7 @@ class Rounds:
     executor: ExecutorName = "auto"
     workers: int | None = None
     chunk: int | None = None
+    device: str = "cpu"
     seed: int = 0
     checkpoint_seconds: float = 30.0
 
@@ -67,6 +70,11 @@ class Rounds:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise ConfigError(f"{name} is {value}; give a positive number")
+        if self.executor == "pool" and self.device != "cpu":
+            raise ConfigError(
+                f"the pool's workers are forks of this process, and a fork can't use the device {self.device!r}; use "
+                "the executor batched"
+            )
         if self.evaluate_every < 0:
             raise ConfigError(f"evaluate_every is {self.evaluate_every}; give 0 to evaluate at the end only, or more")
 

@@ -18,8 +18,8 @@ import holdfast
 from holdfast.data.inputs import InputBatch, Inputs
 from holdfast.errors import CheckpointError
 
-#: How outputs are read: a logit per class; or one number, the second of two classes where it is positive.
-OutputTask = Literal["classes", "margin"]
+#: How outputs are read: a logit per class; one number, the second of two classes where it is positive; or quantities.
+OutputTask = Literal["classes", "margin", "regression"]
 
 #: Inputs whose range is looked at.
 LOOKED_AT = 64

@@ -139,6 +139,8 @@ def fitting_examples(data: PredictionData, card: ModelCard, n_classes: int) -> P
     Raises:
         DataError: if there are no examples, their inputs are of another shape, or the model lacks one of their classes.
     """
+    if card.task == "regression":
+        raise DataError("the model gives quantities and predict writes classes; load its weights, or export it")
     examples = data.examples
     if not len(examples):
         raise DataError("there are no examples to predict; choose another --part, or other data")

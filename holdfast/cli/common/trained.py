@@ -123,7 +123,6 @@ def federation_of(run: Run, root: Path | None) -> tuple[Clients, PreparedFederat
 
     from holdfast.cli.commands.federation.blueprint import blueprint_of, model_spec
     from holdfast.cli.commands.federation.options import parse
-    from holdfast.federated.blueprint import outputs_of
 
     options = parse(["--config", str(run.path / "config.yaml")])
     if root is not None:
@@ -131,7 +130,7 @@ def federation_of(run: Run, root: Path | None) -> tuple[Clients, PreparedFederat
     blueprint = blueprint_of(options)
     clients = blueprint.load()
     # What training started from is in no model that it left, so files with weights to start from are not needed.
-    model = model_spec(options, clients.input_shape, outputs_of(clients)).skeleton()
+    model = model_spec(options, clients.input_shape, clients.outputs).skeleton()
     return clients, blueprint.prepare(clients, model=model)
 
 
@@ -162,7 +161,6 @@ def _of_splits(run: Run, root: Path | None) -> tuple[ModelSpec, ModelCard]:
 
 def _of_older_federation(run: Run, root: Path | None) -> tuple[ModelSpec, ModelCard, Mapping[str, Any]]:
     """The same of a federation, and the shared model's weights."""
-    from holdfast.federated.blueprint import outputs_of
     from holdfast.federated.run_files import card_of
     from holdfast.federated.saved_models import shared_weights
     from holdfast.models import ModelSpec
@@ -171,4 +169,4 @@ def _of_older_federation(run: Run, root: Path | None) -> tuple[ModelSpec, ModelC
     card = card_of(clients, {"data": config["data"], "round": config["rounds"]})
     weights = run.weights() if run.has_weights() else shared_weights(run, prepared)
     args = config.get("model_args") or {}
-    return ModelSpec(config["model"], clients.input_shape, outputs_of(clients), args), card, weights
+    return ModelSpec(config["model"], clients.input_shape, clients.outputs, args), card, weights

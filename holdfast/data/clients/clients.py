@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from holdfast.data.own.schema import Schema
 
 #: ``classes``: cross-entropy over outputs. ``margin``: labels 0 and 1, one output, the hinge loss of a linear SVM.
-Task = Literal["classes", "margin"]
+#: ``regression``: targets are numbers, and the loss is the squared error.
+Task = Literal["classes", "margin", "regression"]
 
 _PARTS = ("train", "validation", "test")
 _ELSEWHERE = "elsewhere"
@@ -38,7 +39,8 @@ class ClientPart:
 
     Attributes:
         inputs: client after client, shape (n, ...), any dtype; may be memory-mapped.
-        labels: int64 of shape (n,), from 0.
+        labels: int64 of shape (n,), from 0. Of a regression, and where the loss is the user's own, any targets of shape
+            (n, ...).
         offsets: int64 of shape (clients + 1,); client k owns the rows from ``offsets[k]`` up to ``offsets[k + 1]``.
         groups: int64 of shape (n,), where something besides the label is known of each example.
     """
@@ -81,13 +83,13 @@ class ClientPart:
         return self.inputs[rows], self.labels[rows]
 
     def gather(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of rows, int64 of any shape: shapes (*rows, ...) and (*rows).
+        """Inputs and labels of rows, int64 of any shape: shapes (*rows, ...) and (*rows, ...).
 
         The same as indexing; `index_select` is several times faster on rows of images.
         """
-        flat = rows.flatten()
+        flat = rows.flatten().to(self.inputs.device)
         inputs = self.inputs.index_select(0, flat).view(*rows.shape, *self.inputs.shape[1:])
-        return inputs, self.labels.index_select(0, flat).view(rows.shape)
+        return inputs, self.labels.index_select(0, flat).view(*rows.shape, *self.labels.shape[1:])
 
     def owners(self) -> Tensor:
         """The client of each example, int64 of shape (n,)."""
@@ -142,7 +144,7 @@ class Clients:
         elsewhere: test examples of an environment that the client does not train in, where there is one.
         notes: what was guessed or changed when the data was read, a line each.
         schema: how to read other data in the same way, where the data is a user's own.
-        classes: number of classes.
+        classes: number of classes; of a regression, how many numbers a target has.
         task: how outputs are scored.
         names: a name per client (writer, user, vehicle), where there is one.
     """
@@ -209,8 +211,13 @@ class Clients:
         """Shape of one input."""
         return tuple(self.train.inputs.shape[1:])
 
+    @property
+    def outputs(self) -> int:
+        """How many outputs a model needs."""
+        return 1 if self.task == "margin" else self.classes
+
     def check(self) -> Clients:
-        """These clients, if each has examples to train on and every label is a class.
+        """These clients, if each has examples to train on and every label is a class, or a finite number.
 
         Raises:
             DataError: if not; it names the client.
@@ -222,14 +229,32 @@ class Clients:
                 "clients or more data, or leave such clients out"
             )
         for name, part in self.parts.items():
-            wrong = torch.nonzero((part.labels < 0) | (part.labels >= self.classes)).flatten()
+            if self.task == "regression":
+                self._check_targets(name, part)
+                continue
+            wrong = torch.nonzero((part.labels < 0) | (part.labels >= self.classes))[:, 0]
             if len(wrong):
                 client = int(torch.searchsorted(part.offsets, wrong[:1], right=True)) - 1
                 raise DataError(
-                    f"{self.called(client)} has label {int(part.labels[wrong[0]])} in its {name} data; labels "
+                    f"{self.called(client)} has label {part.labels[wrong[0]].tolist()} in its {name} data; labels "
                     f"go from 0 to {self.classes - 1}"
                 )
         return self
+
+    def _check_targets(self, name: str, part: ClientPart) -> None:
+        if not part.labels.is_floating_point():
+            raise DataError(f"targets of the {name} data are {part.labels.dtype}; a regression needs floating point")
+        numbers = part.labels[0].numel() if len(part.labels) else self.classes
+        if numbers != self.classes:
+            raise DataError(f"a target of the {name} data has {numbers} numbers and classes says {self.classes}")
+        wrong = (
+            torch.nonzero(~part.labels.flatten(1).isfinite().all(1))
+            if part.labels.ndim > 1
+            else torch.nonzero(~part.labels.isfinite())
+        )
+        if len(wrong):
+            client = int(torch.searchsorted(part.offsets, wrong[0, :1], right=True)) - 1
+            raise DataError(f"{self.called(client)} has a target in its {name} data that is not finite; leave it out")
 
     def called(self, client: int) -> str:
         """How messages call a client: its position, and its name where it has one."""
@@ -237,14 +262,21 @@ class Clients:
 
     def summary(self) -> Summary:
         """Counts over clients."""
-        seen = torch.unique(self.train.owners() * self.classes + self.train.labels)
         return Summary(
             len(self),
             Counts.of(self.train.counts),
             Counts.of(self.validation.counts),
             Counts.of(self.test.counts),
-            Counts.of(torch.bincount(seen // self.classes, minlength=len(self))),
+            Counts.of(self.classes_seen()),
         )
+
+    def classes_seen(self) -> Tensor:
+        """How many classes each client has in training, int64 of shape (clients,); 0 where labels are no classes."""
+        labels = self.train.labels
+        if labels.ndim > 1 or labels.is_floating_point():
+            return torch.zeros(len(self), dtype=torch.int64)
+        pairs = torch.unique(self.train.owners() * self.classes + labels)
+        return torch.bincount(pairs // self.classes, minlength=len(self))
 
     def fingerprint(self) -> str:
         """Sixteen hexadecimal digits that tell this partition of this data from another.

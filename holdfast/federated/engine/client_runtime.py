@@ -102,6 +102,7 @@ class ClientRuntime(UsesTraining):
             sent: where to put what each client sends, shape (clients, P).
             losses: where to put its training loss at the received model, where the server wants it, shape (clients,).
         """
+        received = received.to(self.network.device)
         stack = self.stack(assignment, received)
         rows = {
             method.label: self.stores[method.label].read(stack.clients) for method in (*self.alongside, *self.joint)
@@ -112,7 +113,11 @@ class ClientRuntime(UsesTraining):
         else:
             local = self._local_steps(stack, rows)
             in_order = bool((ascending.diff() > 0).all())
-            torch.sub(local if in_order else local[ascending], received, out=sent)
+            local = local if in_order else local[ascending]
+            if sent.device == local.device:
+                torch.sub(local, received, out=sent)
+            else:
+                sent.copy_(local - received)
         for label, row in rows.items():
             self.stores[label].write(stack.clients, row)
         losses.zero_()
@@ -151,6 +156,7 @@ class ClientRuntime(UsesTraining):
 
     def personalize(self, method: PostHocPersonalizer, clients: Tensor, received: Tensor) -> None:
         """Train the personal models of a method from the final shared model, and keep them."""
+        received = received.to(self.network.device)
         stack = StackedClients(
             self.training,
             clients,
@@ -166,14 +172,14 @@ class ClientRuntime(UsesTraining):
         """Loss and accuracy of the shared model, or of the personal models called `label`, on some clients' data."""
         if part not in self.clients.parts:
             raise DataError(f"these clients have no examples {part}; score another part")
-        data = self.clients.parts[part]
+        data, shared = self.clients.parts[part], shared.to(self.network.device)
         if label is None:
             return score_shared(self.network, shared, data, clients)
         return score_models(self.network, self.personal(label, clients, shared), data, clients)
 
     def personal(self, label: str, clients: Tensor, shared: Tensor) -> Tensor:
         """Personal models of some clients, shape (clients, P); the shared one for those that never took part."""
-        store = self.stores[label]
+        store, shared = self.stores[label], shared.to(self.network.device)
         models = self._by_label[label].models(store.read(clients), shared, self.training, clients)
         models[~store.written[clients]] = shared
         return models

@@ -15,7 +15,11 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.engine.batches import BatchStream
 from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.study import Way
 from holdfast.federated.settings import Rounds
+
+#: Examples that are looked at to find out how a network runs.
+_STUDIED = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +41,10 @@ class LocalTraining:
         """Which examples make up each mini-batch of each client."""
         return BatchStream(self.settings.seed, self.settings.batch_size, self.settings.shuffle)
 
-    @cached_property
-    def mask_shapes(self) -> list[tuple[float, tuple[int, ...]]]:
-        """Of the network's dropout layers, for one example."""
-        return self.network.mask_shapes(self.clients.train.inputs[:2])
+    def study(self) -> Way:
+        """Find out how the network runs several clients, on some training examples; the answer is kept."""
+        inputs = self.clients.train.inputs[:_STUDIED]
+        return self.network.study(inputs.to(self.network.device)) if len(inputs) else Way("rows")
 
     def steps(self, clients: Tensor) -> Tensor:
         """Local steps of each client in a round, int64 of shape (clients,)."""

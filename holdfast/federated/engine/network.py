@@ -1,44 +1,53 @@
 """A torch module as a function of flat parameter vectors, for one client or for many at once.
 
 Everything federated is arithmetic on vectors: updates, distances, pulls towards an anchor. `Network` lets methods write
-it so. It takes parameters of shape (clients, P), one row per client. A single row runs through the module as it is;
-several rows run stacked, see `holdfast.federated.engine.stacked_layers`, or by `torch.func.vmap` where a model does not
-lend itself to it. That pays for small models, where the cost is in the calls.
+it so. It takes parameters of shape (clients, P), one row per client: what trains, and behind it the running statistics
+of normalisation (`holdfast.federated.engine.row_layout`). A single row runs through the module as it is. Several rows
+run in the fastest of three ways that gives the same results, which is found out by trying
+(`holdfast.federated.engine.study`): their batches joined to one (`holdfast.federated.engine.stacked_layers`), by
+`torch.func.vmap`, or one after another. Stacking pays for small models, where the cost is in the calls.
 
-A model with batch normalisation has running statistics too. They follow the parameters in a row: the server averages
-them like everything else, gradients are zero there, nothing pulls at them, and a training pass moves them in place.
+Training and evaluation are the module's own two modes. What it draws at random in training has names
+(`holdfast.federated.engine.draws`), so it is the same in all three ways. Running statistics are sent and averaged like
+everything else; gradients are zero there, nothing pulls at them, and a training pass moves them in place.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import cast
+from functools import partial
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, vmap
+from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
 
 from holdfast.data.clients.clients import Task
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.stacked_layers import (
-    CannotStackError,
-    FastPooling,
-    GivenDropout,
-    give_masks,
-    stacked_weights,
-)
+from holdfast.federated.engine.criterion import PerExample, criterion_for
+from holdfast.federated.engine.draws import Arrangement, Draws, NamedDraws, seeded
+from holdfast.federated.engine.forks import run_apart
+from holdfast.federated.engine.row_layout import STATISTICS, layout_of, tracking
+from holdfast.federated.engine.stacked_layers import FastPooling, placed, stacked_weights, weight_places
+from holdfast.federated.engine.study import Randomness, Way, look_at_randomness, study_ways
 from holdfast.models.heads import logits_of
-
-#: Scales of the dropout layers' outputs, one tensor (clients, batch, ...) per layer, in the order of the layers.
-Masks = tuple[Tensor, ...]
 
 #: How strongly, and towards what, parameters are pulled: the gradient gets ``strength * (parameters - anchor)``.
 ProximalTerm = tuple[float, Tensor]
+
+#: The module's own two modes, and evaluation in which batches are normalised by themselves: a training pass that
+#: drops nothing.
+Mode = Literal["train", "eval", "normalise"]
+
+#: What a model draws that draws in evaluation too, as with ``F.dropout(x)``, which is never off.
+_EVALUATION = "evaluation"
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +56,7 @@ class ClientBatch:
 
     Attributes:
         inputs: shape (clients, batch, ...).
-        labels: int64 of shape (clients, batch).
+        labels: shape (clients, batch), or (clients, batch, ...) where a target is several numbers.
         weights: shape (clients, batch); each row sums to one, padding has weight zero.
         clients: ids, int64 of shape (clients,).
         draws: how many batches each client had drawn before, int64 of shape (clients,).
@@ -66,6 +75,20 @@ class ClientBatch:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def one(self, place: int) -> ClientBatch:
+        """The batch of the client at that place alone, without its padding."""
+        row = slice(place, place + 1)
+        real = self.labels.shape[1] if self.even else int((self.weights[place] > 0).sum())
+        return ClientBatch(
+            self.inputs[row, :real],
+            self.labels[row, :real],
+            self.weights[row, :real],
+            self.clients[row],
+            self.draws[row],
+            self.rows[row, :real],
+            even=True,
+        )
+
     def repeat(self, times: int) -> ClientBatch:
         """The same batches `times` over, for several models per client: row ``i * clients + k`` is client k's."""
         parts = (self.inputs, self.labels, self.weights, self.clients, self.draws, self.rows)
@@ -80,57 +103,63 @@ class Network:
         model: any module; its own weights are the start, and are never changed. A module may have an attribute
             ``weight_penalty``: c adds ``c * ||W||^2`` over its matrices to the loss, as the linear SVM of Vehicle has.
         task: how outputs are scored.
+        loss: of each example, in place of the task's, see `holdfast.federated.engine.criterion`.
+        score: of each example, in place of the task's.
+        target_dims: dimensions of one target: 0 for a label or a number.
+        device: where rows and batches are.
 
     Attributes:
-        initial: the model's own parameters and running statistics, shape (P,).
-        trainable: how many of them are parameters.
+        initial: what trains, and the running statistics, as the model has them, shape (P,).
+        layout: names, shapes and places of the numbers in a row.
+        criterion: losses and scores.
         convolves: whether it is a network for images.
-        batch_dependent: whether the examples of a batch interact in training.
-        scores_depend_on_batch: whether they interact in evaluation too, for want of running statistics.
 
     Raises:
-        ConfigError: if the module has no parameters, or running statistics that weigh all batches alike.
+        ConfigError: if nothing in the module trains, it can't be copied, or has running statistics that weigh all
+            batches alike.
     """
 
-    def __init__(self, model: nn.Module, task: Task = "classes") -> None:
-        self.task = task
-        # A copy, because its parameters will point into rows of clients (`_gradients_of_one`): the user's model stays
-        # as it is. It stays in training mode; dropout takes its masks from outside and batch norm is switched pass by
-        # pass.
-        self._module = give_masks(copy.deepcopy(model).train())
-        self._names = [name for name, _ in self._module.named_parameters()]
-        self._parameters = [parameter for _, parameter in self._module.named_parameters()]
-        if not self._parameters:
-            raise ConfigError(f"the model {type(model).__name__} has no parameters; there is nothing to federate")
-        owners = dict(self._module.named_modules())
-        split = [name.rpartition(".") for name in self._names]
-        # Torch keeps the parameters of a module in the plain dictionary `_parameters`. Stacked weights are put there,
-        # since assigning to the attribute itself accepts nothing but an `nn.Parameter`.
-        self._places = [(owners[owner]._parameters, name) for owner, _, name in split]
-        norms = {name: module for name, module in owners.items() if isinstance(module, _BatchNorm)}
-        self._tracked = [_refuse_unweighted(name, norm) for name, norm in norms.items() if norm.track_running_stats]
-        self._statistics = [(norm, name) for norm in self._tracked for name in ("running_mean", "running_var")]
-        # How often statistics moved: the module counts all clients' passes, so a model that is handed out starts anew.
-        self._counters = {
-            name: buffer.clone()
-            for name, buffer in self._module.named_buffers()
-            if name.endswith("num_batches_tracked")
-        }
-        names = {norm: name for name, norm in norms.items()}
-        self._statistics_names = [f"{names[norm]}.{name}" for norm, name in self._statistics]
-        # Both are found out by trying, at the first pass: whether the model runs stacked, and channels last.
-        self._stacks: bool | None = None
-        self._channels_last: bool | None = None
-        self.convolves = any(parameter.ndim == 4 for parameter in self._parameters)
+    def __init__(
+        self,
+        model: nn.Module,
+        task: Task = "classes",
+        *,
+        loss: PerExample | None = None,
+        score: PerExample | None = None,
+        target_dims: int = 0,
+        device: str | torch.device = "cpu",
+    ) -> None:
+        self.task, self.target_dims = task, target_dims
+        self.criterion = criterion_for(task, loss, score)
+        # Two copies: one to hand out, kept on the host, and one whose parameters will point into rows of clients
+        # (`_gradients_of_one`). What is frozen is the same in both.
+        self._pristine = _copied(model).cpu()
+        shared = {id(each): each for each in self._pristine.parameters() if not each.requires_grad}
+        self._module = _moved(copy.deepcopy(self._pristine, shared), device).train()
+        self.layout = layout_of(self._module)
+        self._mode: Mode = "train"
+        named = [(name, each) for name, each in self._module.named_parameters() if each.requires_grad]
+        self._parameters = [parameter for _, parameter in named]
+        self._places = weight_places(self._module, self._parameters)
+        self._tracked = [norm for _, norm in tracking(self._module)]
+        self._statistics = [(norm, name) for norm in self._tracked for name in STATISTICS]
+        first = len(self._parameters)
+        buffers = [(norm._buffers, name, first + place) for place, (norm, name) in enumerate(self._statistics)]
+        self._all_places = [*self._places, *buffers]
+        counters = [f"{name}.num_batches_tracked" for name, _ in tracking(self._module)]
+        self._not_moved = {*self.layout.names, *counters}
+        norms = [module for module in self._module.modules() if isinstance(module, _BatchNorm)]
+        self._by_batch = any(norm.training for norm in norms)
+        self._untracked = any(norm.running_mean is None for norm in norms)
+        self._has_norms = bool(norms)
+        self.convolves = any(parameter.ndim == 4 for parameter in self._module.parameters())
         values = [*self._parameters, *(getattr(norm, name) for norm, name in self._statistics)]
-        self._shapes = [value.shape for value in values]
-        self._sizes = [value.numel() for value in values]
-        self.trainable: int = sum(self._sizes[: len(self._parameters)])
         self.initial = torch.cat([value.detach().flatten() for value in values]).clone()
-        self._dropouts = [name for name, module in self._module.named_modules() if isinstance(module, GivenDropout)]
-        self.batch_dependent = bool(norms)
-        self.scores_depend_on_batch = len(norms) > len(self._tracked)
         self._penalty = self._penalty_vector(float(getattr(model, "weight_penalty", 0.0)))
+        # Found out by trying, at the first pass or before.
+        self._channels_last: bool | None = None
+        self._random: Randomness | None = None
+        self._way: Way | None = None
 
     @property
     def size(self) -> int:
@@ -138,90 +167,189 @@ class Network:
         return len(self.initial)
 
     @property
+    def trainable(self) -> int:
+        """How many of them are parameters."""
+        return self.layout.trainable
+
+    @property
+    def slices(self) -> Mapping[str, slice]:
+        """Where each parameter, and each running statistic, is in a row, by its name in the module."""
+        return self.layout.slices
+
+    @property
+    def device(self) -> torch.device:
+        """Where rows and batches are."""
+        return self.initial.device
+
+    @property
     def tracks_statistics(self) -> bool:
         """Whether there are running statistics."""
         return self.size > self.trainable
 
     @property
-    def drops_out(self) -> bool:
-        """Whether training needs masks."""
-        return bool(self._dropouts)
+    def normalises_batches(self) -> bool:
+        """Whether training passes have norms that look at the batch or move running statistics."""
+        return self._by_batch or self.tracks_statistics
+
+    @property
+    def batch_dependent(self) -> bool:
+        """Whether what an example gets in training depends on the others of its batch, or on how many there are."""
+        return self.normalises_batches or (self._random is not None and self._random.batch_dependent)
+
+    @property
+    def scores_depend_on_batch(self) -> bool:
+        """Whether it does in evaluation too, for instance for want of running statistics."""
+        return self._untracked or (self._random is not None and self._random.scores_depend_on_batch)
+
+    def study(self, inputs: Tensor) -> Way:
+        """Find out how several clients can run at once; the answer is kept.
+
+        Args:
+            inputs: some examples, shape (n, ...); a handful is used.
+
+        Raises:
+            Whatever the module raises for one client.
+        """
+        if self._way is None:
+            known = self._randomness(inputs)
+            here = partial(study_ways, self, inputs, known)
+            self._way = run_apart(here) if self.device.type == "cpu" else here()
+        return self._way
 
     # ---------------------------------------------------------------------------------------------- functions
 
     def outputs(
-        self, parameters: Tensor, inputs: Tensor, masks: Masks = (), *, statistics: Tensor | None = None
+        self, parameters: Tensor, inputs: Tensor, draws: Draws | None = None, *, statistics: Tensor | None = None
     ) -> Tensor:
-        """The model's outputs; as in evaluation, unless statistics are given.
+        """The model's outputs; as in evaluation, unless draws or statistics are given.
 
         Args:
             parameters: shape (clients, P).
             inputs: shape (clients, batch, ...).
-            masks: of the dropout layers; nothing is dropped without.
+            draws: names of what is drawn, in training.
             statistics: rows, shape (clients, P), whose running statistics move with this pass, in place; batches are
                 normalised by their own mean and variance then, as in training.
 
         Returns:
             Shape (clients, batch, outputs).
         """
-        if self._stacks is None and len(parameters) > 1:
-            self._stacks = self._can_stack(parameters[:2], inputs[:2, :3])
-        if len(parameters) > 1 and self._stacks:
-            return self._call_stacked(parameters, inputs, masks)
-        moving = self._statistics_of(parameters.detach() if statistics is None else statistics)
-        with self._normalising(by_batch=statistics is not None):
-            if len(parameters) > 1:
-                outputs = vmap(self._call)(parameters, moving, inputs, *masks)
-            else:
-                first = [value[0] for value in moving]
-                with self._pooling():
-                    outputs = self._call(parameters[0], first, inputs[0], *(mask[0] for mask in masks))[None]
+        mode: Mode = "train" if draws is not None else "eval" if statistics is None else "normalise"
+        way = self.study(inputs.flatten(0, 1)).name if len(parameters) > 1 else "rows"
+        return self.run(way, mode, parameters, inputs, draws, statistics)
+
+    def run(  # noqa: PLR0917
+        self,
+        way: str,
+        mode: Mode,
+        parameters: Tensor,
+        inputs: Tensor,
+        draws: Draws | None = None,
+        statistics: Tensor | None = None,
+    ) -> Tensor:
+        """The same in a given way and mode."""
+        draws = self._named(draws, inputs[0], len(parameters))
+        if way == "joined":
+            return self._call_joined(mode, parameters, inputs, draws)
+        moving = self.layout.statistics(parameters.detach() if statistics is None else statistics)
+        if way == "vmap":
+            places = torch.arange(len(parameters), device=self.device)
+
+            def call(row: Tensor, own: list[Tensor], examples: Tensor, place: Tensor) -> Tensor:
+                with self._passing(mode, draws, examples, "vmap", place):
+                    return self._call(row, own, examples)
+
+            # The random functions of a model that runs so are answered by name, see `NamedDraws`; "same" lets them be
+            # called with generators of our own.
+            with _with_rules_for_vmap():
+                outputs = vmap(call, randomness="same")(parameters, moving, inputs, places)
+        else:
+            rows = []
+            for place, (row, examples) in enumerate(zip(parameters, inputs, strict=True)):
+                with self._passing(mode, draws and draws.one(place), examples), self._pooling():
+                    rows.append(self._call(row, [value[place] for value in moving], examples))
+            outputs = rows[0][None] if len(rows) == 1 else torch.stack(rows)
         if statistics is not None and moving:
             torch.cat(moving, 1, out=statistics[:, self.trainable :])
         return outputs
 
+    def trial(self, mode: Mode, examples: Tensor, draws: NamedDraws) -> Tensor:
+        """Outputs of the initial model for one client's examples, while nothing is known of the module yet."""
+        self._switch(mode)
+        with torch.no_grad(), LoneExample(), draws:
+            return self._call(
+                self.initial, [value[0] for value in self.layout.statistics(self.initial[None])], examples
+            )
+
+    def buffers(self) -> dict[str, Tensor]:
+        """The module's buffers by name, but for the running statistics."""
+        return {name: value for name, value in self.module.named_buffers() if name not in self._not_moved}
+
+    @property
+    def module(self) -> nn.Module:
+        """The module that runs; its parameters are those of whoever ran last."""
+        return self._module
+
+    @property
+    def called(self) -> str:
+        """How messages call the model."""
+        return type(self._pristine).__name__
+
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Loss of each example, without the penalty: outputs (..., c) and labels (...) to (...)."""
-        if self.task == "margin":
-            return F.relu(1 - (2 * labels - 1) * outputs.squeeze(-1))
-        flat = F.cross_entropy(outputs.flatten(0, -2), labels.flatten(), reduction="none")
-        return flat.view(labels.shape)
+        return self._by_example(self.criterion.losses, outputs, labels)
+
+    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Score of each example, of the same shapes; bool where it says whether an example is told right."""
+        return self._by_example(self.criterion.scores, outputs, labels)
 
     def correct(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Whether each example is told right, bool."""
-        predicted = (outputs.squeeze(-1) > 0).long() if self.task == "margin" else outputs.argmax(-1)
-        return predicted == labels
+        """Whether each example is told right, bool.
+
+        Raises:
+            ConfigError: if the task has no right and wrong.
+        """
+        if not self.criterion.is_accuracy:
+            raise ConfigError(f"this needs classes, and clients are scored by {self.criterion.measure}")
+        return self.scores(outputs, labels)
 
     def penalty(self, parameters: Tensor) -> Tensor:
         """The penalty on weights of each row, shape (rows,)."""
         if self._penalty is None:
-            return torch.zeros(len(parameters), dtype=parameters.dtype)
+            return torch.zeros(len(parameters), dtype=parameters.dtype, device=parameters.device)
         return (self._penalty * parameters.square()).sum(-1)
 
-    def loss(self, parameters: Tensor, batch: ClientBatch, masks: Masks = ()) -> Tensor:
+    def loss(self, parameters: Tensor, batch: ClientBatch, draws: Draws | None = None) -> Tensor:
         """Mean loss of each client on its batch, with the penalty, shape (clients,)."""
-        losses = self.losses(self.outputs(parameters, batch.inputs, masks), batch.labels)
+        losses = self.losses(self.outputs(parameters, batch.inputs, draws), batch.labels)
         return (losses * batch.weights).sum(-1) + self.penalty(parameters)
 
-    def gradient(self, parameters: Tensor, batch: ClientBatch, masks: Masks = ()) -> Tensor:
+    def gradient(self, parameters: Tensor, batch: ClientBatch, draws: Draws | None = None) -> Tensor:
         """Gradient of each client's mean loss on its batch at its parameters, shape (clients, P).
 
-        Running statistics in `parameters` move, in place; the gradient is zero there.
+        Without draws nothing is dropped. Running statistics in `parameters` move, in place; the gradient is zero there,
+        and where a parameter is not used.
         """
         if len(parameters) == 1:
-            parts = [part.flatten() for part in self._gradients_of_one(parameters, batch, masks)]
+            parts = [part.flatten() for part in self._gradients_of_one(parameters, batch, draws)]
             gradient = torch.cat([*parts, parts[0].new_zeros(self.size - self.trainable)])[None]
+        elif self.study(batch.inputs.flatten(0, 1)).name == "rows":
+            return torch.cat([self.gradient(*one) for one in _each(parameters, batch, draws)])
         else:
             # The pass moves running statistics in `parameters` in place, so the tape must hang on other memory.
             at = (parameters.clone() if self._statistics else parameters.detach()).requires_grad_()
-            outputs = self.outputs(at, batch.inputs, masks, statistics=parameters)
+            outputs = self.outputs(at, batch.inputs, draws, statistics=parameters)
             (gradient,) = torch.autograd.grad(self._sum_of_means(outputs, batch), at)
         if self._penalty is not None:
             gradient.addcmul_(self._penalty, parameters, value=2)
         return gradient
 
     def sgd_step(
-        self, parameters: Tensor, batch: ClientBatch, rate: float, proximal: ProximalTerm | None, masks: Masks
+        self,
+        parameters: Tensor,
+        batch: ClientBatch,
+        rate: float,
+        proximal: ProximalTerm | None,
+        draws: Draws | None = None,
     ) -> None:
         """One SGD step of each client, in place: ``v <- v - rate (gradient + strength (v - anchor))``.
 
@@ -230,19 +358,23 @@ class Network:
             batch: a mini-batch of each client.
             rate: the learning rate.
             proximal: strength and anchor, shape (P,) or (clients, P), where there is one.
-            masks: of the dropout layers.
+            draws: names of what is drawn; nothing is dropped without.
         """
+        if len(parameters) > 1 and self.study(batch.inputs.flatten(0, 1)).name == "rows":
+            for place, (row, own, names) in enumerate(_each(parameters, batch, draws)):
+                self.sgd_step(row, own, rate, _of_one(proximal, place), names)
+            return
         if len(parameters) > 1 or self._penalty is not None:
-            gradient = self.gradient(parameters, batch, masks)
+            gradient = self.gradient(parameters, batch, draws)
             parameters.sub_(self.with_proximal(gradient, parameters, proximal), alpha=rate)
             return
         # One client: step on the views of its row, parameter by parameter, without flattening the gradient first. These
         # private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel for all
         # parameters, where a loop over a small model would spend its time in calls.
-        parts = self._split(parameters[0])[: len(self._parameters)]
-        gradients = list(self._gradients_of_one(parameters, batch, masks))
+        parts = self.layout.split(parameters[0])[: len(self._parameters)]
+        gradients = list(self._gradients_of_one(parameters, batch, draws))
         if proximal is not None:
-            anchor = self._split(proximal[1].view(-1))[: len(parts)]
+            anchor = self.layout.split(proximal[1].view(-1))[: len(parts)]
             torch._foreach_add_(gradients, list(torch._foreach_sub(parts, anchor)), alpha=proximal[0])
         torch._foreach_sub_(parts, gradients, alpha=rate)
 
@@ -264,71 +396,90 @@ class Network:
 
     def repair_statistics(self, model: Tensor) -> None:
         """Lift running variances that an aggregate has left below zero to zero, in place, shape (P,)."""
-        for part, (_, name) in zip(self._split(model)[len(self._parameters) :], self._statistics, strict=True):
+        for part, (_, name) in zip(self.layout.split(model)[len(self._parameters) :], self._statistics, strict=True):
             if name == "running_var":
                 part.clamp_(min=0)
 
-    def mask_shapes(self, inputs: Tensor) -> list[tuple[float, tuple[int, ...]]]:
-        """For each dropout layer the probability and the shape of its input for one example like ``inputs[0]``."""
-        shapes: dict[str, tuple[float, tuple[int, ...]]] = {}
-        layers = {name: module for name, module in self._module.named_modules() if isinstance(module, GivenDropout)}
-
-        def look(name: str) -> object:
-            def hook(module: nn.Module, given: tuple[Tensor, ...]) -> None:
-                assert isinstance(module, GivenDropout)
-                shapes[name] = (module.p, tuple(given[0].shape[1:]))
-
-            return layers[name].register_forward_pre_hook(hook)
-
-        hooks = [look(name) for name in layers]
-        with torch.no_grad():
-            self.outputs(self.initial[None], inputs[None, :2])
-        for hook in hooks:
-            hook.remove()  # type: ignore[attr-defined]
-        return [shapes[name] for name in layers]
-
     def load(self, parameters: Tensor) -> nn.Module:
-        """A copy of the module with these parameters, shape (P,), in evaluation mode."""
-        model = copy.deepcopy(self._module).eval()
-        buffers = dict(model.named_buffers())
-        values = [*model.parameters(), *(buffers[name] for name in self._statistics_names)]
-        for value, part in zip(values, self._split(parameters), strict=True):
-            value.data.copy_(part)
-        for name, count in self._counters.items():
-            buffers[name].copy_(count)
-        return model
+        """A copy of the module as it was given, with these parameters, shape (P,), in evaluation mode."""
+        model = copy.deepcopy(self._pristine)
+        values = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        with torch.no_grad():
+            for name, part in zip(self.layout.names, self.layout.split(parameters), strict=True):
+                values[name].copy_(part)
+        return _moved(model, self.device).eval()
 
-    # ---------------------------------------------------------------------------------------------- inside
+    # ---------------------------------------------------------------------------------------------- one pass
 
-    def _split(self, row: Tensor) -> list[Tensor]:
-        return [part.view(shape) for part, shape in zip(torch.split(row, self._sizes), self._shapes, strict=True)]
+    @contextmanager
+    def _passing(
+        self,
+        mode: Mode,
+        draws: Draws | None,
+        examples: Tensor,
+        arrangement: Arrangement = "one",
+        place: Tensor | None = None,
+    ) -> Iterator[None]:
+        """The circumstances of a pass: the module's mode, what is drawn, a batch of one example."""
+        self._switch(mode)
+        random = self._random
+        with ExitStack() as stack:
+            if draws is not None and random is not None:
+                if random.named:
+                    stack.enter_context(NamedDraws(draws, arrangement, place))
+                if random.unnamed and arrangement == "one":
+                    stack.enter_context(seeded(draws))
+            if self._has_norms and len(examples) == 1:
+                stack.enter_context(LoneExample())
+            yield
+        if random is not None:
+            random.put_back(self._module)
 
-    def _statistics_of(self, rows: Tensor) -> list[Tensor]:
-        """Copies of running statistics, shape (clients, channels) each: torch moves those in place under vmap."""
-        parts = torch.split(rows[:, self.trainable :], self._sizes[len(self._parameters) :], dim=1)
-        return [part.clone(memory_format=torch.contiguous_format) for part in parts]
+    def _switch(self, mode: Mode) -> None:
+        """Put the module into a mode, by its own `train` and `eval`, unless it is in it."""
+        if mode == self._mode:
+            return
+        self._module.train(mode == "train")
+        if mode == "normalise":
+            for norm in self._tracked:
+                norm.train()
+        self._mode = mode
 
-    def _call(self, row: Tensor, statistics: list[Tensor], inputs: Tensor, *masks: Tensor) -> Tensor:
-        given = dict(zip(self._names, self._split(row)[: len(self._names)], strict=True))
-        given |= dict(zip(self._statistics_names, statistics, strict=True))
-        if masks:
-            given |= {f"{name}.mask": mask for name, mask in zip(self._dropouts, masks, strict=True)}
-        return logits_of(functional_call(self._module, given, (inputs,)))
+    def _call(self, row: Tensor, statistics: list[Tensor], inputs: Tensor) -> Tensor:
+        values = [*self.layout.split(row)[: len(self._parameters)], *statistics]
+        with placed(self._all_places, values):
+            return logits_of(self._module(inputs))
 
-    def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, masks: Masks) -> tuple[Tensor, ...]:
+    def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, draws: Draws | None) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""
         # The module's parameters become views of the row, so nothing is copied and a later step on the row is seen by
-        # the module. They alias the row until the next call, which is why only `load` hands the module out, as a copy.
-        parts = self._split(parameters[0])
+        # the module. They alias the row until the next call, which is why this module is never handed out.
+        parts = self.layout.split(parameters[0])
         for parameter, part in zip(self._parameters, parts, strict=False):
             parameter.data = part
         for (norm, name), part in zip(self._statistics, parts[len(self._parameters) :], strict=True):
             setattr(norm, name, part)
-        inputs = self._arranged(batch.inputs[0])
-        self._give(*(mask[0] for mask in masks))
-        outputs = logits_of(self._module(inputs))
-        self._give()
-        return torch.autograd.grad(self._sum_of_means(outputs[None], batch), self._parameters)
+        examples = batch.inputs[0]
+        mode: Mode = "normalise" if draws is None else "train"
+        draws, random = self._named(draws, examples), self._randomness(examples)
+        inputs = self._arranged(examples)
+        if random.plain and not (self._has_norms and len(examples) == 1):
+            self._switch(mode)
+            outputs = self._module(inputs)
+        else:
+            with self._passing(mode, draws, examples):
+                outputs = self._module(inputs)
+        loss = self._sum_of_means(logits_of(outputs)[None], batch)
+        return torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
+
+    def _call_joined(self, mode: Mode, parameters: Tensor, inputs: Tensor, draws: Draws | None) -> Tensor:
+        parts = zip(torch.split(parameters, self.layout.sizes, dim=1), self.layout.shapes, strict=True)
+        rows = [part.view(len(parameters), *shape) for part, shape in parts]
+        # Clients' batches become one batch, client after client; weights know how many rows are whose.
+        together = inputs.flatten(0, 1)
+        with self._passing(mode, draws, together, "joined"), stacked_weights(self._places, rows), self._pooling():
+            outputs = logits_of(self._module(together))
+        return outputs.view(*inputs.shape[:2], *outputs.shape[1:])
 
     def _arranged(self, images: Tensor) -> Tensor:
         """Images with their channels innermost, which convolutions like, unless the model insists on its own order."""
@@ -341,75 +492,133 @@ class Network:
         if self.batch_dependent:
             return False
         try:
-            arranged = self._module(images.contiguous(memory_format=torch.channels_last))
+            with self._passing("eval", self._named(None, images), images):
+                arranged = logits_of(self._module(images.contiguous(memory_format=torch.channels_last)))
+                usual = logits_of(self._module(images))
         except RuntimeError:  # of a view of a tensor that is not contiguous
             return False
-        return torch.allclose(arranged, self._module(images), rtol=1e-3, atol=1e-4)
+        return torch.allclose(arranged, usual, rtol=1e-3, atol=1e-4)
+
+    def _randomness(self, inputs: Tensor) -> Randomness:
+        if self._random is None:
+            self._random = look_at_randomness(self, inputs)
+        return self._random
+
+    def _named(self, draws: Draws | None, examples: Tensor, clients: int = 1) -> Draws | None:
+        """Names for what is drawn: as given, or always the same where a module draws in evaluation."""
+        if draws is not None or not self._randomness(examples).in_evaluation:
+            return draws
+        return Draws(0, _EVALUATION, (0,) * clients, (0,) * clients)
+
+    # ---------------------------------------------------------------------------------------------- losses
 
     def _sum_of_means(self, outputs: Tensor, batch: ClientBatch) -> Tensor:
         """The clients' mean losses, added up; clients don't share parameters, so each gets its own gradient."""
-        if batch.even and self.task == "classes":
+        if batch.even and self.criterion.cross_entropy:
             # Every client has as many examples, so the sum of means is a multiple of the mean of all: one fused kernel.
             return len(batch) * F.cross_entropy(outputs.flatten(0, 1), batch.labels.flatten())
         return (self.losses(outputs, batch.labels) * batch.weights).sum()
 
-    def _call_stacked(self, parameters: Tensor, inputs: Tensor, masks: Masks) -> Tensor:
-        parts = zip(torch.split(parameters, self._sizes, dim=1), self._shapes, strict=True)
-        rows = [part.view(len(parameters), *shape) for part, shape in parts]
-        # Clients' batches become one batch, client after client; weights know how many rows are whose.
-        self._give(*(mask.flatten(0, 1) for mask in masks))
-        with stacked_weights(self._places, rows), self._pooling():
-            outputs = logits_of(self._module(inputs.flatten(0, 1)))
-        self._give()
-        return outputs.view(*inputs.shape[:2], *outputs.shape[1:])
+    def _by_example(self, function: PerExample, outputs: Tensor, labels: Tensor) -> Tensor:
+        leading = labels.ndim - self.target_dims
+        flat = function(outputs.flatten(0, leading - 1), labels.flatten(0, leading - 1))
+        return flat.view(labels.shape[:leading])
 
-    @torch.no_grad()
-    def _can_stack(self, parameters: Tensor, inputs: Tensor) -> bool:
-        """Whether the model runs stacked, found out by comparing with vmap on a few examples."""
-        if self.batch_dependent:
-            return False
-        # Two different rows and a few examples: a model that mixes up clients, or that does something with its weights
-        # that `stacked_layers` has no version of, is noticed here and runs by vmap.
-        try:
-            stacked = self._call_stacked(parameters, inputs, ())
-        except (CannotStackError, RuntimeError, TypeError, AttributeError):
-            return False
-        return torch.allclose(stacked, vmap(self._call)(parameters, [], inputs), rtol=1e-3, atol=1e-4)
-
-    @contextmanager
-    def _normalising(self, *, by_batch: bool) -> Iterator[None]:
-        """Normalise by the batch's statistics for a while, which moves the running ones, or by the latter."""
-        for norm in self._tracked:
-            norm.train(by_batch)
-        try:
-            yield
-        finally:
-            for norm in self._tracked:
-                norm.train()
-
-    def _pooling(self) -> AbstractContextManager[object]:
-        return FastPooling() if self.convolves else nullcontext()
-
-    def _give(self, *masks: Tensor) -> None:
-        """Give the dropout layers their masks, or take them back."""
-        for place, name in enumerate(self._dropouts):
-            layer = cast(GivenDropout, self._module.get_submodule(name))
-            layer.mask = masks[place] if masks else torch.ones(())
+    def _pooling(self) -> ExitStack | FastPooling:
+        return FastPooling() if self.convolves else ExitStack()
 
     def _penalty_vector(self, strength: float) -> Tensor | None:
         if strength == 0:
             return None
         parts = [
-            torch.full((size,), strength * (len(shape) > 1), dtype=self.initial.dtype)
-            for size, shape in zip(self._sizes, self._shapes, strict=True)
+            torch.full((size,), strength * (len(shape) > 1), dtype=self.initial.dtype, device=self.device)
+            for size, shape in zip(self.layout.sizes, self.layout.shapes, strict=True)
         ]
         return torch.cat(parts)
 
 
-def _refuse_unweighted(name: str, norm: _BatchNorm) -> _BatchNorm:
-    if norm.momentum is None:
+class LoneExample(TorchFunctionMode):
+    """While active, a batch of one value per channel is normalised by running statistics, which stay as they are.
+
+    Its own variance is zero, and torch refuses it in training. Without running statistics the normalised value is zero.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Batch normalisation here, everything else as it is."""
+        if func is F.batch_norm:
+            return _normalise_one(*args, **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+
+def _normalise_one(  # noqa: PLR0917 - torch's arguments
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    lone = input.numel() == input.shape[1]
+    if lone and running_mean is None:
+        shape = (-1, *(1 for _ in input.shape[2:]))
+        normalised = input * 0 if weight is None else input * 0 * weight.view(shape)
+        return normalised if bias is None else normalised + bias.view(shape)
+    return F.batch_norm(input, running_mean, running_var, weight, bias, training and not lone, momentum, eps)
+
+
+@contextmanager
+def _with_rules_for_vmap() -> Iterator[None]:
+    """Keep torch from kernels of attention that vmap would run client after client."""
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with sdpa_kernel(SDPBackend.MATH):
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+
+
+def _each(
+    parameters: Tensor, batch: ClientBatch, draws: Draws | None
+) -> Iterator[tuple[Tensor, ClientBatch, Draws | None]]:
+    """Row after row, each with its batch and its draws."""
+    for place in range(len(parameters)):
+        yield parameters[place : place + 1], batch.one(place), None if draws is None else draws.one(place)
+
+
+def _of_one(proximal: ProximalTerm | None, place: int) -> ProximalTerm | None:
+    if proximal is None or proximal[1].ndim == 1:
+        return proximal
+    return proximal[0], proximal[1][place]
+
+
+def _moved(model: nn.Module, device: str | torch.device) -> nn.Module:
+    """The model on a device, with weights that were tied still tied: on some devices torch makes new ones of them."""
+    places = [(owner._parameters, name) for owner in model.modules() for name in owner._parameters]
+    before = [own[name] for own, name in places]
+    try:
+        model.to(device)
+    except (RuntimeError, AssertionError, ImportError) as error:  # no such device, or a build of torch without it
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"the device {device!r} can't be used here ({reason}); use another") from error
+    moved: dict[int, nn.Parameter | None] = {}
+    for (own, name), was in zip(places, before, strict=True):
+        own[name] = moved.setdefault(id(was), own[name])
+    return model
+
+
+def _copied(model: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(model)
+    except (RuntimeError, TypeError) as error:
         raise ConfigError(
-            f"the running statistics of {name!r} weigh all batches alike (momentum=None), which can't be averaged over "
-            "clients; give it a momentum"
-        )
-    return norm
+            f"the model {type(model).__name__} can't be copied ({error}); a client needs a copy of its own"
+        ) from error

@@ -15,9 +15,9 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import pad
+from holdfast.federated.engine.draws import Draws
 from holdfast.federated.engine.local_training import LocalTraining, UsesTraining
-from holdfast.federated.engine.network import ClientBatch, Masks, ProximalTerm
-from holdfast.streams import torch_stream
+from holdfast.federated.engine.network import ClientBatch, ProximalTerm
 
 
 class StackedClients(UsesTraining):
@@ -109,13 +109,16 @@ class StackedClients(UsesTraining):
         part = part or self.training.clients.train
         width = max(batch.shape[1] for batch in rows)
         table, weights = pad(rows, width)
-        weights = weights.to(self.received.dtype)
+        weights = weights.to(self.received)
         even = all(batch.shape[1] == width for batch in rows)
         for step in range(int(counts.max())):
             active = int((counts > step).sum())
             chosen = table[:active, step]
+            # Data stays in the host's memory, and a batch at a time moves. Names of clients, draws and rows stay there.
+            inputs, labels = (each.to(self.received.device) for each in part.gather(chosen))
             yield ClientBatch(
-                *part.gather(chosen),
+                inputs,
+                labels,
                 weights[:active],
                 self.clients[:active],
                 self.drawn[:active] + step,
@@ -131,13 +134,13 @@ class StackedClients(UsesTraining):
             batch: names the clients and their draws, which decide what is dropped.
             inputs: shape (clients, batch, ...).
             statistics: rows whose running statistics move, in place; no view of `models`.
-            role: stream of the dropout masks.
+            role: of the model, which is part of the names of what it draws.
         """
-        return self.network.outputs(models, inputs, self._masks(batch, role), statistics=statistics)
+        return self.network.outputs(models, inputs, self._draws(batch, role), statistics=statistics)
 
     def gradient(self, models: Tensor, batch: ClientBatch, role: str = "shared") -> Tensor:
         """Gradients of the training loss at `models`, one row per client of the batch, shape (clients, P)."""
-        return self.network.gradient(models, batch, self._masks(batch, role))
+        return self.network.gradient(models, batch, self._draws(batch, role))
 
     def sgd_step(
         self,
@@ -156,24 +159,10 @@ class StackedClients(UsesTraining):
         network = self.network
         if adam is None:
             wanted = proximal if proximal is not None and proximal[0] != 0 else None
-            network.sgd_step(models, batch, rate, wanted, self._masks(batch, role))
+            network.sgd_step(models, batch, rate, wanted, self._draws(batch, role))
         else:
             adam.step(models, network.with_proximal(self.gradient(models, batch, role), models, proximal), rate)
 
-    def _masks(self, batch: ClientBatch, role: str) -> Masks:
-        """Dropout scales from streams of (client, batch, role): what one model drops can't shift another's draws."""
-        if not self.network.drops_out:
-            return ()
-        size = batch.labels.shape[1]
-        masks = []
-        for layer, (p, shape) in enumerate(self.training.mask_shapes):
-            rows = [
-                torch.rand(
-                    size,
-                    *shape,
-                    generator=torch_stream(self.settings.seed, "dropout", role, layer, client, draw),
-                )
-                for client, draw in zip(batch.clients.tolist(), batch.draws.tolist(), strict=True)
-            ]
-            masks.append((torch.stack(rows) >= p) / (1 - p))
-        return tuple(masks)
+    def _draws(self, batch: ClientBatch, role: str) -> Draws:
+        """Names of (client, batch, role) for what is drawn: what one model drops can't shift another's draws."""
+        return Draws(self.settings.seed, role, tuple(batch.clients.tolist()), tuple(batch.draws.tolist()))

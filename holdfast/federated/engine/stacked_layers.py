@@ -2,8 +2,8 @@
 
 Most of a network treats examples one by one and does not care whose they are. Only what touches weights must know:
 there `Stacked` weights, which stand in for a module's parameters, answer torch's functions with a version for many
-clients. Convolution is one batched matrix product with the input's patches; vmap would make it a grouped convolution,
-which CPUs run badly. Pooling compares strided slices, several times faster than torch's kernel on small images.
+clients. `FOR_MANY` is the table of what they can do. A frozen parameter is the same for all clients and stays what it
+is, so layers may have weights of both kinds.
 
 A model that does anything else with its weights raises `CannotStackError`, and is run by vmap instead.
 """
@@ -11,7 +11,8 @@ A model that does anything else with its weights raises `CannotStackError`, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -19,7 +20,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-Pair = tuple[int, int]
+from holdfast.federated.engine.attention import HeadsCall, attend
+from holdfast.federated.engine.stacked_kernels import Convolution, Pair, PoolByTwo, StackedProduct
+from holdfast.federated.engine.stacked_recurrent import RecurrentShape, run_recurrent
 
 
 class CannotStackError(Exception):
@@ -36,6 +39,27 @@ class Stacked:
     def __init__(self, rows: Tensor) -> None:
         self.rows = rows
 
+    # What layers ask of a parameter before they use it.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the numbers."""
+        return self.rows.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where they are."""
+        return self.rows.device
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of one client's weights."""
+        return self.rows.shape[1:]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are taken."""
+        return self.rows.requires_grad
+
     @classmethod
     def __torch_function__(
         cls,
@@ -47,27 +71,78 @@ class Stacked:
         """Torch's functions for many clients, where there is a version."""
         # Torch calls this in place of any of its functions that is given a `Stacked` for a tensor: that is how a
         # module's own `forward` runs unchanged. Whatever is not in the table is refused rather than guessed.
-        if func not in _FOR_MANY:
-            raise CannotStackError(getattr(func, "__name__", str(func)))
-        return _FOR_MANY[func](*args, **(kwargs or {}))
+        if func not in FOR_MANY:
+            raise CannotStackError(f"{getattr(func, '__name__', func)} has no version for many clients")
+        return FOR_MANY[func](*args, **(kwargs or {}))
+
+    def __add__(self, other: Any) -> Tensor:
+        return _elementwise(torch.add, self, other)
+
+    def __mul__(self, other: Any) -> Tensor:
+        return _elementwise(torch.mul, self, other)
+
+    def __sub__(self, other: Any) -> Tensor:
+        return _elementwise(torch.sub, self, other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def expand(self, *sizes: Any) -> Tensor:
+        """One client's weights for each of its examples: a token or a query that is learned."""
+        shape = sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes
+        own = self.rows.shape[1:]
+        clients = len(self.rows)
+        if len(shape) == len(own) and own[0] == 1:
+            own = own[1:]
+        if len(shape) != len(own) + 1 or shape[0] % clients:
+            raise CannotStackError("expand has no version for many clients")
+        whole = [size if asked == -1 else asked for size, asked in zip(own, shape[1:], strict=True)]
+        return self.rows.view(clients, 1, *own).expand(clients, shape[0] // clients, *whole).flatten(0, 1)
+
+
+#: A container of a module's parameters, a key in it, and which of the parameters is there.
+Place = tuple[Any, Any, int]
+
+
+def weight_places(module: nn.Module, parameters: Sequence[nn.Parameter]) -> list[Place]:
+    """Every place where a module keeps one of these parameters; one that is used twice has two."""
+    # Torch keeps the parameters of a module in the plain dictionary `_parameters`, and recurrent layers once more in a
+    # list. Stacked weights are put there, since assigning to the attribute accepts nothing but an `nn.Parameter`.
+    numbers = {id(parameter): number for number, parameter in enumerate(parameters)}
+    places: list[Place] = []
+    for owner in module.modules():
+        entries: list[tuple[Any, Any, Any]] = [
+            (owner._parameters, name, own) for name, own in owner._parameters.items()
+        ]
+        flat = getattr(owner, "_flat_weights", None)
+        if isinstance(owner, nn.RNNBase) and isinstance(flat, list):
+            entries += [(flat, place, own) for place, own in enumerate(flat)]
+        places += [(where, key, numbers[id(own)]) for where, key, own in entries if id(own) in numbers]
+    return places
 
 
 @contextmanager
-def stacked_weights(places: Sequence[tuple[dict[str, Any], str]], rows: Sequence[Tensor]) -> Iterator[None]:
-    """Put stacked weights in the place of parameters, for a while.
+def placed(places: Sequence[Place], values: Sequence[Any]) -> Iterator[None]:
+    """Put values in the place of parameters or buffers, for a while.
+
+    `torch.func.functional_call` does too, but leaves a module that is used under two names with what was put there.
 
     Args:
-        places: for each parameter, the ``_parameters`` of its module and its name there.
-        rows: the weights, shape (clients, *shape of the parameter) each.
+        places: where they are, see `weight_places`.
+        values: one for each number that places name.
     """
-    before = [own[name] for own, name in places]
+    before = [where[key] for where, key, _ in places]
     try:
-        for (own, name), row in zip(places, rows, strict=True):
-            own[name] = Stacked(row)
+        for where, key, number in places:
+            where[key] = values[number]
         yield
     finally:
-        for (own, name), parameter in zip(places, before, strict=True):
-            own[name] = parameter
+        for (where, key, _), value in zip(places, before, strict=True):
+            where[key] = value
+
+
+def stacked_weights(places: Sequence[Place], rows: Sequence[Tensor]) -> AbstractContextManager[None]:
+    """Put stacked weights, shape (clients, *shape of the parameter) each, in the place of parameters, for a while."""
+    return placed(places, [Stacked(row) for row in rows])
 
 
 class FastPooling(TorchFunctionMode):
@@ -93,13 +168,104 @@ class FastPooling(TorchFunctionMode):
 # -------------------------------------------------------------------------------------------------- functions
 
 
-def _linear(input: Tensor, weight: Stacked, bias: Stacked | None = None) -> Tensor:
+def _linear(input: Tensor | Stacked, weight: Any, bias: Any = None) -> Tensor:
+    if isinstance(input, Stacked):
+        raise CannotStackError("a layer whose input is a parameter has no version for many clients")
     if not isinstance(weight, Stacked):
-        raise CannotStackError("linear")
+        return _elementwise(torch.add, F.linear(input, weight), bias)
+    if bias is not None and not isinstance(bias, Stacked):
+        return torch.add(_linear(input, weight), bias)
     rows = weight.rows
     by_client = input.reshape(len(rows), -1, input.shape[-1])
     product = cast(Tensor, cast(Any, StackedProduct).apply(by_client, rows, None if bias is None else bias.rows))
     return product.view(*input.shape[:-1], -1)
+
+
+def _elementwise(func: Callable[..., Tensor], one: Any, other: Any, **options: Any) -> Tensor:
+    """A function of a parameter and activations, whose last dimensions go together as torch broadcasts them."""
+    if options or (isinstance(one, Stacked) and isinstance(other, Stacked)):
+        raise CannotStackError(f"{func.__name__} of parameters has no version for many clients")
+    stacked, activations = (one, other) if isinstance(one, Stacked) else (other, one)
+    if not isinstance(activations, Tensor):
+        raise CannotStackError("arithmetic with a parameter alone has no version for many clients")
+    clients, own = len(stacked.rows), stacked.rows.shape[1:]
+    if len(own) == activations.ndim and own[0] == 1:
+        own = own[1:]
+    if len(own) >= activations.ndim or activations.shape[0] % clients:
+        raise CannotStackError("a parameter with a number per example has no version for many clients")
+    apart = activations.view(clients, -1, *activations.shape[1:])
+    rows = stacked.rows.reshape(clients, 1, *(1 for _ in range(activations.ndim - 1 - len(own))), *own)
+    result = func(rows, apart) if stacked is one else func(apart, rows)
+    return result.flatten(0, 1)
+
+
+def _embedding(  # noqa: PLR0917 - torch's arguments
+    input: Tensor,
+    weight: Stacked,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """One table of all clients' words, in which each client's begin at its own place."""
+    if max_norm is not None or scale_grad_by_freq or sparse:
+        raise CannotStackError("an embedding with a largest norm, scaled or sparse has no version for many clients")
+    clients, words, _ = weight.rows.shape
+    firsts = words * torch.arange(clients, device=input.device)
+    apart = input.reshape(clients, -1) + firsts[:, None]
+    rows = weight.rows
+    if padding_idx is not None:
+        # The padding's word is read and never learned.
+        learned = torch.ones(words, 1, dtype=rows.dtype, device=rows.device)
+        learned[padding_idx] = 0
+        rows = rows * learned + (rows * (1 - learned)).detach()
+    return F.embedding(apart, rows.flatten(0, 1)).view(*input.shape, -1)
+
+
+def _layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Tensor:
+    normalised = F.layer_norm(input, normalized_shape, None, None, eps)
+    return _shifted(normalised, weight, bias)
+
+
+def _group_norm(input: Tensor, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    normalised = F.group_norm(input, num_groups, None, None, eps)
+    return _shifted(normalised.transpose(1, -1), weight, bias).transpose(1, -1)
+
+
+def _batch_norm(  # noqa: PLR0917 - torch's arguments
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Any = None,
+    bias: Any = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """By running statistics that are frozen, and so the same for all clients."""
+    if training or running_mean is None:
+        raise CannotStackError("normalisation by a batch has no version for joined batches")
+    normalised = F.batch_norm(input, running_mean, running_var, None, None, False, momentum, eps)
+    return _shifted(normalised.transpose(1, -1), weight, bias).transpose(1, -1)
+
+
+def _shifted(values: Tensor, weight: Any, bias: Any) -> Tensor:
+    """Times a weight, plus a bias, each of them stacked or not."""
+    if weight is not None:
+        values = _elementwise(torch.mul, values, weight) if isinstance(weight, Stacked) else values * weight
+    if bias is None:
+        return values
+    return _elementwise(torch.add, values, bias) if isinstance(bias, Stacked) else values + bias
+
+
+def _heads(*args: Any, **options: Any) -> tuple[Tensor, Tensor | None]:
+    call = HeadsCall.of(*args, **options)
+    if call.unusual or (call.training and call.dropout_p):  # dropped by name, see `holdfast.federated.engine.draws`
+        raise CannotStackError("this attention has no version for many clients")
+    return attend(call, lambda weights: weights)
 
 
 def _conv2d(  # noqa: PLR0917 - torch.conv2d's arguments
@@ -146,168 +312,83 @@ def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
     return cast(Tensor, cast(Any, PoolByTwo).apply(input))
 
 
+def _gru_cell(input: Tensor, state: Tensor, of_input: Any, of_state: Any, *biases: Any) -> Tensor:
+    given, brought = _gates(input, state, of_input, of_state, *biases)
+    (reset, update, new), (to_reset, to_update, to_new) = given.chunk(3, -1), brought.chunk(3, -1)
+    new = (new + (reset + to_reset).sigmoid() * to_new).tanh()
+    return torch.lerp(new, state, (update + to_update).sigmoid())
+
+
+def _lstm_cell(
+    input: Tensor, first: Sequence[Tensor], of_input: Any, of_state: Any, *biases: Any
+) -> tuple[Tensor, Tensor]:
+    let, forget, new, out = torch.add(*_gates(input, first[0], of_input, of_state, *biases)).chunk(4, -1)
+    cell = forget.sigmoid() * first[1] + let.sigmoid() * new.tanh()
+    return out.sigmoid() * cell.tanh(), cell
+
+
+def _rnn_cell(bend: Callable[[Tensor], Tensor], *args: Any) -> Tensor:
+    return bend(torch.add(*_gates(*args)))
+
+
+def _gates(  # noqa: PLR0917
+    input: Tensor, state: Tensor, of_input: Any, of_state: Any, input_bias: Any = None, state_bias: Any = None
+) -> tuple[Tensor, Tensor]:
+    if not isinstance(of_input, Stacked) or not isinstance(of_state, Stacked):
+        raise CannotStackError("a cell of which a part is frozen has no version for many clients")
+    return _linear(input, of_input, input_bias), _linear(state, of_state, state_bias)
+
+
+def _recurrent(  # noqa: PLR0917 - torch's arguments
+    kind: str,
+    input: Tensor,
+    first: Any,
+    weights: Sequence[Any],
+    has_biases: bool = True,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    train: bool = False,
+    bidirectional: bool = False,
+    batch_first: bool = False,
+) -> tuple[Tensor, ...]:
+    if not isinstance(weights, list | tuple) or not all(isinstance(weight, Stacked) for weight in weights):
+        raise CannotStackError(
+            "packed sequences, and layers of which a part is frozen, have no version for many clients"
+        )
+    if train and dropout and num_layers > 1:  # dropped by name, see `holdfast.federated.engine.draws`
+        raise CannotStackError("this recurrent layer has no version for many clients")
+    shape = RecurrentShape(kind, num_layers, has_biases, bidirectional)
+    start = list(first) if kind == "lstm" else [first]
+    rows = [weight.rows for weight in weights]
+    clients = len(rows[0])
+    sequence = input if batch_first else input.transpose(0, 1)
+    apart = sequence.view(clients, -1, *sequence.shape[1:])
+    states = [state.view(len(state), clients, -1, state.shape[-1]) for state in start]
+    outputs, *last = run_recurrent(shape, apart, states, rows)
+    joined = outputs.flatten(0, 1)
+    return (joined if batch_first else joined.transpose(0, 1), *(state.flatten(1, 2) for state in last))
+
+
 #: What is done instead where a weight is stacked.
-_FOR_MANY: dict[Callable[..., Any], Callable[..., Tensor]] = {F.linear: _linear, F.conv2d: _conv2d}
-
-
-class StackedProduct(torch.autograd.Function):
-    """Inputs (clients, n, f) times weights (clients, o, f) transposed, plus biases (clients, o).
-
-    The gradient of the weights comes in their own order; torch's is transposed, and copying it costs more than it.
-    """
-
-    @staticmethod
-    def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: D102
-        if bias is None:
-            return torch.bmm(inputs, weight.transpose(1, 2))
-        return torch.baddbmm(bias[:, None], inputs, weight.transpose(1, 2))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: D102
-        ctx.save_for_backward(inputs[0], inputs[1])
-        ctx.shifted = inputs[2] is not None
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
-        inputs, weight = ctx.saved_tensors
-        gradient = gradients[0]
-        for_inputs = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
-        for_bias = gradient.sum(1) if ctx.shifted else None
-        return for_inputs, torch.bmm(gradient.transpose(1, 2), inputs), for_bias
-
-
-class Convolution(torch.autograd.Function):
-    """Convolution of images (clients * batch, c, H, W) with weights (clients, o, c, kh, kw) and biases (clients, o).
-
-    Patches are copied from strided views, which is several times faster than `torch.nn.functional.unfold`.
-    """
-
-    @staticmethod
-    def forward(  # noqa: D102
-        images: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair
-    ) -> tuple[Tensor, Tensor]:
-        examples, channels, _, _ = images.shape
-        clients, out = weight.shape[:2]
-        kh, kw = weight.shape[-2:]
-        # `unfold` of a tensor makes views without a copy: (examples, channels, down, across, kh, kw).
-        windows = images.unfold(2, kh, stride[0]).unfold(3, kw, stride[1])
-        height, width = windows.shape[2:4]
-        patches = windows.permute(0, 1, 4, 5, 2, 3).reshape(examples, channels * kh * kw, height * width)
-        flat = _per_example(weight.reshape(clients, out, -1), examples // clients)
-        if bias is None:
-            convolved = torch.bmm(flat, patches)
-        else:
-            convolved = torch.baddbmm(_per_example(bias[:, :, None], examples // clients), flat, patches)
-        return convolved.view(examples, out, height, width), patches
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # noqa: D102
-        images, weight, bias, stride = inputs
-        # Patches are an output so that they can be saved for the backward pass; nobody differentiates them, and without
-        # the second call torch would make a tensor of zeros for their gradient.
-        ctx.mark_non_differentiable(output[1])
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(weight, output[1])
-        ctx.shape, ctx.stride, ctx.shifted = images.shape, stride, bias is not None
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
-        weight, patches = ctx.saved_tensors
-        clients, out = weight.shape[:2]
-        examples, _, places = patches.shape
-        gradient = gradients[0].reshape(examples, out, places)
-        by_example = torch.bmm(gradient, patches.transpose(1, 2))
-        for_weight = by_example.view(clients, -1, *weight.shape[1:]).sum(1)
-        for_bias = gradient.sum(2).view(clients, -1, out).sum(1) if ctx.shifted else None
-        if not ctx.needs_input_grad[0]:
-            return None, for_weight, for_bias, None
-        flat = _per_example(weight.reshape(clients, out, -1), examples // clients)
-        for_patches = torch.bmm(flat.transpose(1, 2), gradient)
-        return _fold(for_patches, ctx.shape, weight.shape[-2:], ctx.stride), for_weight, for_bias, None
-
-
-class PoolByTwo(torch.autograd.Function):
-    """The maximum of each 2 x 2 block; of equal entries the first gets the gradient, as in torch."""
-
-    @staticmethod
-    def forward(images: Tensor) -> Tensor:  # noqa: D102
-        a, b, c, d = _corners(images)
-        return torch.maximum(torch.maximum(a, b), torch.maximum(c, d))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: D102
-        ctx.save_for_backward(inputs[0], output)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: D102
-        images, output = ctx.saved_tensors
-        result = torch.empty_like(images)
-        left = gradients[0]
-        *others, last = zip(_corners(result), _corners(images), strict=True)
-        # Each corner that equals the maximum takes what is left of the gradient, so of equal ones only the first has
-        # it.
-        for place, corner in others:
-            torch.mul(left, corner == output, out=place)
-            left = left - place
-        last[0].copy_(left)
-        return result
-
-
-def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    top, bottom = images[..., ::2, :], images[..., 1::2, :]
-    return top[..., ::2], top[..., 1::2], bottom[..., ::2], bottom[..., 1::2]
-
-
-def _fold(patches: Tensor, shape: torch.Size, kernel: torch.Size, stride: Pair) -> Tensor:
-    """Add patches up where they came from: first the rows of each column of the kernel, then the columns."""
-    (height, width), (kh, kw) = shape[-2:], kernel
-    down, across = (height - kh) // stride[0] + 1, (width - kw) // stride[1] + 1
-    taps = patches.view(*shape[:-2], kh, kw, down, across)
-    columns = patches.new_zeros(*shape[:-2], kw, height, across)
-    for y in range(kh):
-        columns[..., y : y + down * stride[0] : stride[0], :].add_(taps[..., y, :, :, :])
-    images = patches.new_zeros(shape)
-    for x in range(kw):
-        images[..., x : x + across * stride[1] : stride[1]].add_(columns[..., x, :, :])
-    return images
-
-
-def _per_example(weight: Tensor, batch: int) -> Tensor:
-    """Weights (clients, o, f) once per example, (clients * batch, o, f)."""
-    return weight[:, None].expand(-1, batch, -1, -1).reshape(-1, *weight.shape[1:])
+FOR_MANY: dict[Callable[..., Any], Callable[..., Any]] = {
+    F.linear: _linear,
+    F.conv2d: _conv2d,
+    Tensor.to: lambda input, like: input.to(like.rows),
+    F.embedding: _embedding,
+    F.layer_norm: _layer_norm,
+    F.group_norm: _group_norm,
+    F.batch_norm: _batch_norm,
+    F.multi_head_attention_forward: _heads,
+    torch.gru_cell: _gru_cell,
+    torch.lstm_cell: _lstm_cell,
+    torch.rnn_tanh_cell: partial(_rnn_cell, torch.tanh),
+    torch.rnn_relu_cell: partial(_rnn_cell, torch.relu),
+    **dict.fromkeys((torch.add, Tensor.add, Tensor.__add__, Tensor.__radd__), partial(_elementwise, torch.add)),
+    **dict.fromkeys((torch.mul, Tensor.mul, Tensor.__mul__, Tensor.__rmul__), partial(_elementwise, torch.mul)),
+    **dict.fromkeys((torch.sub, Tensor.sub, Tensor.__sub__), partial(_elementwise, torch.sub)),
+    **{getattr(torch, kind): partial(_recurrent, kind) for kind in ("gru", "lstm", "rnn_tanh", "rnn_relu")},
+}
 
 
 def _pair(size: int | Pair | Any) -> Pair:
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[-1]))
-
-
-# -------------------------------------------------------------------------------------------------- dropout
-
-
-class GivenDropout(nn.Module):
-    """Dropout whose scales are given, so that what a client drops depends on its own stream only.
-
-    Args:
-        p: the probability to drop.
-    """
-
-    mask: Tensor
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-        self.register_buffer("mask", torch.ones(()), persistent=False)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """Inputs times `mask`, which holds 0 or 1/(1-p) for each entry; as they are where no mask is given."""
-        return inputs if self.mask.ndim == 0 else inputs * self.mask
-
-
-def give_masks(model: nn.Module) -> nn.Module:
-    """Replace dropout layers by such whose mask is given, in place, and return the module."""
-    for name, child in model.named_children():
-        if isinstance(child, nn.Dropout | nn.Dropout2d):
-            setattr(model, name, GivenDropout(child.p))
-        else:
-            give_masks(child)
-    return model

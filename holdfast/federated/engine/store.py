@@ -25,7 +25,7 @@ class RowStore:
 
     Args:
         clients: number of rows.
-        initial: what a row holds before it is written, shape (width,).
+        initial: what a row holds before it is written, shape (width,), on the device where rows are wanted.
         path: the file; a temporary one that vanishes with the process by default.
         writable: whether rows will be written; a file that is only read must be there.
 
@@ -34,7 +34,9 @@ class RowStore:
     """
 
     def __init__(self, clients: int, initial: Tensor, path: Path | None = None, *, writable: bool = True) -> None:
-        self.initial = initial
+        # The table is the host's memory; rows that are read move to the device, and back when they are written.
+        self.initial, self._device = initial.cpu(), initial.device
+        initial = self.initial
         self._current = shared_zeros(clients, dtype=torch.int8).numpy()  # 0: never written; 1 and 2: its place
         self._saved = shared_zeros(clients, dtype=torch.int8).numpy()
         self._lasting = path is not None
@@ -63,18 +65,18 @@ class RowStore:
         return torch.from_numpy(self._current > 0)
 
     def read(self, clients: Tensor, first: int = 0) -> Tensor:
-        """Rows of these clients from column `first` on, a copy of shape (len(clients), width - first)."""
+        """Rows of these clients from column `first` on, a copy of shape (len(clients), width - first) on the device."""
         which = clients.numpy()
         places = self._current[which]
         rows = torch.from_numpy(self._table[np.maximum(places - 1, 0), which, first:])
         rows[torch.from_numpy(places == 0)] = self.initial[first:]
-        return rows
+        return rows.to(self._device)
 
     def write(self, clients: Tensor, rows: Tensor) -> None:
         """Keep rows of these clients, where no checkpoint refers to."""
         which = clients.numpy()
         places = np.where(self._saved[which] == 1, 2, 1).astype(np.int8)
-        self._table[places - 1, which] = rows.numpy()
+        self._table[places - 1, which] = rows.cpu().numpy()
         self._current[which] = places
 
     def state_dict(self) -> dict[str, Any]:

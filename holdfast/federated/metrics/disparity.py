@@ -109,7 +109,7 @@ def gradient_ratios(runtime: ClientRuntime, shared: Tensor, label: str) -> Tenso
     ratios = []
     for client in range(len(runtime.clients)):
         one = torch.tensor([client])
-        inputs, labels = runtime.clients.test.of(client)
+        inputs, labels = (each.to(runtime.network.device) for each in runtime.clients.test.of(client))
         own = _input_norms(runtime.network, runtime.personal(label, one, shared)[0], inputs, labels)
         before = _input_norms(runtime.network, shared, inputs, labels)
         large = before >= _SMALLEST

@@ -26,7 +26,7 @@ class ClientScores:
     Attributes:
         clients: ids, int64 of shape (clients,).
         loss: mean loss of each, float64; zero where it has no examples.
-        correct: number of examples told right, int64.
+        correct: number of examples told right, int64; where scores are something else, their sum, float64.
         count: number of examples, int64.
     """
 
@@ -37,7 +37,7 @@ class ClientScores:
 
     @property
     def accuracy(self) -> Tensor:
-        """Share told right, float64; zero where a client has no examples."""
+        """Share told right, or the mean score, float64; zero where a client has no examples."""
         return self.correct / self.count.clamp(min=1).double()
 
 
@@ -67,13 +67,16 @@ def score_shared(network: Network, model: Tensor, part: ClientPart, clients: Ten
     owners = torch.repeat_interleave(torch.arange(len(clients)), counts)
     first = torch.cumsum(counts, 0) - counts
     rows = torch.arange(len(owners)) - first[owners] + part.offsets[clients][owners]
-    loss, correct = torch.zeros(len(clients), dtype=torch.float64), torch.zeros(len(clients), dtype=torch.int64)
+    loss, correct = torch.zeros(len(clients), dtype=torch.float64), _no_scores(network, len(clients))
     for block, owner in zip(torch.split(rows, _BLOCK), torch.split(owners, _BLOCK), strict=True):
-        inputs, labels = part.gather(block)
+        inputs, labels = (each.to(network.device) for each in part.gather(block))
         outputs = network.outputs(model[None], inputs[None])[0]
-        loss.index_add_(0, owner, network.losses(outputs, labels).double())
-        correct.index_add_(0, owner, network.correct(outputs, labels).long())
-    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(model[None]).double(), correct, counts)
+        # Sums are made on the host, where every number there is can be had in double precision.
+        loss.index_add_(0, owner, network.losses(outputs, labels).cpu().double())
+        correct.index_add_(0, owner, network.scores(outputs, labels).cpu().to(correct.dtype))
+    return ClientScores(
+        clients, loss / counts.clamp(min=1) + network.penalty(model[None]).cpu().double(), correct, counts
+    )
 
 
 @torch.no_grad()
@@ -89,21 +92,25 @@ def score_models(network: Network, models: Tensor, part: ClientPart, clients: Te
     counts = part.counts[clients]
     width = int(counts.max())
     if width == 0:
-        nothing = torch.zeros(len(clients), dtype=torch.int64)
+        nothing = _no_scores(network, len(clients))
         return ClientScores(clients, nothing.double(), nothing, counts)
-    loss, correct = torch.zeros(len(clients), dtype=torch.float64), torch.zeros(len(clients), dtype=torch.int64)
+    loss, correct = torch.zeros(len(clients), dtype=torch.float64), _no_scores(network, len(clients))
     done = 0
     while done < width:
         left = (counts > done).nonzero().flatten()
         columns = torch.arange(done, width if network.scores_depend_on_batch else done + _columns(counts[left] - done))
         real = columns < counts[left, None]
         rows = part.offsets[clients[left]][:, None] + torch.minimum(columns, counts[left, None] - 1)
-        inputs, labels = part.gather(rows)
+        inputs, labels = (each.to(network.device) for each in part.gather(rows))
         outputs = network.outputs(models[left], inputs)
-        loss[left] += (network.losses(outputs, labels).double() * real).sum(1)
-        correct[left] += (network.correct(outputs, labels) & real).sum(1)
+        loss[left] += (network.losses(outputs, labels).cpu().double() * real).sum(1)
+        correct[left] += (network.scores(outputs, labels).cpu().to(correct.dtype) * real).sum(1)
         done = int(columns[-1]) + 1
-    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(models).double(), correct, counts)
+    return ClientScores(clients, loss / counts.clamp(min=1) + network.penalty(models).cpu().double(), correct, counts)
+
+
+def _no_scores(network: Network, clients: int) -> Tensor:
+    return torch.zeros(clients, dtype=torch.int64 if network.criterion.is_accuracy else torch.float64)
 
 
 def _columns(left: Tensor) -> int:

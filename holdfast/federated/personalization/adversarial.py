@@ -65,7 +65,7 @@ def craft(network: Network, shared: Tensor, part: ClientPart, clients: Tensor, a
     model = network.load(shared)
     counts = part.counts[clients]
     rows = torch.cat([torch.arange(*part.offsets[client : client + 2].tolist()) for client in clients.tolist()])
-    clean, labels = part.inputs[rows], part.labels[rows]
+    clean, labels = part.inputs[rows].to(network.device), part.labels[rows].to(network.device)
     inputs = attack(model, clean, labels, network.losses)
     with torch.no_grad():
         logits, clean_logits = (_outputs(network, shared, at) for at in (inputs, clean))
@@ -138,8 +138,9 @@ def search_budget(training: LocalTraining, shared: Tensor, attack: Pgd) -> Budge
     part, network = training.clients.train, training.network
     model = network.load(shared)
     with torch.no_grad():
-        right = network.correct(_outputs(network, shared, part.inputs), part.labels)
-    inputs, labels = part.inputs[right], part.labels[right]
+        inputs, labels = part.inputs.to(network.device), part.labels.to(network.device)
+        right = network.correct(_outputs(network, shared, inputs), labels)
+    inputs, labels = inputs[right], labels[right]
     path: list[tuple[float, float]] = []
 
     def success(epsilon: float) -> float:

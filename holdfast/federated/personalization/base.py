@@ -35,10 +35,12 @@ class Personalizer(ABC):
         name: what users type.
         keeps_statistics: whether a personal model's running statistics are its own. They are not where the gradient is
             taken at a mixture of models, which is thrown away.
+        needs_classes: whether outputs must be logits of classes, or a margin.
     """
 
     name: ClassVar[str]
     keeps_statistics: ClassVar[bool] = True
+    needs_classes: ClassVar[bool] = False
 
     @property
     def label(self) -> str:

@@ -103,6 +103,7 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
     """
 
     name: ClassVar[str] = "adapting"
+    needs_classes: ClassVar[bool] = True
     epochs: int = 5
     checkpoints: int = 5
     keep: Literal["best", "last"] = "best"

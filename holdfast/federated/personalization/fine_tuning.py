@@ -97,6 +97,7 @@ class Skl(RegularizedFineTuning):
     """Symmetrised KL: predictions on the client's training inputs stay close to those of the shared model."""
 
     name: ClassVar[str] = "skl"
+    needs_classes: ClassVar[bool] = True
     lambda_: float = 1.0
 
     def away(self, stack: StackedClients) -> Away:

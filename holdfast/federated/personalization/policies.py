@@ -39,6 +39,7 @@ class WithPolicy(PostHocPersonalizer):
     """
 
     name: ClassVar[str] = "policy"
+    needs_classes: ClassVar[bool] = True
     policy: Policy = field(default_factory=Uniform)
     epochs: int = 5
     called: str = ""
@@ -82,11 +83,11 @@ class WithPolicy(PostHocPersonalizer):
             seed=derive_seed(stack.settings.seed, "policy", client),
             threads=1,
         )
-        model = stack.network.load(stack.received).train()
+        model = stack.network.load(stack.received).cpu().train()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HoldfastWarning)  # of every client's clusters, over and over
             result = fit(model, client_splits(stack.data, client), copy.deepcopy(self.policy), settings)
-        return Network(result.model).initial
+        return Network(result.model).initial.to(stack.received.device)
 
 
 def client_splits(clients: Clients, client: int) -> Splits:

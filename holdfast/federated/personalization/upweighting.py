@@ -116,4 +116,5 @@ class JustTrainTwice(Upweighting):
             pass
         inputs, labels = stack.data.train.of(int(one))
         with torch.no_grad():
-            return ~stack.network.correct(stack.network.outputs(models, inputs[None])[0], labels)
+            outputs = stack.network.outputs(models, inputs[None].to(models.device))[0]
+            return ~stack.network.correct(outputs.cpu(), labels)

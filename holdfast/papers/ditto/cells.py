@@ -156,7 +156,7 @@ def _score(outcome: FederationResult, label: str, report: ClientReport, by: str)
         return report.mean
     executor = make_executor(outcome.runtime, outcome.choice)
     scores = executor.score_all("validation", outcome.weights, None if label == SHARED else label)
-    return ClientReport(scores, report.benign).mean
+    return replace(report, scores=scores).mean
 
 
 @dataclass(frozen=True)

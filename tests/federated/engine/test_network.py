@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.draws import Draws
 from holdfast.federated.engine.network import ClientBatch, Network
 from tests.federated.toy import convolutional, linear
 
@@ -70,23 +71,27 @@ def test_the_module_that_was_given_is_never_changed_and_its_weights_are_the_star
     assert torch.equal(network.initial, nn.utils.parameters_to_vector(module.parameters()).detach())
 
 
-def test_masks_drop_what_they_say_in_every_way_of_running():
+def names(clients: int, number: int = 0) -> Draws:
+    return Draws(7, "shared", tuple(range(clients)), (number,) * clients)
+
+
+def test_what_is_dropped_depends_on_the_client_and_its_batch_and_on_no_way_of_running():
     network = Network(convolutional(dropout=0.5).double())
     data, at = batch(2, 4, (1, 8, 8)), models(network, 2)
-    mask = (torch.rand(2, 4, 64, generator=torch.Generator().manual_seed(5)) > 0.5).double() * 2
-    stacked = network.gradient(at, data, (mask,))
+    stacked = network.gradient(at, data, names(2))
     for client in range(2):
-        single = network.gradient(at[client : client + 1].clone(), one(data, client), (mask[client : client + 1],))
+        single = network.gradient(at[client : client + 1].clone(), one(data, client), names(2).one(client))
         torch.testing.assert_close(single[0], stacked[client], rtol=0, atol=1e-12)
+    assert torch.equal(stacked, network.gradient(at, data, names(2)))
+    assert not torch.allclose(stacked, network.gradient(at, data, names(2, number=1)))
     assert not torch.allclose(stacked, network.gradient(at, data))
-    assert network.mask_shapes(data.inputs[0]) == [(0.5, (64,))]
 
 
-def test_a_mask_of_an_earlier_step_is_not_left_behind():
+def test_what_an_earlier_step_dropped_is_not_left_behind():
     network = Network(convolutional(dropout=0.5).double())
     data, at = batch(1, 4, (1, 8, 8)), models(network, 1)
     plain = network.gradient(at, data)
-    network.gradient(at, data, (torch.zeros(1, 4, 64, dtype=torch.float64),))
+    network.gradient(at, data, names(1))
     assert torch.equal(network.gradient(at, data), plain)
 
 
@@ -160,8 +165,8 @@ def test_a_pull_leaves_running_statistics_alone(clients):
     free, pulled = models(network, clients), models(network, clients)
     anchor = torch.zeros(network.size, dtype=torch.float64)
     start = free.clone()
-    network.sgd_step(free, data, 0.1, None, ())
-    network.sgd_step(pulled, data, 0.1, (2.0, anchor), ())
+    network.sgd_step(free, data, 0.1, None)
+    network.sgd_step(pulled, data, 0.1, (2.0, anchor))
     assert torch.equal(free[:, -8:], pulled[:, -8:])
     torch.testing.assert_close((free - pulled)[:, :-8], 0.2 * start[:, :-8])
 
@@ -205,7 +210,7 @@ class UsesAWeightByItself(nn.Module):
         self.scale = nn.Parameter(torch.ones(3))
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        return self.layer(inputs) * self.scale
+        return self.layer(inputs) * self.scale.exp()
 
 
 class TiesWeights(nn.Module):
@@ -220,12 +225,12 @@ class TiesWeights(nn.Module):
         return self.head(self.second(self.first(inputs).relu()))
 
 
-@pytest.mark.parametrize("kind", [MixesExamples, UsesAWeightByItself, TiesWeights])
+@pytest.mark.parametrize("kind", [MixesExamples, UsesAWeightByItself])
 def test_models_that_do_not_stack_are_noticed_and_run_by_vmap(kind):
     network, data = Network(kind().double()), batch(4, 6, (6,))
     at = models(network, 4)
     stacked = network.gradient(at, data)
-    assert network._stacks is False
+    assert network.study(data.inputs[0]).name == "vmap"
     for client in range(4):
         single = network.gradient(at[client : client + 1].clone(), one(data, client))[0]
         torch.testing.assert_close(single, stacked[client], rtol=0, atol=1e-12)
@@ -234,7 +239,7 @@ def test_models_that_do_not_stack_are_noticed_and_run_by_vmap(kind):
 def test_models_of_plain_layers_do_stack():
     network = Network(convolutional(dropout=0.2).double())
     network.gradient(models(network, 4), batch(4, 6, (1, 8, 8)))
-    assert network._stacks is True
+    assert network.study(torch.zeros(6, 1, 8, 8, dtype=torch.float64)).name == "joined"
 
 
 class InsistsOnOrder(nn.Module):
@@ -266,3 +271,60 @@ def test_channels_go_innermost_where_the_model_takes_it_and_gradients_stay(kind,
     F.cross_entropy(module(data.inputs[0]), data.labels[0]).backward()
     wanted = nn.utils.parameters_to_vector([parameter.grad for parameter in module.parameters()])
     torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+
+
+def normalised(**options: object) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, **options), nn.Linear(4, 3)).double()
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_a_batch_of_one_example_is_normalised_by_running_statistics_which_stay(clients):
+    network, data = Network(normalised()), batch(clients, 1, (6,))
+    at = models(network, clients)
+    at[:, network.slices["1.running_var"]].abs_()
+    before = at.clone()
+    gradient = network.gradient(at, data, names(clients))
+    assert torch.equal(at, before)
+    for client in range(clients):
+        plain = network.load(at[client]).eval()
+        F.cross_entropy(plain(data.inputs[client]), data.labels[client]).backward()
+        wanted = nn.utils.parameters_to_vector([parameter.grad for parameter in plain.parameters()])
+        torch.testing.assert_close(gradient[client, : network.trainable], wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("clients", [1, 3])
+def test_without_running_statistics_one_example_is_normalised_to_zero(clients):
+    network, data = Network(normalised(track_running_stats=False)), batch(clients, 1, (6,))
+    at = models(network, clients)
+    outputs = network.outputs(at, data.inputs)
+    for client in range(clients):
+        plain = network.load(at[client])
+        torch.testing.assert_close(outputs[client, 0], plain[2](plain[1].bias), rtol=0, atol=1e-12)
+    assert network.gradient(at, data, names(clients)).isfinite().all()
+
+
+def test_training_and_evaluation_are_the_modules_own_modes():
+    class Tells(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            return super().forward(inputs) * (2 if self.training else 1)
+
+    network, data = Network(Tells(6, 3).double()), batch(2, 4, (6,))
+    at = models(network, 2)
+    evaluated = network.outputs(at, data.inputs)
+    trained = network.outputs(at, data.inputs, names(2), statistics=at)
+    torch.testing.assert_close(trained, 2 * evaluated)
+    for client in range(2):
+        row = at[client : client + 1].clone()
+        assert torch.equal(network.outputs(row, data.inputs[client : client + 1])[0], evaluated[client])
+        network.gradient(row, one(data, client), names(2).one(client))
+    assert torch.equal(network.outputs(at, data.inputs), evaluated)
+
+
+def test_outputs_that_are_no_tensor_are_refused():
+    class Pair(nn.Linear):
+        def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
+            return inputs, inputs
+
+    with pytest.raises(ConfigError, match="the model gives tuple"):
+        Network(Pair(6, 3)).outputs(torch.zeros(1, 21), torch.zeros(1, 2, 6))

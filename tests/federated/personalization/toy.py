@@ -83,8 +83,8 @@ class Recording(Mean):
 class Squares(Network):
     """Half the squared distance of the outputs from zero, instead of a classifier's loss."""
 
-    def __init__(self, model: nn.Module, task: Task = "margin") -> None:
-        super().__init__(model, "margin")
+    def __init__(self, model: nn.Module, task: Task = "margin", **options: Any) -> None:
+        super().__init__(model, "margin", **options)
 
     def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
         return outputs.square().sum(-1) / 2

@@ -18,10 +18,11 @@ from rich.table import Table
 
 from holdfast import report, training
 from holdfast.cli.commands.federation.options import FederateOptions, as_before, parse
-from holdfast.cli.common.arguments import free_place, read_config
+from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.model_options import show_model
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
 from holdfast.errors import ConfigError
+from holdfast.files import read_mapping
 from holdfast.report.html.markup import counted, duration, loss_text
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def main(arguments: list[str]) -> int:
 
 def _as_before(place: Path) -> list[str]:
     """What a run goes on with that was started before some options were there."""
-    return as_before(read_config(place / "config.yaml")) if (place / "config.yaml").exists() else []
+    return as_before(read_mapping(place / "config.yaml")) if (place / "config.yaml").exists() else []
 
 
 def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
@@ -139,14 +140,13 @@ def finish(
 ) -> FederationResult:
     """Write the record and the page of a federation that is over, and show what came out."""
     from holdfast.cli.commands.federation.blueprint import model_spec
-    from holdfast.federated.blueprint import outputs_of
     from holdfast.federated.run_files import FederationSpec, save_outcome
 
     choices = options.choices
     spec = FederationSpec(
         choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
     )
-    run.save_spec(model_spec(options, clients.input_shape, outputs_of(clients)))
+    run.save_spec(model_spec(options, clients.input_shape, clients.outputs))
     save_outcome(run, outcome, clients, spec)
     page = report.write_report(run)
     console.print(results_table(outcome.reports, options.title))
@@ -173,7 +173,6 @@ def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tup
     """The data, and the federation if everything goes together: nothing is written before that is known."""
     from holdfast.cli.commands.federation.blueprint import blueprint_of, model_spec
     from holdfast.cli.common.notes import show_notes
-    from holdfast.federated.blueprint import outputs_of
 
     choices = options.choices
     if run is None and choices.out is not None:
@@ -181,7 +180,7 @@ def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tup
     blueprint = blueprint_of(options)
     clients = blueprint.load()
     show_notes(clients.notes, Path(choices.data).name, console)
-    model, outputs = blueprint.model(clients), outputs_of(clients)
+    model, outputs = blueprint.model(clients), clients.outputs
     show_model(model_spec(options, clients.input_shape, outputs), model, clients.train.inputs[:2], console)
     return clients, blueprint.prepare(clients, model=model)
 
@@ -216,13 +215,15 @@ def _write_app(options: FederateOptions, console: Console) -> int:
 def results_table(reports: dict[str, ClientReport], title: str) -> Table:
     """A row per model: how benign clients fare on their test data."""
     counted_clients = int(next(iter(reports.values())).counted.sum())
-    table = Table(title=f"{title}\ntest accuracy of {counted_clients} benign clients", title_justify="left")
+    measure = next(iter(reports.values())).measure
+    table = Table(title=f"{title}\ntest {measure} of {counted_clients} benign clients", title_justify="left")
     table.add_column("model")
     for column in _COLUMNS.values():
         table.add_column(column, justify="right", no_wrap=True)
     for label, clients in reports.items():
         summary = clients.summary()
-        cells = [loss_text(summary[key]) if key == "loss" else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
+        plain = ("loss",) if measure == "accuracy" else tuple(_COLUMNS)
+        cells = [loss_text(summary[key]) if key in plain else f"{100 * summary[key]:.1f}%" for key in _COLUMNS]
         table.add_row(label, *cells)
     return table
 

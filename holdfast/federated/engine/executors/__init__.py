@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -15,10 +17,13 @@ from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors.base import Executor, default_chunk
 from holdfast.federated.engine.executors.inprocess import InProcess
 from holdfast.federated.engine.executors.pool import WorkerPool
+from holdfast.federated.engine.forks import run_apart
 from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.settings import ExecutorName, Rounds
 
 __all__ = ["Executor", "ExecutorChoice", "InProcess", "WorkerPool", "choose", "default_chunk", "make_executor"]
+
+_log = logging.getLogger(__name__)
 
 #: Trial rounds of `choose`: clients (more where more are stacked), steps, and when it has seen enough.
 _TRIAL_CLIENTS, _TRIAL_STEPS, _TRIAL_ROUNDS, _TRIAL_SECONDS = 8, 2, 6, 0.2
@@ -60,6 +65,9 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
     """
     settings = training.settings
     stacked = settings.chunk or default_chunk(training)
+    way = training.study()
+    if way.why and (name in ("auto", "batched") or (name == "pool" and (settings.chunk or 1) > 1)):
+        _log.warning("%s, so clients are trained one after another", way.why)
     if name == "serial":
         return ExecutorChoice("serial", 1)
     if name == "batched":
@@ -73,13 +81,25 @@ def choose(name: ExecutorName, training: LocalTraining, trial: Callable[[Rounds]
         ExecutorChoice("batched", stacked),
         ExecutorChoice("serial", 1),
     ]
+    if training.network.device.type != "cpu":
+        candidates = [candidate for candidate in candidates if candidate.name != "pool"]
+    if way.name == "rows":
+        candidates = [candidate for candidate in candidates if candidate.chunk == 1]
     times: dict[ExecutorChoice, float] = {}
-    several = (settings.workers or os.cpu_count() or 1) > 1
+    several = (settings.workers or os.cpu_count() or 1) > 1 and candidates[0].name == "pool"
     for candidate in candidates:
         best = min(times.values(), default=math.inf)
         hopeless = several and candidate.name != "pool" and best * settings.cohort > _LONG_ROUND
         if candidate not in times and not hopeless:
-            times[candidate] = _seconds(runtime, candidate, best)
+            measure = partial(_seconds, runtime, candidate, best)
+            try:
+                # Apart, so that this process stays fit for making workers.
+                here = candidate.name == "pool" or candidates[0].name != "pool"
+                times[candidate] = measure() if here else run_apart(measure)
+            except Exception as error:  # if every way fails, the run itself shows it as it is
+                _log.warning("the trial of %s failed: %s", candidate.name, error)
+    if not times:
+        return ExecutorChoice("serial", 1)
     return min(times, key=lambda candidate: times[candidate])
 
 

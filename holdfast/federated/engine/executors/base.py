@@ -35,6 +35,8 @@ class Executor(ABC):
 
     def __init__(self, runtime: ClientRuntime, chunk: int) -> None:
         self.runtime, self.chunk = runtime, chunk
+        # Before anybody is forked: all processes run the network in the same way.
+        runtime.training.study()
 
     @property
     def training(self) -> LocalTraining:
@@ -122,7 +124,8 @@ class Executor(ABC):
         return [chunk for same in torch.split(ordered, borders) for chunk in torch.split(same, self.chunk)]
 
     def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
-        updates = torch.empty(clients, self.runtime.network.size, dtype=self.runtime.network.initial.dtype)
+        network = self.runtime.network
+        updates = torch.empty(clients, network.size, dtype=network.initial.dtype, device=network.device)
         return updates, torch.empty(clients, dtype=torch.float64)
 
 

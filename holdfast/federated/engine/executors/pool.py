@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing.connection import Connection, wait
@@ -19,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from holdfast.errors import FederationError, HoldfastError
+from holdfast.errors import FederationError
 from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors.base import Executor
 from holdfast.federated.engine.shared_memory import shared_zeros
@@ -30,6 +31,13 @@ from holdfast.primitives.threads import torch_threads
 
 #: An action, its arguments, and for messages the clients and what they are asked in.
 Job = tuple[str, tuple[Any, ...], Tensor, str]
+
+
+class WorkerTraceback(Exception):  # noqa: N818 - no error of its own
+    """Where an error happened in a worker: the cause of what the server raises, so that it is printed with it."""
+
+    def __init__(self, trace: str) -> None:
+        super().__init__("in a worker:\n" + trace)
 
 
 class WorkerPool(Executor):
@@ -83,9 +91,11 @@ class WorkerPool(Executor):
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
         self._received.copy_(shared)
+        counted = torch.int64 if self.runtime.network.criterion.is_accuracy else torch.float64
+        kinds = (torch.int64, torch.float64, counted, torch.int64)
         jobs = [("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks]
         return [
-            ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, _KINDS, strict=True)))
+            ClientScores(*(torch.tensor(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
             for columns in self._run(jobs)
         ]
 
@@ -137,7 +147,10 @@ class WorkerPool(Executor):
         with _reporting(job):
             failure, result = pipe.recv()
         if failure is not None:
-            raise FederationError(f"clients {job[2][0]} to {job[2][-1]} failed in {job[3]}: {failure}")
+            sentence, trace = failure
+            raise FederationError(
+                f"clients {job[2][0]} to {job[2][-1]} failed in {job[3]}: {sentence}"
+            ) from WorkerTraceback(trace)
         return result
 
     # ---------------------------------------------------------------------------------------------- worker's side
@@ -157,11 +170,11 @@ class WorkerPool(Executor):
             if message is None:
                 return
             action, arguments = message
-            answer: tuple[str | None, Any]
+            answer: tuple[tuple[str, str] | None, Any]
             try:
                 answer = (None, actions[action](*arguments))
-            except (HoldfastError, RuntimeError, ValueError, IndexError, KeyError) as error:
-                answer = (f"{type(error).__name__}: {error}", None)
+            except Exception as error:  # whatever a user's code raises is shown as it was, by the server
+                answer = ((f"{type(error).__name__}: {error}", traceback.format_exc()), None)
             pipe.send(answer)
 
     def _train(self, number: int, clients: list[int], drawn: list[int], first: int) -> None:
@@ -187,6 +200,3 @@ def _reporting(job: Job) -> Iterator[None]:
             f"a worker ended while it ran clients {job[2][0]} to {job[2][-1]} in {job[3]}; most often the system was "
             "out of memory: use fewer --workers or a smaller --chunk"
         ) from error
-
-
-_KINDS = (torch.int64, torch.float64, torch.int64, torch.int64)

@@ -36,13 +36,15 @@ def best_lambda(outcome: FederationResult) -> Ditto:
         raise ConfigError(
             "there is no Ditto with a fixed lambda to choose from; run some, such as Ditto(0.1), Ditto(1)"
         )
+    sign = 1 if outcome.network.criterion.higher_is_better else -1
     return max(
-        sorted(alongside, key=lambda method: method.strength), key=lambda method: validation_accuracy(outcome, method)
+        sorted(alongside, key=lambda method: method.strength),
+        key=lambda method: sign * validation_accuracy(outcome, method),
     )
 
 
 def validation_accuracy(outcome: FederationResult, method: Ditto) -> float:
-    """Mean accuracy of personal models over benign clients, on their validation data.
+    """Mean accuracy, or mean score, of personal models over benign clients, on their validation data.
 
     Args:
         outcome: of a federation.

@@ -181,8 +181,9 @@ def roll(exchange: Exchange) -> Clients:
         if (each.classes, each.task, each.shape) != (usual.classes, usual.task, usual.shape):
             exchange.expel(client, f"its data is {each.shape} with {each.classes} classes, others' is not")
     parts = {name: _told(facts, name, usual.shape) for name in ("train", "validation", "test")}
-    task = "margin" if usual.task == "margin" else "classes"
-    return Clients(**parts, classes=usual.classes, task=task)  # type: ignore[arg-type]
+    if usual.task not in ("classes", "margin"):
+        raise FederationError(f"nodes have the task {usual.task!r}, which runs in the simulator only so far")
+    return Clients(**parts, classes=usual.classes, task=usual.task)  # type: ignore[arg-type]
 
 
 def _told(facts: Sequence[ClientFacts], name: str, shape: tuple[int, ...]) -> ReportedPart:
