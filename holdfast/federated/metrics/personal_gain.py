@@ -30,9 +30,10 @@ class PersonalGain:
         clients: benign clients with test data and a model of their own.
         better: those of them whose own model is more accurate than the shared one.
         worse: those whose own model is less accurate.
-        mean: mean difference in accuracy, own minus shared.
+        mean: mean difference in that measure, positive where the own model is the better one.
         error: its standard error over clients.
         reasons: what may be the reason, where the mean is negative.
+        measure: what clients are compared by.
     """
 
     label: str
@@ -42,6 +43,7 @@ class PersonalGain:
     mean: float
     error: float
     reasons: tuple[str, ...] = ()
+    measure: str = "accuracy"
 
     @classmethod
     def of(
@@ -60,19 +62,26 @@ class PersonalGain:
         if not counted.any():
             return None
         difference = (personal.scores.accuracy - shared.scores.accuracy)[counted]
+        if not shared.higher_is_better:
+            difference = -difference  # a smaller error is the better one
         mean = float(difference.mean())
         error = float(difference.std()) / len(difference) ** 0.5 if len(difference) > 1 else 0.0
         better, worse = int((difference > 0).sum()), int((difference < 0).sum())
         reasons = tuple(observed.reasons(counted)) if mean < 0 else ()
-        return cls(label, len(difference), better, worse, mean, error, reasons)
+        return cls(label, len(difference), better, worse, mean, error, reasons, shared.measure)
 
     def sentence(self) -> str:
         """For whom it is better or worse and by how much, and what may be the reason."""
         counts = (
             f"{self.label} is better than the shared model for {self.better} of {self.clients} clients and worse for "
-            f"{self.worse}, by {100 * self.mean:+.1f} points on average (standard error {100 * self.error:.1f})."
+            f"{self.worse}, by {self._shown(self.mean, '+')} on average (standard error {self._shown(self.error)})."
         )
         return counts + (f" It may be that {'; that '.join(self.reasons)}." if self.reasons else "")
+
+    def _shown(self, value: float, sign: str = "") -> str:
+        if self.measure == "accuracy":
+            return f"{100 * value:{sign}.1f} points" if sign else f"{100 * value:.1f}"
+        return f"{value:{sign}.3g} of {self.measure}" if sign else f"{value:.3g}"
 
     def record(self) -> dict[str, Any]:
         """As a run's record has it."""

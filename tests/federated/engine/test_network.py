@@ -326,5 +326,5 @@ def test_outputs_that_are_no_tensor_are_refused():
         def forward(self, inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:  # type: ignore[override]
             return inputs, inputs
 
-    with pytest.raises(ConfigError, match="the model gives tuple"):
+    with pytest.raises(ConfigError, match="the model returned a tuple"):
         Network(Pair(6, 3)).outputs(torch.zeros(1, 21), torch.zeros(1, 2, 6))
