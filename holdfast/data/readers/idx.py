@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.data.archives import read_gzip
 from holdfast.data.catalog import DataSet, register
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.remote_files import RemoteFile
@@ -41,6 +40,8 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     Raises:
         DataError: if the file is missing, truncated, or something else.
     """
+    from holdfast.data.archives import read_gzip  # noqa: PLC0415 - help pages show data sets and read none
+
     header = 4 + 4 * dimensions
 
     def promised(start: bytes) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart
-from holdfast.federated.engine.network import Network
+
+if TYPE_CHECKING:
+    from holdfast.federated.engine.network import Network
 
 #: Which examples of a client.
 PartName = Literal["train", "validation", "test", "elsewhere"]

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, Network
-from holdfast.federated.engine.stacked_clients import StackedClients
-from holdfast.federated.engine.store import RowStore
 from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.settings import Rounds
+
+if TYPE_CHECKING:
+    from holdfast.federated.engine.local_training import LocalTraining
+    from holdfast.federated.engine.network import ClientBatch, Network
+    from holdfast.federated.engine.stacked_clients import StackedClients
+    from holdfast.federated.engine.store import RowStore
 
 #: Stream of the dropout masks of personal models: those that are compared drop the same.
 ROLE = "personal"

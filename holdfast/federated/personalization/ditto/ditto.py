@@ -18,17 +18,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.network import ClientBatch, Network
-from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import AlongsidePersonalizer
 from holdfast.federated.personalization.ditto.proximal import Anchor, refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
+
+if TYPE_CHECKING:
+    from holdfast.federated.engine.network import ClientBatch, Network
+    from holdfast.federated.engine.stacked_clients import StackedClients
 
 #: What a personal model starts from: the `shared` model that its client receives first, or the `initial` weights.
 Start = Literal["shared", "initial"]
