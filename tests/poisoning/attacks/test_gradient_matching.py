@@ -69,13 +69,13 @@ def test_poisons_that_gather_point_the_same_way():
 def test_brewing_lowers_the_objective_on_average_over_trials(shift, steps, least):
     """All parameters, not the head alone; the spec wants 85 % without augmentation and 40 % with it.
 
-    Without augmentation ours falls by 0.88, 0.84 and 0.77 of itself in these trials: 85 % is not met on average, and
-    one trial of this size says little, since another processor's rounding moves it by 0.02.
+    Without augmentation ours falls by 0.66 to 0.85 of itself in these trials, 0.78 on average: 85 % is not met. One
+    trial says little: another processor's rounding moves it by up to 0.12 (the first three by 0.88, 0.84 and 0.77).
     """
     augment = None if shift is None else Compose((RandomShift(shift), RandomFlip()))
     attack = GradientMatching(replace(SIGNED, steps=steps, step_size=0.025), augment)
     gains = []
-    for number in range(3):
+    for number in range(8):
         targets, bases = trial(number)
         poisoned = attack.craft(surrogate(), splits().train, targets, bases)
         gains.append(1 - float(poisoned.trace[-5:].mean()) / float(poisoned.trace[0]))
