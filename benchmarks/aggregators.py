@@ -4,8 +4,8 @@ byzfl 0.0.11 is a published library of Byzantine-robust rules in PyTorch. Both g
 one thread; ours and theirs alternate, ratios are CPU time of ours over theirs within a repetition. Reported are the
 median ratio and the standard deviation over repetitions.
 
-What differs: our geometric median is iterated until it has converged, theirs three times; our mean adds up in float64,
-theirs in float32, which is why ours is the slower one there. Both Krums make the same number of neighbours count.
+What differs: our geometric median is iterated until it has converged, theirs three times. Ours keep their bounds for
+every finite number, theirs overflow. Both Krums make the same number of neighbours count.
 
 Needs byzfl: ``pip install --no-deps byzfl`` (its benchmark runner imports torchvision, which is not needed here).
 Run: ``python benchmarks/aggregators.py``. Writes results/benchmarks/aggregators.json.

@@ -39,7 +39,7 @@ def hypergeometric_quantile(clients: int, malicious: int, cohort: int, tail: flo
 
     Example:
         >>> [hypergeometric_quantile(50, 10, cohort, 1e-4) for cohort in (1, 10, 30, 50)]
-        [1, 6, 10, 10]
+        [1, 7, 10, 10]
     """
     lowest, highest = max(0, cohort + malicious - clients), min(cohort, malicious)
     counts = torch.arange(lowest, highest + 1, dtype=torch.float64)
