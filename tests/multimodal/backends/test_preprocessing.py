@@ -63,3 +63,10 @@ def test_files_are_read_when_gathered(tmp_path):
 def test_other_shapes_are_refused():
     with pytest.raises(DataError, match=r"shape \(1, 4, 4\); give \(3, height, width\)"):
         Preprocessing(4)(torch.zeros(1, 4, 4))
+
+
+def test_wide_images_keep_their_greys_and_needles_are_refused():
+    ramp = np.linspace(0, 65_535, 64).astype(np.uint16).reshape(8, 8)
+    assert torch.equal(Preprocessing(8).square(Image.fromarray(ramp))[0], torch.from_numpy(np.rint(ramp / 257)).byte())
+    with pytest.raises(DataError, match="1 x 60000 pixels is too narrow to resize to 224"):
+        Preprocessing(224)(Image.new("L", (1, 60_000)))
