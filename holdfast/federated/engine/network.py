@@ -234,7 +234,7 @@ class Network:
             Shape (clients, batch, outputs).
         """
         mode: Mode = "train" if draws is not None else "eval" if statistics is None else "normalise"
-        way = self.study(inputs.flatten(0, 1)).name if len(parameters) > 1 else "rows"
+        way = self._way_for(inputs) if len(parameters) > 1 else "rows"
         return self.run(way, mode, parameters, inputs, draws, statistics)
 
     def run(  # noqa: PLR0917
@@ -332,7 +332,7 @@ class Network:
         if len(parameters) == 1:
             parts = [part.flatten() for part in self._gradients_of_one(parameters, batch, draws)]
             gradient = torch.cat([*parts, parts[0].new_zeros(self.size - self.trainable)])[None]
-        elif self.study(batch.inputs.flatten(0, 1)).name == "rows":
+        elif self._way_for(batch.inputs) == "rows":
             return torch.cat([self.gradient(*one) for one in _each(parameters, batch, draws)])
         else:
             # The pass moves running statistics in `parameters` in place, so the tape must hang on other memory.
@@ -360,7 +360,7 @@ class Network:
             proximal: strength and anchor, shape (P,) or (clients, P), where there is one.
             draws: names of what is drawn; nothing is dropped without.
         """
-        if len(parameters) > 1 and self.study(batch.inputs.flatten(0, 1)).name == "rows":
+        if len(parameters) > 1 and self._way_for(batch.inputs) == "rows":
             for place, (row, own, names) in enumerate(_each(parameters, batch, draws)):
                 self.sgd_step(row, own, rate, _of_one(proximal, place), names)
             return
@@ -498,6 +498,11 @@ class Network:
         except RuntimeError:  # of a view of a tensor that is not contiguous
             return False
         return torch.allclose(arranged, usual, rtol=1e-3, atol=1e-4)
+
+    def _way_for(self, inputs: Tensor) -> str:
+        """How several clients run, whose inputs are of shape (clients, batch, ...)."""
+        way = self._way or self.study(inputs.flatten(0, 1))
+        return way.name
 
     def _randomness(self, inputs: Tensor) -> Randomness:
         if self._random is None:
