@@ -134,6 +134,8 @@ class Ditto(AlongsidePersonalizer):
         A client draws as often in one round as in another, so that the rounds it has been in say where it stands.
         """
         rounds = stack.drawn // stack.steps
+        from holdfast.federated.engine.stacked_clients import StackedClients  # noqa: PLC0415 - help pages run no client
+
         return StackedClients(
             stack.training,
             stack.clients,
