@@ -305,7 +305,9 @@ def _parsed(row: Row | str, place: str) -> Row:
             row = json.loads(row)
         except (ValueError, RecursionError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else error
-            raise DataError(f"{place} is no JSON ({why}); correct it or leave it out") from error
+            raise DataError(
+                f"{place} is no JSON ({why}); correct it, leave it out, or pass over such rows with --skip-bad"
+            ) from error
     if not isinstance(row, Mapping):
         raise DataError(f"{place} has no columns; give a mapping of names to values")
     return row

@@ -96,10 +96,8 @@ def chatml() -> Any:
     return tokenizer
 
 
-@given(TURNS, TURNS, st.booleans())
-def test_what_is_learned_of_a_chat_is_what_its_template_marks(
-    chatml: Any, asked: list, said: list, system: bool
-) -> None:
+@given(TURNS, st.booleans())
+def test_what_is_learned_of_a_chat_is_what_its_template_marks(chatml: Any, turns: list, system: bool) -> None:
     """transformers' own mask of what the assistant generates, which TRL's assistant_only_loss uses, is the oracle."""
     messages = [{"role": "system", "content": "Be brief."}] if system else []
     for question, answer in turns:
