@@ -83,9 +83,8 @@ CHATML = (
     "{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-TURNS = st.lists(
-    st.sampled_from(["", "Hello.", "What is 1 + 2?", " 3 ", "<|x|>", "eins\nzwei"]), min_size=1, max_size=5
-)
+WORDS = st.sampled_from(["", "Hello.", "What is 1 + 2?", " 3 ", "<|x|>", "eins\nzwei"])
+TURNS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5)
 
 
 @pytest.fixture(scope="module")
