@@ -83,12 +83,14 @@ class TokenPairs:
     def predicted(self) -> Ints:
         """Tokens of each example that are learned and have one before them to be predicted from."""
         counts = np.diff(np.concatenate([[0], np.cumsum(self.learned, dtype=np.int64)])[self.ends], prepend=0)
-        return counts - self.learned[self.ends - self.lengths]
+        predicted: Ints = counts - self.learned[self.ends - self.lengths]
+        return predicted
 
     @cached_property
     def undefined(self) -> NDArray[np.bool_]:
         """Which examples have no token left to predict, because a long prompt took all the room."""
-        return self.predicted == 0
+        undefined: NDArray[np.bool_] = self.predicted == 0
+        return undefined
 
     def part(self, positions: Ints) -> TokenPairs:
         """Some of the examples, in the order of `positions`."""

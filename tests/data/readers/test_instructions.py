@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
+from holdfast.data.readers.instruction_columns import InstructionColumns
+from holdfast.data.readers.instructions import Instructions, read_instructions
 from holdfast.errors import DataError
 
 USER = (("user", "Add 1 and 2."),)

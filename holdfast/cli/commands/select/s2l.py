@@ -22,7 +22,8 @@ from holdfast.cli.commands.select.options import PROGRAM, SCRATCH, S2l
 from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.runs import print_how_to_continue
 from holdfast.cli.common.tables import plain_table
-from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
+from holdfast.data.readers.instruction_columns import InstructionColumns
+from holdfast.data.readers.instructions import Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.finetuning import (
