@@ -38,6 +38,7 @@ def record_trajectories(
     processes: Processes = ALONE,
     progress: Callable[[Progress], None] | None = None,
     ready: Callable[[NDArray[np.bool_]], None] | None = None,
+    skip_bad: bool = False,
 ) -> Trajectories:
     """Fine-tune a small model and record its loss on every example along the way.
 
@@ -55,6 +56,7 @@ def record_trajectories(
         progress: told how far it is.
         ready: told which examples have no response token left, once all that was asked for makes sense and before
             anything is written; what it raises ends the run.
+        skip_bad: conversations that the tokenizer's chat template refuses have no loss, instead of ending the run.
 
     Returns:
         The trajectories; example ids are positions in `data`. They know how long training and recording took.
@@ -65,7 +67,8 @@ def record_trajectories(
         DataError: if no example has a response token left.
     """
     settings = settings or FineTuningSettings()
-    tokens = tokenize(data, proxy.tokenizer, Template.named(template, proxy.tokenizer), max_length=max_length)
+    form = Template.named(template, proxy.tokenizer)
+    tokens = tokenize(data, proxy.tokenizer, form, max_length=max_length, skip_bad=skip_bad)
     longest = int(tokens.lengths.max())
     if proxy.positions is not None and longest > proxy.positions:
         raise ConfigError(

@@ -1,9 +1,8 @@
-"""Prompts and responses out of the files that people fine-tune language models on.
+"""Conversations out of the files that people fine-tune language models on.
 
-A row may be Alpaca's (``instruction``, ``input``, ``output``; MathInstruct adds ``source``), a prompt and a response
-under any of the usual names, or a list of messages, whose last answer is the response and all before it the prompt.
-Which it is follows from the first row's columns. Rows are kept as they were read, a table as a table, so that a subset
-can be written in the file's own format, with every column it had and of the same type.
+Which columns hold what is in `instruction_columns`, how messages become turns in `chats`. Rows are kept as they were
+read, a table as a table, so that a subset can be written in the file's own format, with every column it had and of the
+same type.
 """
 
 from __future__ import annotations
@@ -11,87 +10,76 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.errors import DataError, MissingDependencyError, nearest
+from holdfast.data.readers.chats import Chat, Turn
+from holdfast.data.readers.instruction_columns import (
+    USUAL_COLUMNS,
+    InstructionColumns,
+    Row,
+    RowReader,
+    find_reader,
+    find_source,
+    source_candidates,
+    source_of,
+)
+from holdfast.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-#: Who says it (``system``, ``user`` or ``assistant``), and what.
-Turn = tuple[str, str]
-Row = Mapping[str, Any]
 #: Lines of a JSON lines file, mappings, or a table.
 Rows: TypeAlias = "Sequence[Row | str] | pa.Table"
-
-_CHATS = ("messages", "conversations", "conversation")
-_PROMPTS = ("prompt", "question", "query", "problem", "instruction", "input")
-_RESPONSES = ("response", "completion", "output", "answer", "solution", "target")
-_ROLES = {
-    "system": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "gpt": "assistant",
-    "model": "assistant",
-}
-_NO_SOURCE = "(no source)"  # of a row that leaves it out, among others that don't
-
-
-@dataclass(frozen=True)
-class InstructionColumns:
-    """Which columns hold what; those that are None are found by their usual names.
-
-    Attributes:
-        prompt: what the model is given.
-        response: what it should answer.
-        source: where an example comes from; ``source`` where there is such a column and it is neither of the others.
-    """
-
-    prompt: str | None = None
-    response: str | None = None
-    source: str | None = None
-
-
-#: Columns by their usual names.
-USUAL_COLUMNS = InstructionColumns()
 
 
 @dataclass(frozen=True, eq=False)
 class Instructions:
-    """Prompts and responses.
+    """Conversations to fine-tune on.
 
     Attributes:
         name: of the file or data set.
-        prompts: the turns before each response.
-        responses: what is learned.
+        chats: who says what in each, and which turns are learned.
         sources: number of each example's source, int64 of shape (n,).
         source_names: the sources by their numbers; one, called ``all``, where the data names none.
         rows: the rows as they were read: lines of a JSON lines file, mappings, or a table.
+        source_column: that names the sources.
+        skipped: of rows that were left out because they can't be read, which and why.
     """
 
     name: str
-    prompts: tuple[tuple[Turn, ...], ...]
-    responses: tuple[str, ...]
+    chats: tuple[Chat, ...]
     sources: NDArray[np.int64]
     source_names: tuple[str, ...]
     rows: Rows = field(repr=False, default=())
+    source_column: str | None = None
+    skipped: tuple[str, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.responses)
+        return len(self.chats)
+
+    @property
+    def prompts(self) -> tuple[tuple[Turn, ...], ...]:
+        """The turns before each conversation's last response."""
+        return tuple(chat.prompt for chat in self.chats)
+
+    @property
+    def responses(self) -> tuple[str, ...]:
+        """The last response of each conversation."""
+        return tuple(chat.response for chat in self.chats)
 
     @property
     def fingerprint(self) -> str:
-        """A hash of all prompts and responses, so that what was computed on them is never mistaken for others'."""
+        """A hash of all that is said and learned, so that what was computed on it is never mistaken for others'."""
         seen = hashlib.blake2b(digest_size=16)
-        for pair in zip(self.prompts, self.responses, strict=True):
+        for chat in self.chats:
+            # A prompt with one response is hashed as it was before conversations had several.
+            pair = (chat.prompt, chat.response) if len(chat.learned) == 1 else (chat.turns, chat.learned)
             seen.update(json.dumps(pair).encode())
         return seen.hexdigest()
 
@@ -107,11 +95,11 @@ class Instructions:
         chosen = positions.tolist()
         return Instructions(
             self.name,
-            tuple(self.prompts[place] for place in chosen),
-            tuple(self.responses[place] for place in chosen),
+            tuple(self.chats[place] for place in chosen),
             self.sources[positions],
             self.source_names,
             _some_rows(self.rows, positions),
+            self.source_column,
         )
 
     def encoded(self, suffix: str) -> bytes:
@@ -126,14 +114,22 @@ class Instructions:
         return text.encode(errors="backslashreplace")  # which is how JSON writes half a character
 
     @classmethod
-    def of(cls, rows: Rows, columns: InstructionColumns = USUAL_COLUMNS, name: str = "data") -> Instructions:
-        """Prompts and responses out of rows.
+    def of(
+        cls,
+        rows: Rows,
+        columns: InstructionColumns = USUAL_COLUMNS,
+        name: str = "data",
+        *,
+        skip_bad: bool = False,
+    ) -> Instructions:
+        """Conversations out of rows.
 
         Args:
             rows: mappings, a table, or lines of a JSON lines file; blank lines are passed over, and counted in
                 messages.
             columns: which columns hold what.
             name: of the data, for messages.
+            skip_bad: leave out rows that can't be read, and remember which and why, instead of ending with the first.
 
         Raises:
             DataError: if there are no rows, it isn't clear which columns hold what, or a row lacks something.
@@ -141,28 +137,30 @@ class Instructions:
         rows, counted = _filled(rows)
         if not counted:
             raise DataError(f"{name} has no rows; give at least one prompt with its response")
-        places = [f"{number} of {name}" for number in counted]
-        mappings, reader = _opened(rows, places, columns, name)
-        prompts, responses, sources = list[tuple[Turn, ...]](), list[str](), list[str]()
-        for row, place in zip(mappings, places, strict=True):
-            try:
-                prompt, response = reader.pair(row)
-                sources.append(reader.source_of(row))
-            except (KeyError, TypeError, ValueError) as error:
-                raise DataError(
-                    f"{place} has no prompt with a response "
-                    f"({str(error) or type(error).__name__}); correct it or leave it out"
-                ) from error
-            prompts.append(prompt)
-            responses.append(response)
-        names = sorted(set(sources))
-        codes = {source: code for code, source in enumerate(names)}
-        numbered = np.array([codes[source] for source in sources], np.int64)
-        return cls(name, tuple(prompts), tuple(responses), numbered, tuple(names), rows)
+        reasons: list[str] | None = [] if skip_bad else None
+        mappings, reader = _opened(rows, counted, columns, name, reasons)
+        source = find_source([row for row in mappings if row], _names(mappings), columns, reader)
+        read = _conversations(mappings, reader, source, [f"{number} of {name}" for number in counted], reasons)
+        if not read:
+            raise DataError(f"not one of the {len(counted):,} rows of {name} can be read: {(reasons or ['?'])[0]}")
+        names, codes = np.unique(np.array([whence for _, whence in read.values()], object), return_inverse=True)
+        return cls(
+            name,
+            tuple(chat for chat, _ in read.values()),
+            codes.astype(np.int64),
+            tuple(map(str, names)),
+            rows if len(read) == len(counted) else _some_rows(rows, np.array(list(read), np.int64)),
+            source,
+            tuple(reasons or ()),
+        )
 
 
 def read_instructions(
-    where: str | Path, columns: InstructionColumns = USUAL_COLUMNS, *, split: str = "train"
+    where: str | Path,
+    columns: InstructionColumns = USUAL_COLUMNS,
+    *,
+    split: str = "train",
+    skip_bad: bool = False,
 ) -> Instructions:
     """Read a file of instruction data, or a data set of the Hugging Face hub.
 
@@ -170,6 +168,7 @@ def read_instructions(
         where: a ``.jsonl``, ``.json`` or ``.parquet`` file; else a folder or a hub's name, which `datasets` loads.
         columns: which columns hold what.
         split: of a hub's data set.
+        skip_bad: leave out rows that can't be read, see `Instructions.of`.
 
     Raises:
         DataError: if it can't be read, or a row has no prompt and response.
@@ -177,10 +176,10 @@ def read_instructions(
     """
     path = Path(where)
     if path.is_file():
-        return Instructions.of(_rows_of_file(path), columns, str(where))
+        return Instructions.of(_rows_of_file(path), columns, str(where), skip_bad=skip_bad)
     if path.suffix in (".jsonl", ".json", ".parquet"):
         raise DataError(f"there is no file {path}; give a file, or the name of a data set on the hub")
-    return Instructions.of(_rows_of_hub(str(where), split), columns, str(where))
+    return Instructions.of(_rows_of_hub(str(where), split), columns, str(where), skip_bad=skip_bad)
 
 
 def _rows_of_file(path: Path) -> Rows:
@@ -240,122 +239,75 @@ def _filled(rows: Rows) -> tuple[Rows, list[str]]:
     return [row for _, row in filled], [f"{unit} {number}" for number, _ in filled]
 
 
-def _opened(rows: Rows, places: list[str], columns: InstructionColumns, name: str) -> tuple[Sequence[Row], _Reader]:
-    """Rows as mappings, of a table only with the columns that are read, and how to read them."""
+def _opened(
+    rows: Rows, counted: list[str], columns: InstructionColumns, name: str, reasons: list[str] | None
+) -> tuple[Sequence[Row | None], RowReader]:
+    """Rows as mappings, of a table only with the columns that are read, and how to read them.
+
+    Where there is a list for `reasons`, what is no row is None, and why is put there.
+    """
     if not isinstance(rows, Sequence):
-        reader = _reader(rows.column_names, rows.column_names, columns, name)
-        return rows.select([column for column in rows.column_names if column in reader.columns]).to_pylist(), reader
-    mappings = [_parsed(row, place) for row, place in zip(rows, places, strict=True)]
-    return mappings, _reader(mappings[0], dict.fromkeys(column for row in mappings for column in row), columns, name)
+        known = rows.column_names
+        reader = find_reader(known, known, columns, name)
+        read = {*reader.columns, columns.source, *source_candidates(known, reader)}
+        return rows.select([column for column in known if column in read]).to_pylist(), reader
+    mappings = list[Row | None]()
+    for row, place in zip(rows, counted, strict=True):
+        try:
+            mappings.append(_parsed(row, f"{place} of {name}"))
+        except DataError as error:
+            if reasons is None:
+                raise
+            reasons.append(str(error).partition(";")[0])
+            mappings.append(None)
+    first = next((row for row in mappings if row), None)
+    if first is None:
+        raise DataError(reasons[0] if reasons else f"the rows of {name} have no columns")
+    return mappings, find_reader(first, _names(mappings), columns, name)
 
 
-@dataclass(frozen=True)
-class _Reader:
-    """How to get the prompt and the response out of a row."""
+def _conversations(
+    rows: Sequence[Row | None], reader: RowReader, source: str | None, places: list[str], reasons: list[str] | None
+) -> dict[int, tuple[Chat, str]]:
+    """Conversation and source of every row that can be read, by its position.
 
-    prompt: str
-    response: str
-    source: str | None
-    added: str | None = None  # what Alpaca's instructions are applied to
-
-    @property
-    def columns(self) -> set[str | None]:
-        return {self.prompt, self.response, self.source, self.added}
-
-    def pair(self, row: Row) -> tuple[tuple[Turn, ...], str]:
-        given = _turns(row[self.prompt], "user")
-        if self.prompt == self.response:
-            turns = given
-        else:
-            added = row.get(self.added) if self.added else None
-            if not _null(added) and added != "":
-                given = _with_input(given, _text(added))
-            turns = (*given, *_turns(row[self.response], "assistant"))
-            if len(turns) == len(given):
-                raise ValueError("there is no message in the response")
-        if not turns or turns[-1][0] != "assistant":
-            raise ValueError("the last message is not the assistant's")
-        return turns[:-1], turns[-1][1]
-
-    def source_of(self, row: Row) -> str:
-        if self.source is None:
-            return "all"
-        source = row.get(self.source)
-        return _NO_SOURCE if _null(source) else _whole(str(source))
+    Raises:
+        DataError: at the first that can't, unless there is a list for the reasons.
+    """
+    read = dict[int, tuple[Chat, str]]()
+    for position, row in enumerate(rows):
+        if row is None:
+            continue
+        try:
+            read[position] = reader.chat(row), source_of(row, source)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            why = f"{places[position]} has no prompt with a response ({_reason(error)})"
+            if reasons is None:
+                raise DataError(f"{why}; correct it, leave it out, or pass over such rows with --skip-bad") from error
+            reasons.append(why)
+    return read
 
 
-def _reader(first: Collection[str], known: Collection[str], columns: InstructionColumns, name: str) -> _Reader:
-    """How to read rows, given the columns of the first and those of any."""
-    for column in (columns.prompt, columns.response, columns.source):
-        if column is not None and column not in known:
-            raise DataError(f"{name} has no column {column!r}{nearest(column, known)}")
-    chat = _first_of(_CHATS, first)
-    one = columns.prompt if columns.prompt == columns.response else None
-    chat = one or (chat if columns.prompt is None and columns.response is None else None)
-    alpaca = columns.prompt is None and "instruction" in first
-    prompt = chat or columns.prompt or ("instruction" if alpaca else _first_of(_PROMPTS, first))
-    response = chat or columns.response or _first_of(_RESPONSES, first)
-    if prompt is None or response is None or (prompt == response and not chat):
-        raise DataError(
-            f"{name} has the columns {', '.join(map(str, first))}, and it isn't clear which is the prompt and which "
-            "the response; name them with --prompt-column and --response-column"
-        )
-    source = columns.source or ("source" if "source" in known and "source" not in (prompt, response) else None)
-    return _Reader(prompt, response, source, "input" if alpaca and not chat and response != "input" else None)
+def _names(rows: Sequence[Row | None]) -> dict[str, None]:
+    """The columns of any row, in the order in which they appear."""
+    return dict.fromkeys(column for row in rows if row for column in row)
 
 
-def _first_of(names: Iterable[str], known: Collection[str]) -> str | None:
-    return next((name for name in names if name in known), None)
-
-
-def _turns(value: Any, role: str) -> tuple[Turn, ...]:
-    """Messages as turns; plain text is one turn of `role`."""
-    return tuple(_turn(message) for message in value) if isinstance(value, list) else ((role, _text(value)),)
-
-
-def _turn(message: Any) -> Turn:
-    if not isinstance(message, Mapping):
-        raise ValueError(f"{message!r:.80} stands where a message with its role and content should")
-    return (
-        _ROLES[str(message.get("role", message.get("from")))],
-        _text(message.get("content", message.get("value"))),
-    )
-
-
-def _with_input(turns: tuple[Turn, ...], text: str) -> tuple[Turn, ...]:
-    """The turns with what the instruction is applied to, behind the user's last one."""
-    place = max((place for place, (role, _) in enumerate(turns) if role == "user"), default=None)
-    if place is None:
-        return (*turns, ("user", text))
-    return (*turns[:place], ("user", f"{turns[place][1]}\n\n{text}"), *turns[place + 1 :])
-
-
-def _null(value: Any) -> bool:
-    """Whether nothing is there; pandas writes NaN for it."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _text(value: Any) -> str:
-    if _null(value) or isinstance(value, (list, dict)):
-        raise ValueError(f"{value!r:.80} is no text")
-    return _whole(str(value))
-
-
-def _whole(text: str) -> str:
-    """The text, unless it has half a character, which no file and no tokenizer takes."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(f"letter {error.start + 1} of {text!r:.80} is half a character, a lone surrogate") from error
-    return text
+def _reason(error: BaseException) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return f"it has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _parsed(row: Row | str, place: str) -> Row:
     if isinstance(row, str):
         try:
             row = json.loads(row)
-        except ValueError as error:
-            raise DataError(f"{place} is no JSON ({error}); correct it or leave it out") from error
+        except (ValueError, RecursionError) as error:
+            why = "nested too deeply" if isinstance(error, RecursionError) else error
+            raise DataError(
+                f"{place} is no JSON ({why}); correct it, leave it out, or pass over such rows with --skip-bad"
+            ) from error
     if not isinstance(row, Mapping):
         raise DataError(f"{place} has no columns; give a mapping of names to values")
     return row

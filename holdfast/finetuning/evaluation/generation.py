@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from holdfast.data.readers.instructions import Turn
+from holdfast.data.readers.chats import Turn
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning.evaluation.answers import exact_match, printed_answer
 from holdfast.finetuning.evaluation.programs import find_program, run_program

@@ -177,7 +177,7 @@ def fine_tune(
 def _backward(model: nn.Module, tokens: TokenPairs, batch: Ints, most_tokens: int, processes: Processes) -> Tensor:
     """Gradients of this process's share of a step; returns its share of the loss."""
     device = device_of(model)
-    predicted = int((tokens.lengths[batch] - np.maximum(tokens.prompt_lengths[batch], 1)).sum())
+    predicted = int(tokens.predicted[batch].sum())
     loss = torch.zeros((), device=device)
     for number, positions in enumerate(tokens.batches(batch, most_tokens)):
         if number % processes.count != processes.index:

@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from torch import nn
 
 from holdfast.errors import DataError, MissingDependencyError
+from holdfast.models.networks.pretrained import is_offline
 from holdfast.streams import derive_seed
 
 _NEEDS = "language models need transformers; install it with `pip install 'holdfast[llm]'`"
@@ -77,9 +78,15 @@ def load_language_model(name: str) -> LanguageModel:
             raise DataError(f"there is no file {name}; give a .gguf file, a local folder, or a name on the hub")
         place, options = str(Path(name).parent), {"gguf_file": Path(name).name}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **options)
+        local = {"local_files_only": is_offline(place)}  # or the library would try the hub for a minute
+        tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local, **options)
         model = AutoModelForCausalLM.from_pretrained(
-            place, trust_remote_code=False, use_safetensors=None if options else True, dtype=torch.float32, **options
+            place,
+            trust_remote_code=False,
+            use_safetensors=None if options else True,
+            dtype=torch.float32,
+            **local,
+            **options,
         )
     except ImportError as error:
         raise MissingDependencyError(f"{name!r} can't be read without another package: {error}") from error
@@ -87,7 +94,8 @@ def load_language_model(name: str) -> LanguageModel:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
             f"the language model {name!r} can't be loaded ({reason}); give a name on the hub, a local folder with "
-            "config.json, tokenizer and safetensors, or a .gguf file"
+            "config.json, tokenizer and safetensors, or a .gguf file. Without a network, `--proxy scratch` makes a "
+            "small proxy on the spot"
         ) from error
     return LanguageModel(model, tokenizer)
 

@@ -1,7 +1,8 @@
-"""Prompts and responses as token ids, and mini-batches of them in which only responses have labels.
+"""Conversations as token ids, and mini-batches of them in which only what is learned has labels.
 
 All ids lie one after the other in one array: 262,040 examples of 200 tokens are 210 MB, not millions of Python lists.
-Prompt and response are tokenised on their own and then joined, so that it is always certain where a response begins.
+What is learned and what is not are tokenised on their own and then joined, so that it is always certain where an answer
+begins.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from holdfast.data.readers.chats import Chat
 from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError, DataError
-from holdfast.finetuning.language_models.templates import Template
+from holdfast.finetuning.language_models.templates import Piece, Template
 
 Ints = NDArray[np.int64]
 
@@ -48,18 +50,18 @@ class TokenBatch:
 
 @dataclass(frozen=True, eq=False)
 class TokenPairs:
-    """Token ids of prompts and responses.
+    """Token ids of what is given and of what is learned.
 
     Attributes:
         ids: of all examples, one after the other, int32.
         ends: where each example ends in `ids`, int64 of shape (n,).
-        prompt_lengths: how many of each example's tokens are its prompt's, int64 of shape (n,).
+        learned: which of `ids` are learned, bool of the same shape.
         pad: the id to pad with; it has no effect.
     """
 
     ids: NDArray[np.int32]
     ends: Ints
-    prompt_lengths: Ints
+    learned: NDArray[np.bool_]
     pad: int
 
     def __len__(self) -> int:
@@ -71,26 +73,42 @@ class TokenPairs:
         return np.diff(self.ends, prepend=0)
 
     @cached_property
+    def prompt_lengths(self) -> Ints:
+        """Tokens of each example before the first that is learned; all of them where none is."""
+        places = np.where(self.learned, np.arange(len(self.ids)), len(self.ids))
+        starts = self.ends - self.lengths
+        return np.minimum(np.minimum.reduceat(places, starts) - starts, self.lengths) if len(self) else starts
+
+    @cached_property
+    def predicted(self) -> Ints:
+        """Tokens of each example that are learned and have one before them to be predicted from."""
+        counts = np.diff(np.concatenate([[0], np.cumsum(self.learned, dtype=np.int64)])[self.ends], prepend=0)
+        predicted: Ints = counts - self.learned[self.ends - self.lengths]
+        return predicted
+
+    @cached_property
     def undefined(self) -> NDArray[np.bool_]:
-        """Which examples have no response token left to predict, because a long prompt took all the room."""
-        return self.lengths <= np.maximum(self.prompt_lengths, 1)
+        """Which examples have no token left to predict, because a long prompt took all the room."""
+        undefined: NDArray[np.bool_] = self.predicted == 0
+        return undefined
 
     def part(self, positions: Ints) -> TokenPairs:
         """Some of the examples, in the order of `positions`."""
         lengths, ends = self.lengths[positions], self.ends[positions]
-        taken = [self.ids[end - length : end] for end, length in zip(ends, lengths, strict=True)]
-        flat = np.concatenate(taken) if taken else self.ids[:0]
-        return TokenPairs(flat, np.cumsum(lengths), self.prompt_lengths[positions], self.pad)
+        places = [np.arange(end - length, end) for end, length in zip(ends, lengths, strict=True)]
+        flat = np.concatenate(places) if places else np.empty(0, np.int64)
+        return TokenPairs(self.ids[flat], np.cumsum(lengths), self.learned[flat], self.pad)
 
     def batch(self, positions: Sequence[int] | Ints) -> TokenBatch:
         """The examples at `positions` as a mini-batch."""
         ends, starts = self.ends[positions], self.ends[positions] - self.lengths[positions]
-        lengths, prompts = ends - starts, self.prompt_lengths[positions]
+        lengths = ends - starts
         place = np.arange(lengths.max())
         inside = place < lengths[:, None]
-        ids = np.full(inside.shape, self.pad, np.int64)
-        ids[inside] = self.ids[(starts[:, None] + place)[inside]]
-        labels = np.where(inside & (place >= prompts[:, None]), ids, IGNORED)
+        ids, labels = np.full(inside.shape, self.pad, np.int64), np.full(inside.shape, IGNORED, np.int64)
+        flat = (starts[:, None] + place)[inside]
+        ids[inside] = self.ids[flat]
+        labels[inside] = np.where(self.learned[flat], self.ids[flat], IGNORED)
         return TokenBatch(torch.from_numpy(ids), torch.from_numpy(inside.astype(np.int64)), torch.from_numpy(labels))
 
     def batches(self, positions: Ints, most_tokens: int) -> list[Ints]:
@@ -126,18 +144,21 @@ class TokenPairs:
         }
 
 
-def tokenize(data: Instructions, tokenizer: Any, template: Template, *, max_length: int = 512) -> TokenPairs:
-    """Token ids of prompts in their template and of responses with the end token.
+def tokenize(
+    data: Instructions, tokenizer: Any, template: Template, *, max_length: int = 512, skip_bad: bool = False
+) -> TokenPairs:
+    """Token ids of conversations in their template; answers end with the end token.
 
     Args:
-        data: prompts and responses.
+        data: the conversations.
         tokenizer: a fast tokenizer of transformers.
-        template: what is put around prompts.
+        template: what is put around what is said to the assistant.
         max_length: examples are cut to so many tokens, at their end.
+        skip_bad: conversations that the tokenizer's own template refuses have nothing to learn, instead of an error.
 
     Raises:
         ConfigError: if the tokenizer has no end token, or the length leaves no room.
-        DataError: if not a single example has a response token left, or the tokenizer's template refuses a prompt.
+        DataError: if not a single example has a token left to learn, or the tokenizer's template refuses one.
     """
     end = tokenizer.eos_token_id
     if end is None:
@@ -145,27 +166,37 @@ def tokenize(data: Instructions, tokenizer: Any, template: Template, *, max_leng
     if max_length < 2:
         raise ConfigError(f"max_length is {max_length}; give at least 2, a prompt token and a response token")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    prompts = prompt_ids(
-        tokenizer,
-        [
-            template.render(turns, tokenizer, f"the prompt of row {row} of {data.name}")
-            for row, turns in enumerate(data.prompts, 1)
-        ],
-        template,
-    )
-    responses = _ids(tokenizer, list(data.responses), special=False)
-    rows, prompt_lengths = list[NDArray[np.int32]](), np.empty(len(data), np.int64)
-    for place, (given, response) in enumerate(zip(prompts, responses, strict=True)):
-        rows.append(np.array([*given, *response, end][:max_length], np.int32))
-        prompt_lengths[place] = min(len(given), max_length)
-    ends = np.cumsum([len(row) for row in rows])
+    chats = [
+        _pieces(template, chat, tokenizer, f"row {row} of {data.name}", skip_bad)
+        for row, chat in enumerate(data.chats, 1)
+    ]
+    opened = prompt_ids(tokenizer, [pieces[0].text for pieces in chats], template)
+    others = iter(_ids(tokenizer, [piece.text for pieces in chats for piece in pieces[1:]], special=False))
+    ids, learned, ends = list[NDArray[np.int32]](), list[NDArray[np.bool_]](), list[int]()
+    for given, pieces in zip(opened, chats, strict=True):
+        parts = [(given, False)]
+        for piece in pieces[1:]:
+            parts.append(([*next(others), *([end] if piece.ends else [])], piece.learned))
+        row = np.array([token for part, _ in parts for token in part][:max_length], np.int32)
+        ids.append(row)
+        learned.append(np.repeat([kind for _, kind in parts], [len(part) for part, _ in parts])[:max_length])
+        ends.append(len(row))
     pad = tokenizer.pad_token_id
-    tokens = TokenPairs(np.concatenate(rows), ends, prompt_lengths, end if pad is None else pad)
+    tokens = TokenPairs(np.concatenate(ids), np.cumsum(ends), np.concatenate(learned), end if pad is None else pad)
     if bool(tokens.undefined.all()):
         raise DataError(
             f"all prompts of {data.name} in their template are longer than {max_length} tokens; raise max_length"
         )
     return tokens
+
+
+def _pieces(template: Template, chat: Chat, tokenizer: Any, place: str, skip_bad: bool) -> list[Piece]:
+    try:
+        return template.pieces(chat, tokenizer, f"the prompt of {place}")
+    except DataError:
+        if not skip_bad:
+            raise
+        return [Piece("")]
 
 
 def prompt_ids(tokenizer: Any, rendered: list[str], template: Template) -> list[list[int]]:

@@ -72,7 +72,7 @@ def cluster_trajectories(
     included: NDArray[np.bool_] | None = None,
     iterations: int = 20,
     seed: int = 0,
-    start: Start = "random",
+    start: Start = "k-means++",
     most_per_centre: int | None = 256,
     engine: Engine = "auto",
 ) -> TrajectoryClusters:
@@ -85,7 +85,8 @@ def cluster_trajectories(
         included: examples to cluster; all by default.
         iterations: of k-means.
         seed: names the random streams.
-        start: where centres start. At random points, dense regions get many of them.
+        start: where centres start. At random points, the published start, dense regions get many of them; far from
+            one another, rare behaviours get some too.
         most_per_centre: centres are fitted on at most so many examples each.
         engine: that does it.
 
@@ -139,7 +140,7 @@ def s2l_select(
     undefined: NDArray[np.bool_] | None = None,
     smallest: int = 3,
     seed: int = 0,
-    start: Start = "random",
+    start: Start = "k-means++",
     engine: Engine = "auto",
 ) -> S2lSelection:
     """Choose examples by their loss trajectories (Algorithm 2 of the dissertation).
@@ -163,7 +164,7 @@ def s2l_select(
     Example:
         >>> import numpy as np
         >>> easy, hard = np.tile([0.5, 0.1], (90, 1)), np.tile([2.0, 1.9], (10, 1))
-        >>> found = s2l_select(np.concatenate([easy, hard]).astype(np.float32), 20, k=2, start="k-means++")
+        >>> found = s2l_select(np.concatenate([easy, hard]).astype(np.float32), 20, k=2)
         >>> found.taken.tolist()
         [10, 10]
     """

@@ -31,7 +31,9 @@ def load_configuration(source: Path | str, **options: Any) -> Any:
     from transformers import AutoConfig  # noqa: PLC0415 - optional
 
     with _quiet(), _told(source):
-        return AutoConfig.from_pretrained(source, trust_remote_code=False, local_files_only=_offline(source), **options)
+        return AutoConfig.from_pretrained(
+            source, trust_remote_code=False, local_files_only=is_offline(source), **options
+        )
 
 
 def load_pretrained(
@@ -61,7 +63,7 @@ def load_pretrained(
             use_safetensors=True,
             trust_remote_code=False,
             ignore_mismatched_sizes=True,
-            local_files_only=_offline(source),
+            local_files_only=is_offline(source),
             **options,
         )
     lacking = sorted({*loading["missing_keys"], *(key for key, *_ in loading["mismatched_keys"])})
@@ -81,7 +83,7 @@ def _may_be_new(key: str, model: Any, new: Sequence[str] | None) -> bool:
     return part in new if new is not None else part != model.base_model_prefix or rest.startswith("pooler.")
 
 
-def _offline(source: Path | str) -> bool:
+def is_offline(source: Path | str) -> bool:
     """Whether only what is on this machine can be had: asked once and shortly, where the library would try for long."""
     if isinstance(source, Path) or Path(source).is_dir():
         return False

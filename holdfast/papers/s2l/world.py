@@ -90,7 +90,8 @@ def make_world(seed: int, examples: int = 6000) -> World:
             prompts.append(len(prompt))
             places.append(len(prompt) + words)
         flat, ends = np.concatenate(rows).astype(np.int32), np.cumsum([len(row) for row in rows])
-        tokens = TokenPairs(flat, ends, np.array(prompts), _END)
+        learned = [np.arange(len(row)) >= given for row, given in zip(rows, prompts, strict=True)]
+        tokens = TokenPairs(flat, ends, np.concatenate(learned), _END)
         return FactExamples(tokens, topics, topics * ENTITIES + entities, np.array(places))
 
     return World(ask(topics, entities), ask(np.tile(every_topic, 3), np.tile(every_entity, 3)))

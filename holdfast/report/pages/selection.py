@@ -89,6 +89,7 @@ def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
         f"{counted(whole, 'cluster')} {'is' if whole == 1 else 'are'} taken whole; of the largest, with "
         f"{number(int(sizes.max()))} examples, {number(int(taken[sizes.argmax()]))} are taken.",
         f"{counted(left_out, 'example')} had no room for a response and can't be chosen." if left_out else None,
+        f"{counted(len(data.skipped), 'row')} passed over, such as: {data.skipped[0]}." if data.skipped else None,
         f"Training the proxy took {duration(took.training)}, recording its losses {duration(took.recording)}."
         if (took := trajectories.seconds)
         else None,

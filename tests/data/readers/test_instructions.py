@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
+from holdfast.data.readers.instruction_columns import InstructionColumns
+from holdfast.data.readers.instructions import Instructions, read_instructions
 from holdfast.errors import DataError
 
 USER = (("user", "Add 1 and 2."),)
@@ -39,7 +42,7 @@ def test_alpaca_applies_instructions_to_inputs() -> None:
     assert data.prompts == ((("user", "Translate.\n\nHund"),),)
 
 
-def test_a_conversation_ends_with_the_response() -> None:
+def test_a_conversation_ends_with_a_response() -> None:
     turns = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello"), ("user", "Bye"), ("assistant", "Ciao")]
     data = Instructions.of([{"messages": [{"role": role, "content": said} for role, said in turns]}])
     assert data.prompts == (tuple(turns[:-1]),)
@@ -80,6 +83,146 @@ def test_turns_before_the_last_of_a_completion_belong_to_the_prompt() -> None:
     assert data.responses == ("Ciao",)
 
 
+def test_every_answer_of_a_conversation_is_learned() -> None:
+    """A file whose last turns are "Yes." teaches more than "Yes."."""
+    turns = [
+        said("user", "Name a prime."),
+        said("assistant", "Seven."),
+        said("user", "Sure?"),
+        said("assistant", "Yes."),
+    ]
+    (chat,) = Instructions.of([{"conversations": turns}]).chats
+    assert [chat.turns[place][1] for place in chat.learned] == ["Seven.", "Yes."]
+
+
+def test_answers_in_a_prompt_are_given_and_those_of_a_completion_learned() -> None:
+    prompt = [said("user", "Hi"), said("assistant", "Hello"), said("user", "Bye")]
+    completion = [said("assistant", "Ciao"), said("user", "?"), said("assistant", "Bye")]
+    (chat,) = Instructions.of([{"prompt": prompt, "completion": completion}]).chats
+    assert chat.learned == (3, 5)
+
+
+def test_a_message_of_weight_0_is_not_learned() -> None:
+    turns = [said("user", "a"), {**said("assistant", "b"), "weight": 0}, said("user", "c"), said("assistant", "d")]
+    assert Instructions.of([{"messages": turns}]).chats[0].learned == (3,)
+    with pytest.raises(DataError, match=r"weight is 0\.5"):
+        Instructions.of([{"messages": [said("user", "a"), {**said("assistant", "b"), "weight": 0.5}]}])
+
+
+def test_what_follows_the_last_answer_is_left_out() -> None:
+    (chat,) = Instructions.of([{"messages": [said("user", "a"), said("assistant", "b"), said("user", "c")]}]).chats
+    assert chat.turns == (("user", "a"), ("assistant", "b"))
+
+
+def test_parts_are_joined_and_pictures_refused() -> None:
+    parts = [{"type": "text", "text": "Add "}, {"type": "input_text", "text": "1 and 2."}]
+    row = {"messages": [{"role": "user", "content": parts}, said("assistant", "3")]}
+    assert Instructions.of([row]).prompts == (USER,)
+    gemini = {"messages": [{"role": "user", "parts": [{"text": "Add 1 and 2."}]}, {"role": "model", "parts": ["3"]}]}
+    assert Instructions.of([gemini]).prompts == (USER,)
+    picture = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
+    with pytest.raises(DataError, match=r"row 1 .*part that is no text \('image_url'\)"):
+        Instructions.of([picture])
+
+
+def test_tool_calls_are_learned_and_their_results_given() -> None:
+    call = {"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    row = {
+        "tools": [{"type": "function", "function": {"name": "add"}}],
+        "messages": [
+            said("developer", "Be exact."),
+            said("user", "Add."),
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "3"},
+            said("assistant", "It is 3."),
+        ],
+    }
+    (chat,) = Instructions.of([row]).chats
+    assert [role for role, _ in chat.turns] == ["system", "system", "user", "assistant", "tool", "assistant"]
+    assert '"name": "add"' in chat.turns[0][1]
+    assert chat.learned == (3, 5)
+    assert chat.turns[3][1] == '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
+
+
+PUBLIC = {
+    "sharegpt with tools": ({"system": "Be exact.", "conversations": [
+        {"from": "human", "value": "Add."}, {"from": "function_call", "value": "{}"},
+        {"from": "observation", "value": "3"}, {"from": "gpt", "value": "3."}]}, ["{}", "3."]),
+    "dolly": ({"instruction": "Who?", "context": "A man.", "response": "He.", "category": "qa"}, ["He."]),
+    "tulu": ({"id": "x", "dataset": "flan", "messages": [{"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"}]}, ["b"]),
+    "preferences, plain": ({"prompt": "a", "chosen": "b", "rejected": "c"}, ["b"]),
+    "preferences, with the prompt in both": ({"prompt": "a", "chosen": [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "rejected": []}, ["b"]),
+    "preferences without a prompt": ({"chosen": [
+        {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "rejected": []}, ["b"]),
+    "text": ({"text": "All of it."}, ["All of it."]),
+    "messages as json": ({"messages": '[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]'},
+        ["b"]),
+    "flan": ({"inputs": "a", "targets": "b", "task_name": "t"}, ["b"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_what_is_learned_of_public_formats(kind: str) -> None:
+    row, learned = PUBLIC[kind]
+    (chat,) = Instructions.of([row]).chats
+    assert [chat.turns[place][1] for place in chat.learned] == learned
+    if kind.startswith("preferences"):
+        assert chat.turns[:-1] == (("user", "a"),)
+    if kind == "text":
+        assert chat.turns[:-1] == ()
+
+
+def test_the_source_is_found_by_its_usual_names_if_it_recurs() -> None:
+    rows = [
+        {"prompt": "a", "response": "b", "id": i, "source": f"https://{i}", "dataset": f"d{i % 3}"} for i in range(200)
+    ]
+    data = Instructions.of(rows)
+    assert (data.source_column, data.source_names) == ("dataset", ("d0", "d1", "d2"))
+    assert Instructions.of(rows, InstructionColumns(source="source")).source_column == "source"
+    nested = [{"prompt": "a", "response": "b", "source": {"a": 1}} for _ in range(4)]
+    assert Instructions.of(nested).source_column is None
+
+
+def test_bad_rows_are_passed_over_on_request_and_remembered() -> None:
+    good = json.dumps({"prompt": "a", "response": "b"})
+    deep = '{"prompt": ' + "[" * 100_000 + "]" * 100_000 + ', "response": "b"}'
+    lines = ["{", good, '{"prompt": "a"}', "", "[]", deep, good]
+    data = Instructions.of(lines, skip_bad=True)
+    assert list(data.rows) == [good, good]
+    assert [reason.partition(" of data ")[0] for reason in data.skipped] == ["line 1", "line 5", "line 6", "line 3"]
+    with pytest.raises(DataError, match="not one of the 2 rows of data can be read: row 1"):
+        Instructions.of([{"prompt": "a", "response": None}] * 2, skip_bad=True)
+    with pytest.raises(DataError, match="line 1 of data is no JSON"):
+        Instructions.of(["{"], skip_bad=True)
+    with pytest.raises(DataError, match=r"line 1 of data is no JSON \(nested too deeply\)"):
+        Instructions.of([deep])
+
+
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["role", "content", "from", "value", "text", "type", "tool_calls", "function", "name", "weight",
+                         "parts", "arguments", "function_call"]) | st.text(max_size=3), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["messages", "prompt", "response", "text", "input", "instruction",
+                                                 "source", "tools", "system", "chosen"]), ODD, max_size=4),
+                min_size=1, max_size=4))  # fmt: skip
+def test_odd_rows_are_read_or_refused_with_a_sentence(rows: list) -> None:
+    for skip_bad in (False, True):
+        try:
+            data = Instructions.of(rows, skip_bad=skip_bad)
+        except DataError:
+            continue
+        assert len(data) + len(data.skipped) == len(rows)
+        assert all(chat.turns[-1][0] == "assistant" for chat in data.chats)
+
+
 def test_null_nan_and_missing_sources_are_one_source() -> None:
     row = {"prompt": "a", "response": "b"}
     data = Instructions.of([row, {**row, "source": "x"}, {**row, "source": None}, {**row, "source": math.nan}])
@@ -105,7 +248,8 @@ def test_a_conversation_under_another_name() -> None:
     ("rows", "columns", "message"),
     [
         ([], InstructionColumns(), "no rows"),
-        ([{"text": "a", "english": "b"}], InstructionColumns(), "--prompt-column"),
+        ([{"german": "a", "english": "b"}], InstructionColumns(), "--prompt-column"),
+        ([{"prompt": "a", "text": "b"}], InstructionColumns(), "--prompt-column"),
         (
             [{"prompt": "a", "response": "b"}],
             InstructionColumns(prompt="promt"),
@@ -113,18 +257,18 @@ def test_a_conversation_under_another_name() -> None:
         ),
         ([{"prompt": "a", "response": "b"}, {"prompt": "a"}], InstructionColumns(), "row 2 of data has no prompt"),
         ([{"prompt": "a", "response": None}], InstructionColumns(), "row 1 of data has no prompt"),
-        ([{"messages": [{"role": "user", "content": "a"}]}], InstructionColumns(), "not the assistant's"),
+        ([{"messages": [{"role": "user", "content": "a"}]}], InstructionColumns(), "no message is the assistant's"),
         ([{"messages": [{"role": "robot", "content": "a"}]}], InstructionColumns(), "robot"),
         ([{"prompt": "a", "response": math.nan}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
         ([{"prompt": math.nan, "response": "b"}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
         ([{"question": "a", "answer": ["b", "c"]}], InstructionColumns(), "row 1 of data .*'b' stands where a message"),
-        ([{"question": "a", "answer": []}], InstructionColumns(), "row 1 of data .*no message in the response"),
+        ([{"question": "a", "answer": []}], InstructionColumns(), "row 1 of data .*no message is the assistant's"),
         ([{"messages": ["a", "b"]}], InstructionColumns(), "row 1 of data .*'a' stands where a message"),
-        ([{"messages": []}], InstructionColumns(), "row 1 of data .*not the assistant's"),
+        ([{"messages": []}], InstructionColumns(), "row 1 of data .*no message is the assistant's"),
         (
             [{"prompt": "a", "completion": [said("user", "b")]}],
             InstructionColumns(),
-            "row 1 of data .*not the assistant's",
+            "row 1 of data .*no message is the assistant's",
         ),
         (
             [{"prompt": "a", "response": "b", "source": "\ud83d"}],
@@ -136,7 +280,6 @@ def test_a_conversation_under_another_name() -> None:
             InstructionColumns(),
             "line 1 of data .*letter 3 of .*half a character",
         ),
-        ([{"text": "a"}], InstructionColumns("text", "text"), "not the assistant's"),
         (["{"], InstructionColumns(), "line 1 of data is no JSON"),
         (["3"], InstructionColumns(), "line 1 of data has no columns"),
         ([3], InstructionColumns(), "row 1 of data has no columns"),
@@ -152,7 +295,7 @@ def test_what_can_not_be_read(rows: list, columns: InstructionColumns, message: 
 def test_a_subset_is_written_in_the_format_of_the_file(tmp_path: Path, suffix: str) -> None:
     rows = [{"prompt": f"p{i}", "response": f"r{i}", "note": {"é": i}} for i in range(5)]
     given = tmp_path / f"all{suffix}"
-    given.write_bytes(Instructions("data", (), (), np.empty(0, np.int64), (), rows).encoded(suffix))
+    given.write_bytes(Instructions("data", (), np.empty(0, np.int64), (), rows).encoded(suffix))
     data = read_instructions(given)
     part = data.part(np.array([3, 1]))
     (tmp_path / f"part{suffix}").write_bytes(part.encoded(suffix))

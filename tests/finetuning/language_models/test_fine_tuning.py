@@ -97,7 +97,7 @@ def test_every_epoch_sees_every_example_once() -> None:
             fed.append(positions.tolist())
             return original(self, positions, most_tokens)
 
-    watched = Watched(tokens.ids, tokens.ends, tokens.prompt_lengths, tokens.pad)
+    watched = Watched(tokens.ids, tokens.ends, tokens.learned, tokens.pad)
     fine_tune(model.model, watched, QUICK)
     assert [len(batch) for batch in fed] == [10, 10, 4] * 2
     first, second = functools.reduce(operator.iadd, fed[:3], []), functools.reduce(operator.iadd, fed[3:], [])

@@ -1,6 +1,10 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError, DataError
@@ -71,6 +75,89 @@ def test_an_empty_prompt_still_has_a_token_before_its_response() -> None:
     tokens = tokenize(data, model.tokenizer, Template("{prompt}"), max_length=9)
     assert tokens.prompt_lengths.tolist() == [1]
     assert not tokens.undefined.any()
+
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>{% endgeneration %}"
+    "{% else %}{{ m.content }}<|im_end|>{% endif %}\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+WORDS = st.sampled_from(["", "Hello.", "What is 1 + 2?", " 3 ", "<|x|>", "eins\nzwei"])
+TURNS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=5)
+
+
+@pytest.fixture(scope="module")
+def chatml() -> Any:
+    tokenizer = language().tokenizer
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>"], "eos_token": "<|im_end|>"})
+    tokenizer.chat_template = CHATML
+    return tokenizer
+
+
+@given(TURNS, st.booleans())
+def test_what_is_learned_of_a_chat_is_what_its_template_marks(chatml: Any, turns: list, system: bool) -> None:
+    """transformers' own mask of what the assistant generates, which TRL's assistant_only_loss uses, is the oracle."""
+    messages = [{"role": "system", "content": "Be brief."}] if system else []
+    for question, answer in turns:
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    marked = chatml.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
+    tokens = tokenize(Instructions.of([{"messages": messages}]), chatml, Template(None))
+    ours = "".join(chatml.convert_ids_to_tokens(tokens.ids[tokens.learned].tolist()))
+    theirs = [number for number, inside in zip(marked["input_ids"], marked["assistant_masks"], strict=True) if inside]
+    assert ours == "".join(chatml.convert_ids_to_tokens(theirs))
+    whole = chatml.apply_chat_template(messages, tokenize=False)
+    assert chatml.decode(tokens.ids) == whole.removesuffix("\n")
+
+
+def test_templates_of_text_put_every_exchange_between_their_words() -> None:
+    model = language()
+    row = chat(("system", "Be brief."), ("user", "Hi"), ("assistant", "Yes?"), ("user", "Bye"))
+    data = Instructions.of([row])
+    tokens = tokenize(data, model.tokenizer, Template("Q: {prompt}\nA:"))
+    end = "<|endoftext|>"
+    text = f"Q: System: Be brief.\n\nUser: Hi\nA:Yes?{end}Q: Bye\nA:Hello{end}"
+    assert model.tokenizer.decode(tokens.ids) == text
+    assert model.tokenizer.decode(tokens.ids[tokens.learned]) == f"Yes?{end}Hello{end}"
+    assert tokens.predicted.tolist() == [int(tokens.learned.sum())]
+    assert text.startswith(Template("Q: {prompt}\nA:").render(data.prompts[0], model.tokenizer))
+
+
+def test_a_template_that_changes_earlier_turns_teaches_the_last_answer_only() -> None:
+    model = language()
+    model.tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{% if m.role != 'assistant' or loop.last %}{{ m.content }}{% endif %}"
+        "{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    data = Instructions.of([chat(("user", "Hi"), ("assistant", "Yes?"), ("user", "Bye"))])
+    tokens = tokenize(data, model.tokenizer, Template(None))
+    assert model.tokenizer.decode(tokens.ids[tokens.learned]) == "Hello<|endoftext|>"
+
+
+def test_a_text_is_learned_whole_and_without_a_template() -> None:
+    model = language()
+    tokens = tokenize(Instructions.of([{"text": "name 3"}]), model.tokenizer, Template.named("instruction", None))
+    assert model.tokenizer.decode(tokens.ids) == "<|endoftext|>name 3<|endoftext|>"
+    assert tokens.learned.tolist() == [False] + [True] * (len(tokens.ids) - 1)
+
+
+def test_alpacas_preamble_speaks_of_an_input_where_there_is_one() -> None:
+    rows = [{"instruction": "Count.", "input": "", "output": "1"}, {"instruction": "Say.", "input": "x", "output": "x"}]
+    model = language()
+    tokens = tokenize(Instructions.of(rows), model.tokenizer, Template.named("alpaca", None))
+    first, second = (model.tokenizer.decode(tokens[place]["input_ids"]) for place in range(2))
+    assert "further context" not in first
+    assert "### Input:" not in first
+    assert "further context" in second
+    assert "### Instruction:\nSay.\n\n### Input:\nx\n\n### Response:\nx<|endoftext|>" in second
+
+
+def test_refused_conversations_have_nothing_to_learn_on_request() -> None:
+    model = language()
+    model.tokenizer.chat_template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}x"
+    data = Instructions.of([chat(("user", "Hi")), chat(("system", "Be brief."), ("user", "Hi"))])
+    tokens = tokenize(data, model.tokenizer, Template(None), skip_bad=True)
+    assert tokens.undefined.tolist() == [False, True]
 
 
 def test_there_must_be_room_and_an_end() -> None:

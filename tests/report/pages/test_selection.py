@@ -68,6 +68,12 @@ def test_of_many_sources_the_rest_is_summed_up(tmp_path: Path) -> None:
     assert rare.one("p", class_="note").text == said
 
 
+def test_rows_that_were_passed_over_are_counted_and_one_is_named(tmp_path: Path) -> None:
+    rows = [{"prompt": "a", "response": "b" if i != 3 else None, "source": "s"} for i in range(49)]
+    text = page_of(tmp_path, by_source=False, data=Instructions.of(rows, skip_bad=True)).text
+    assert "1 row passed over, such as: row 4 of data has no prompt" in text
+
+
 def test_one_source_is_not_spoken_of(tmp_path: Path) -> None:
     alone = Instructions.of([{"prompt": "a", "response": str(i)} for i in range(48)])
     page = page_of(tmp_path, by_source=False, data=alone)

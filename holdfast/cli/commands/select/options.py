@@ -28,8 +28,9 @@ Fine-tunes a small proxy once, records its loss on every example along the way, 
 and takes equally many examples of every cluster. What is left behind: subset.jsonl (or .json, .parquet, as the data
 is), clusters.parquet and trajectories.parquet by example id, and report.html with texts of every cluster.
 
-Data: a .jsonl, .json or .parquet file, or the name of a data set on the hub. Alpaca, MathInstruct, prompt/response and
-messages are understood; name the columns where yours are called otherwise.
+Data: a .jsonl, .json or .parquet file, or the name of a data set on the hub. Alpaca, MathInstruct, Dolly,
+prompt/response, chats (OpenAI's, ShareGPT's; every answer of the assistant's is learned), preferences (the chosen
+response) and plain text are understood; name the columns where yours are called otherwise.
 
 Proxy: a name on the hub, a local folder, a .gguf file, or `scratch`: a small GPT-NeoX with a tokenizer learned from the
 data, which needs no network.
@@ -54,10 +55,10 @@ class S2l:
         smallest: smaller clusters are only drawn from when others don't suffice.
         prompt_column: the prompts' column, by its usual names where omitted.
         response_column: the responses' column.
-        source_column: the sources' column; `source` where there is one.
+        source_column: the sources' column; by default source, dataset, category, task or the like, if its values recur.
         split: of a hub's data set.
-        template: instruction, report, plain, chat (the tokenizer's own), auto (chat or else instruction), or a text
-            with {prompt}.
+        template: instruction, alpaca (with its preamble), report, plain, chat (the tokenizer's own), auto (chat or else
+            instruction), or a text with {prompt}.
         max_length: examples are cut to so many tokens.
         epochs: passes of the proxy over the data.
         batch_size: examples of an optimizer step.
@@ -65,7 +66,8 @@ class S2l:
         every: steps between two recorded losses; 500 by default, or a twelfth of the training where that is less.
         proxy_examples: train the proxy on so many random examples (or a percentage); losses of all are recorded.
         trajectories: choose by these recorded losses instead of training a proxy.
-        start: where k-means starts.
+        start: where k-means starts: at examples far from one another, or at random ones as published.
+        skip_bad: pass over rows that can't be read instead of stopping at the first; they are counted and named.
         engine: of k-means; auto is faiss where it is installed.
         seed: names every random stream.
         device: where to compute, such as cpu, cuda:1 or auto; a GPU if there is one.
@@ -93,7 +95,8 @@ class S2l:
     every: int | None = None
     proxy_examples: str | None = None
     trajectories: Path | None = None
-    start: Start = "random"
+    start: Start = "k-means++"
+    skip_bad: bool = False
     engine: Engine = "auto"
     seed: int = 0
     device: str | None = None

@@ -22,7 +22,8 @@ from holdfast.cli.commands.select.options import PROGRAM, SCRATCH, S2l
 from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.runs import print_how_to_continue
 from holdfast.cli.common.tables import plain_table
-from holdfast.data.readers.instructions import InstructionColumns, Instructions, read_instructions
+from holdfast.data.readers.instruction_columns import InstructionColumns
+from holdfast.data.readers.instructions import Instructions, read_instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.finetuning import (
@@ -45,6 +46,7 @@ from holdfast.report.pages.selection import write_selection
 from holdfast.training.run import Run
 
 _RATE_FROM_SCRATCH = 2e-3
+_NAMED = 100  # rows that were passed over, in results.json
 _SUFFIXES = (".json", ".jsonl", ".parquet")
 _DOING = {"training": "proxy, steps", "recording": "losses, examples"}
 
@@ -59,7 +61,8 @@ def select_s2l(options: S2l, typed: Sequence[str]) -> None:
     processes = Processes.started()
     console = Console(quiet=not processes.is_main)
     columns = InstructionColumns(options.prompt_column, options.response_column, options.source_column)
-    data = read_instructions(options.data, columns, split=options.split)
+    data = read_instructions(options.data, columns, split=options.split, skip_bad=options.skip_bad)
+    _say_how_it_was_read(data, console)
     budget = resolve_budget(options.budget, len(data))
     _check_sources(options, data, budget)
     run = Run(options.resume or _free(options, processes))
@@ -106,6 +109,18 @@ def select_s2l(options: S2l, typed: Sequence[str]) -> None:
     console.print(sources_table(chosen, data))
     console.print(f"Subset: [bold]{escape(str(subset))}[/]", highlight=False, soft_wrap=True)
     console.print(f"Page: [bold]{escape(str(run.path / 'report.html'))}[/]", highlight=False, soft_wrap=True)
+
+
+def _say_how_it_was_read(data: Instructions, console: Console) -> None:
+    """What was taken for what, and what was passed over."""
+    answers = sum(len(chat.learned) for chat in data.chats)
+    told = [f"{counted(len(data), 'conversation')} with {counted(answers, 'answer')} to learn"]
+    if data.source_column is not None:
+        told.append(f"{counted(len(data.source_names), 'source')} by the column {data.source_column!r}")
+    console.print(escape("; ".join(told)) + ".", highlight=False, soft_wrap=True)
+    if data.skipped:
+        passed = f"{counted(len(data.skipped), 'row')} passed over, such as: {data.skipped[0]}"
+        console.print(escape(passed), highlight=False, soft_wrap=True)
 
 
 def sources_table(chosen: S2lSelection, data: Instructions) -> Table:
@@ -155,6 +170,8 @@ def _results(chosen: S2lSelection, data: Instructions, trajectories: Trajectorie
         "chosen": len(chosen.positions),
         "clusters": len(chosen.clusters.centres),
         "undefined": int(trajectories.undefined.sum()),
+        "skipped": list(data.skipped[:_NAMED]),
+        "skipped_rows": len(data.skipped),
         "sources": _counts(chosen, data),
         "seconds": None if trajectories.seconds is None else asdict(trajectories.seconds),
     }
@@ -217,8 +234,8 @@ def _proxy(options: S2l, data: Instructions, processes: Processes) -> LanguageMo
     device = processes.device(options.device)
     if options.proxy == SCRATCH:
         template = Template.named(options.template, None)
-        texts = [template.render(turns, None) for turns in data.prompts]
-        proxy = small_language_model([*texts, *data.responses], longest=options.max_length, seed=options.seed)
+        texts = [piece.text for chat in data.chats for piece in template.pieces(chat, None)]
+        proxy = small_language_model(texts, longest=options.max_length, seed=options.seed)
     else:
         proxy = load_language_model(options.proxy)
     proxy.model.to(device)
@@ -253,6 +270,7 @@ def _record(
             processes=processes,
             progress=progress,
             ready=begin,
+            skip_bad=options.skip_bad,
         )
     if processes.is_main:
         trajectories.save(folder / "trajectories.parquet")
