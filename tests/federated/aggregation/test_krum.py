@@ -78,3 +78,10 @@ def test_equal_scores_are_settled_by_the_order_of_clients() -> None:
     updates = torch.eye(6)
     assert torch.equal(Krum()(updates, f=1), updates[0])
     torch.testing.assert_close(MultiKrum()(updates, f=2), mean(updates[:4]) * 1.0)
+
+
+@pytest.mark.filterwarnings("error")
+def test_updates_that_overflow_are_no_warning_on_somebodys_screen() -> None:
+    updates = torch.randn(11, 5, generator=torch.Generator().manual_seed(0))
+    updates[3] = 1e20
+    assert bool((Krum()(updates, f=1).abs() < 10).all())
