@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.data.own.threads import in_threads
 from holdfast.data.own.words import shortened
 from holdfast.errors import DataError
 
@@ -39,7 +40,7 @@ def understood(table: pa.Table, *, trusted: bool = False) -> pa.Table:
     """
     if not trusted:
         table.validate(full=True)
-    columns = [_in_one_piece(_usual(column)) for column in table.columns]
+    columns = in_threads(lambda column: _in_one_piece(_usual(column)), table.columns)
     return pa.Table.from_arrays(columns, [str(name) for name in table.column_names])
 
 

@@ -25,9 +25,9 @@ from holdfast.data.own.parts import by_client, completed, parts_by_column, parts
 from holdfast.data.own.places import read_place
 from holdfast.data.own.python_objects import first_input, is_object_name
 from holdfast.data.own.roles import NONE, Roles, assign
-from holdfast.data.own.schema import HASHING, AttributeColumn, Schema, owners_of
+from holdfast.data.own.schema import HASHING, AttributeColumn, RowCodes, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
-from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, plain, quantiles_of
+from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, quantiles_of
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
@@ -78,11 +78,13 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
     roles = assign(source, options)
     assert roles.label is not None
     labels = classes_of(source.table[roles.label], roles.label, place)
-    attributes, cells = _attributes(source, roles, options)
+    attributes, cells, members = _attributes(source, roles, options)
     group = _explicit_group(source, roles)
-    strata = labels.codes if group is None and cells is None else (
-        group.codes if group is not None else labels.codes * (1 + int(cells.max(initial=0))) + cells  # type: ignore[union-attr]
-    )  # fmt: skip
+    strata = labels.codes
+    if group is not None:
+        strata = group.codes
+    elif cells is not None:
+        strata = labels.codes * (1 + int(cells.max(initial=0))) + cells
     split_by_client = federated and options.client is not None
     parts, notes = _parts(source, roles, options, strata, seed if split_by_client else None)
     made = roles.split is None and source.parts is None and roles.time is None
@@ -96,7 +98,8 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
         group=None if group is None else "groups",
         group_names=() if group is None else group.names,
     )
-    examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), roles.label)
+    codes = RowCodes(labels.codes, cells if members is None else None, members, None if group is None else group.codes)
+    examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), codes)
     empty = _empty_cells(examples, parts)
     lines = (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty)
     return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
@@ -151,8 +154,11 @@ def count_clients(place: str, options: ReadingOptions) -> int:
 
 def _attributes(
     source: Source, roles: Roles, options: ReadingOptions
-) -> tuple[tuple[AttributeColumn, ...], Codes | None]:
-    """The attribute columns, and the cell of each row in their product for stratifying; None without attributes."""
+) -> tuple[tuple[AttributeColumn, ...], Codes | None, NDArray[np.bool_] | None]:
+    """The attribute columns, the cell of each row in their product, and which values it has where they are lists.
+
+    A row of lists is dealt out by its first value, and one without any is a stratum too.
+    """
     pieces = {
         name.rpartition(":")[0]: int(name.rpartition(":")[2])
         for name in options.attribute
@@ -161,7 +167,7 @@ def _attributes(
     columns: list[AttributeColumn] = []
     cells = np.zeros(len(source), np.int64)
     for name in roles.attributes:
-        column = plain(source.table[name])
+        column = source.table[name]
         if pa.types.is_list(column.type):
             if len(roles.attributes) > 1:
                 raise DataError(
@@ -169,10 +175,8 @@ def _attributes(
                     "crossed with other attributes; name it alone"
                 )
             members, values = memberships_of(column, name, source.place)
-            # Rows are dealt out by their first value; one without any is a stratum too.
             cells = np.where(members.any(1), members.argmax(1) + 1, 0)
-            columns.append(AttributeColumn(name, values, lists=True))
-            continue
+            return (AttributeColumn(name, values, lists=True),), cells, members
         edges: tuple[float, ...] = ()
         if name in pieces:
             inner, coded = quantiles_of(column, name, source.place, pieces[name])
@@ -181,7 +185,7 @@ def _attributes(
             coded = attribute_of(column, name, source.place)
         columns.append(AttributeColumn(name, coded.names, edges))
         cells = cells * len(coded.names) + coded.codes
-    return tuple(columns), cells if columns else None
+    return tuple(columns), cells if columns else None, None
 
 
 def _explicit_group(source: Source, roles: Roles) -> Coded | None:
@@ -228,8 +232,7 @@ def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool, nee
                 f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "
                 "rows of a class, or a split column"
             )
-    counts = _counts(parts, labels.codes, len(labels.names))
-    untaught = np.flatnonzero(counts[0] == 0)
+    untaught = np.flatnonzero(np.bincount(labels.codes[parts == 0], minlength=len(labels.names)) == 0)
     if len(untaught):
         names = some([labels.names[code] for code in untaught])
         remedy = (

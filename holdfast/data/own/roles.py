@@ -12,7 +12,7 @@ from holdfast.data.own.columns import is_text
 from holdfast.data.own.image_folders import is_image
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.source import PARTS, Source
-from holdfast.data.own.values import attribute_of
+from holdfast.data.own.values import attribute_of, plain
 from holdfast.data.own.words import some
 from holdfast.errors import DataError, nearest
 
@@ -186,7 +186,7 @@ def _named(free: list[str], names: tuple[str, ...], source: Source, fits: object
 
 
 def _first_values(column: pa.ChunkedArray) -> list[str]:
-    return [str(value) for value in column.slice(0, _LOOKED_AT).to_pylist() if value is not None]
+    return [str(value) for value in plain(column.slice(0, _LOOKED_AT)).to_pylist() if value is not None]
 
 
 def _is_image_column(column: pa.ChunkedArray) -> bool:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from holdfast.data.own.values import Coded, coded_words, numbers_of
+
 #: Names that a part of the data may have, in a split column, as a folder or as a file, and the part's number.
 PARTS: Mapping[str, int] = {
     "train": 0, "training": 0, "0": 0,
@@ -41,6 +43,8 @@ class Source:
     parts: NDArray[np.int64] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
     sample: bool = False
+    _numbers: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False)
+    _words: dict[str, Coded] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return int(self.table.num_rows) if self.inputs is None else len(self.inputs)
@@ -49,3 +53,15 @@ class Source:
     def columns(self) -> list[str]:
         """The names of the columns."""
         return [str(name) for name in self.table.column_names]
+
+    def numbers(self, column: str) -> NDArray[np.float64]:
+        """A column as float64, made once: it is measured first and scaled later; see `numbers_of`."""
+        if column not in self._numbers:
+            self._numbers[column] = numbers_of(self.table[column], column, self.place)
+        return self._numbers[column]
+
+    def words(self, column: str) -> Coded:
+        """A column as numbers of words, made once; see `coded_words`."""
+        if column not in self._words:
+            self._words[column] = coded_words(self.table[column])
+        return self._words[column]
