@@ -74,6 +74,16 @@ def usual_type(kind: Any) -> Any:
     return kind
 
 
+def check_utf8(column: pa.ChunkedArray) -> None:
+    """See that texts are UTF-8; of those that repeat, each is looked at once.
+
+    Raises:
+        pa.ArrowInvalid: if one is not.
+    """
+    for chunk in column.chunks if is_text(column) else ():
+        (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+
+
 def is_text(column: pa.ChunkedArray) -> bool:
     """Whether a column in its usual form holds texts."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type

@@ -99,7 +99,7 @@ def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Code
     rng = data_stream(seed, "own split")
     chosen = np.arange(len(groups)) if rows is None else rows
     shuffled = rng.permutation(chosen)
-    short = groups.astype(np.int16) if len(groups) and groups.min() >= 0 and groups.max() < 1 << 15 else groups
+    short = groups.astype(np.min_scalar_type(int(groups.max(initial=0))))
     order = shuffled[np.argsort(short[shuffled], kind="stable")]  # by counting, where numbers are short
     codes = np.full(len(groups), -1, np.int64)
     codes[chosen] = 0

@@ -27,6 +27,7 @@ from holdfast.data.own.python_objects import first_input, is_object_name
 from holdfast.data.own.roles import NONE, Roles, assign
 from holdfast.data.own.schema import HASHING, AttributeColumn, RowCodes, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
+from holdfast.data.own.threads import in_threads
 from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, quantiles_of
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
@@ -53,7 +54,8 @@ class OwnRows:
 
     def splits(self, name: str) -> Splits:
         """The three parts; every part knows all classes and groups of the whole."""
-        train, validation, test = (self.examples.subset(np.flatnonzero(self.parts == part)) for part in range(3))
+        rows = in_threads(lambda part: np.flatnonzero(self.parts == part), range(3))
+        train, validation, test = in_threads(self.examples.subset, rows)
         return Splits(name, train, validation, test, notes=self.notes, schema=self.schema)
 
 

@@ -17,16 +17,16 @@ import pyarrow.csv as pa_csv
 import pyarrow.feather as pa_feather
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
-from holdfast.data.own.columns import understood
+from holdfast.data.own.columns import check_utf8, understood
 from holdfast.data.own.source import PARTS, Source
+from holdfast.data.own.threads import in_threads
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 _SAMPLE_ROWS = 2_000
 _SAMPLE_BYTES = 1 << 20
-_SCANNED = 1 << 22  # bytes at a time
+_BLOCK_BYTES, _LARGEST_ROW = 1 << 20, 1 << 28  # what is parsed at a time, and where one row is larger than that
 _SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -106,39 +106,34 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     if not any(next(csv.reader([_first_line(text)], delimiter=_separator(text)), [])):
         raise ValueError("its first line names no columns")
     options: dict[str, Any] = {
+        "read_options": pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
         "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values=_has_lines_in_quotes(text)),
-        # Text that repeats is kept once: half the time and a fraction of the memory of plain strings.
+        # Text that repeats is kept once: half the time and a fraction of the memory of plain strings. Arrow would check
+        # that each cell is UTF-8, a fifth of its time: each text is checked, once, when all are read.
         "convert_options": pa_csv.ConvertOptions(
-            auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, strings_can_be_null=True,
+            auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, check_utf8=False,
+            strings_can_be_null=True, quoted_strings_can_be_null=False,
+            # None begins as a number does: each number would be looked up among them.
             null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
-            quoted_strings_can_be_null=False,
         ),
     }  # fmt: skip
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
             batch = next(iter(reader), None)
-            return (
-                reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, _SAMPLE_ROWS)])
-            )
-    content = _mapped(path)
-    # Arrow looks at each word alone, a fifth of its time; that all bytes are ASCII is seen in a fiftieth.
-    options["convert_options"].check_utf8 = content is None or not _is_ascii(content)
+            table = reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch])
+            return table.slice(0, _SAMPLE_ROWS)
     try:
-        return pa_csv.read_csv(path if content is None else pa.BufferReader(content), **options)
+        table = pa_csv.read_csv(path, **options)
     except pa.ArrowInvalid:
-        if options["parse_options"].newlines_in_values:
-            raise
-        options["parse_options"].newlines_in_values = True  # one thread, and the first lines had none
-        return pa_csv.read_csv(path, **options)
-
-
-def _mapped(path: Path) -> NDArray[np.uint8] | None:
-    """The bytes of a file that is not compressed, without a copy of them."""
-    return np.memmap(path, np.uint8, mode="r") if path.suffix.lower() in (".csv", ".tsv") else None
-
-
-def _is_ascii(content: NDArray[np.uint8]) -> bool:
-    return all(int(block.max()) < 128 for block in np.array_split(content, 1 + len(content) // _SCANNED))
+        # Slower: later lines may have what the first had not, line ends within quotes or a text as long as a block.
+        options["parse_options"].newlines_in_values = True
+        options["read_options"].block_size = _LARGEST_ROW
+        table = pa_csv.read_csv(path, **options)
+    try:
+        in_threads(check_utf8, table.columns)
+    except pa.ArrowInvalid as error:
+        raise ValueError("it is no text in UTF-8; convert it") from error
+    return table
 
 
 def _first_line(text: str) -> str:
