@@ -19,6 +19,7 @@ from holdfast.data.inputs import InputBatch
 from holdfast.data.own.array_inputs import array_shape
 from holdfast.data.own.columns import arrow_told
 from holdfast.data.own.features import fit_encoder
+from holdfast.data.own.handed_on import hand_on, take
 from holdfast.data.own.image_inputs import guess_size
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, stratified
@@ -76,7 +77,7 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
 
 
 def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) -> OwnRows:
-    source = read_place(place)
+    source = take(place) or read_place(place)
     roles = assign(source, options)
     assert roles.label is not None
     labels = classes_of(source.table[roles.label], roles.label, place)
@@ -150,7 +151,7 @@ def count_clients(place: str, options: ReadingOptions) -> int:
     """How many clients there are by the column that says whose rows are; 0 where no such column is there."""
     if options.client is None:
         return 0
-    source = read_place(place)
+    source = hand_on(place, read_place(place))
     return len(owners_of(source, options.client).names) if options.client in source.columns else 0
 
 

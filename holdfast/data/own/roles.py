@@ -152,6 +152,11 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
         if image not in source.roles.values():
             notes.append(f"image: column {image!r}, whose values name image files")
         return "image", (image,)
+    if source.has_images:
+        raise DataError(
+            f"{source.place} has images, and no column of its table names them (it has "
+            f"{some(map(repr, source.columns), 12)}); say which does with --image, or give the path of the table itself"
+        )
     text = _named(free, _TEXTS, source, is_text) or next((name for name in free if _is_prose(source.table[name])), None)
     if text:
         others = [name for name in free if name != text]
