@@ -6,6 +6,7 @@ only, and is plain values that a run keeps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,11 +21,13 @@ from holdfast.data.own import stored
 from holdfast.data.own.columns import is_text
 from holdfast.data.own.source import Source
 from holdfast.data.own.threads import in_threads
-from holdfast.data.own.values import Coded
-from holdfast.data.own.words import some
+from holdfast.data.own.values import Coded, plain
+from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 _MOST_CATEGORIES = 64  # of one column; rarer ones share a place
+_LOOKED_AT = 200
+_WRITTEN = re.compile(r"[-+]?[$€£¥]?\s?\d[\d.,'\s]*[%$€£¥]?")
 _MEDIAN_OF = 100_000
 _BLOCK = 1 << 14  # rows that are scaled at a time
 _LARGEST = 1 << 24  # numbers of the encoded table that are held in memory; more are made when they are gathered
@@ -198,6 +201,13 @@ def fit_encoder(source: Source, columns: Sequence[str], rows: NDArray[np.int64])
         if isinstance(reason, str):
             dropped.setdefault(reason, []).append(name)
     notes = [f"left out: {some(names)} ({reason})" for reason, names in dropped.items()]
+    for name in columns:
+        example = _number_in_words(source.table[name])
+        if example:
+            notes.append(
+                f"warning: column {name!r} holds numbers written as words, such as {example!r}, and words are "
+                "categories; write 1234.5 for 1,234.50, 5 for 5 % or $5"
+            )
     filled = [number.column for number in numbers if number.marks_missing]
     if filled:
         notes.append(f"missing numbers filled with the median and marked: {some(filled)}")
@@ -251,6 +261,14 @@ def _standardise(
             f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
         )
     out[rows] = short.T
+
+
+def _number_in_words(column: pa.ChunkedArray) -> str:
+    """A value of a column whose texts are numbers that only people can read; nothing where it has others."""
+    first = column.slice(0, _LOOKED_AT)
+    words = [str(word).strip() for word in plain(first).to_pylist() if word] if is_text(column) else []
+    written = [word for word in words if not word.isdecimal()]
+    return shortened(written[0]) if written and all(map(_WRITTEN.fullmatch, words)) else ""
 
 
 def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> Number | Category | str:

@@ -113,7 +113,8 @@ def image_paths(source: Source, column: str, names: Sequence[str | None]) -> lis
 
 def _folders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        named = [entry.name for entry in entries if entry.is_dir()]
+    return sorted(name for name in named if not name.startswith((".", "__MACOSX")))
 
 
 def _files(folder: Path) -> list[str]:

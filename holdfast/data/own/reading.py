@@ -104,7 +104,7 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
     codes = RowCodes(labels.codes, cells if members is None else None, members, None if group is None else group.codes)
     examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), codes)
     empty = _empty_cells(examples, parts)
-    lines = (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty)
+    lines = (_summary(source, schema, parts), *source.notes, *roles.notes, *notes, *encoding, *empty)
     return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
 
 

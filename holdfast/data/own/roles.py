@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -113,9 +114,11 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
 
     label = guess("label", _LABELS)
     if label is None and labelled:
+        unnamed = "; its first line seems to be data: add one that names the columns"
         raise DataError(
             f"{source.place} has no column that is called {_LABELS[0]}, {_LABELS[2]} or the like; say which is the "
             f"class with --label, of {some(map(repr, source.columns), 12)}"
+            + (unnamed if any(map(_is_number, source.columns)) else "")
         )
     split = options.split
     if split is None and options.time is None and source.parts is None:
@@ -125,6 +128,9 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
             notes.pop()
             split = None
     row_id = guess("id", _IDS)
+    if row_id is not None and source.table[row_id].null_count == len(source):  # what a comma at each line's end makes
+        notes.pop()
+        row_id = None
     if not attributes:
         one = guess("attribute", tuple(name for name in _ATTRIBUTES if _may_be_attribute(name, source)))
         attributes = () if one is None else (one,)
@@ -176,6 +182,13 @@ def _expect(name: str, source: Source) -> None:
         close = nearest(name, source.columns)
         clause = close if "did you mean" in close else f"; it has {some(map(repr, source.columns), 12) or 'none'}"
         raise DataError(f"{source.place} has no column {name!r}{clause}")
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return bool(np.isfinite(float(name)))
+    except ValueError:
+        return False
 
 
 def _is_cut(name: str, source: Source) -> bool:

@@ -33,6 +33,7 @@ class Source:
         inputs: the inputs themselves, where they are an array and not columns, shape (rows, ...).
         parts: the part of each row by the place's own layout (folders or files called train, test): 0, 1, 2, or -1.
         roles: what the layout says about columns: ``{"image": "image", "label": "label"}``.
+        notes: what was left out or changed when it was read, a line each.
         has_images: whether the rows are a table that lies in a folder of images.
         sample: whether these are only the first rows, read to see what there is.
     """
@@ -43,6 +44,7 @@ class Source:
     inputs: NDArray[Any] | None = None
     parts: NDArray[np.int64] | None = None
     roles: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     has_images: bool = False
     sample: bool = False
     _numbers: dict[str, NDArray[np.float64]] = field(default_factory=dict, init=False, repr=False)
