@@ -132,9 +132,7 @@ def array_parts(**changed: Any) -> Run:
 
     def run(folder: Path) -> object:
         x, y = np.random.default_rng(0).normal(size=(ROWS, 5)).astype(np.float32), np.arange(ROWS) % 2
-        np.savez(
-            folder / "data.npz", **{"x_train": x, "y_train": y[:, None], "x_test": x[:20], "y_test": y[:20], **changed}
-        )
+        np.savez(folder / "data.npz", **{"x_train": x, "y_train": y, "x_test": x[:20], "y_test": y[:20], **changed})
         return fit(folder / "data.npz", folder)
 
     return run

@@ -295,6 +295,8 @@ def _numbered(what: str, values: Any, names: Sequence[str] | None) -> tuple[Any,
     """Words as numbers: their places among `names`, or in the order of the alphabet."""
     if values is None or isinstance(values, Tensor) or not len(values):
         return values, names
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return values, names
     given = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if not all(isinstance(word, str) for word in given):
         return values, names

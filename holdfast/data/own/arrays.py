@@ -68,7 +68,10 @@ def _parts_joined(
     try:
         joined = {stem: np.concatenate([by_place[stem, code] for code in codes]) for stem in stems}
     except (KeyError, ValueError, TypeError) as error:
-        raise DataError(f"the parts in {path} don't make one array ({shortened(str(error), 120)})") from error
+        reason = shortened(str(error), 120)
+        raise DataError(
+            f"the parts in {path} don't make one array ({reason}); give inputs of one shape in all parts"
+        ) from error
     return joined, np.repeat(np.asarray(codes, np.int64), [len(by_place[stems[0], code]) for code in codes])
 
 
