@@ -244,5 +244,5 @@ def numbers_of(column: pa.ChunkedArray, name: str, place: str) -> NDArray[np.flo
     elif not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     ):
-        raise DataError(f"column {name!r} of {place} holds {kind} and not numbers")
+        raise DataError(f"column {name!r} of {place} holds {kind} and not numbers; write them as in 1234.5")
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
