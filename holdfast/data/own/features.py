@@ -234,8 +234,8 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
     starts = range(0, len(source) if columns else 0, _BLOCK)
     in_threads(lambda start: _standardise(source, encoder, columns, numbers, start), starts)
     codes = np.empty((len(source), len(encoder.categories)), np.int16)
-    for place, part in enumerate(in_threads(lambda category: _codes(source, category), encoder.categories)):
-        codes[:, place] = part
+    for place, places in enumerate(in_threads(lambda category: _codes(source, category), encoder.categories)):
+        codes[:, place] = places
     return TableInputs(torch.from_numpy(numbers), torch.from_numpy(codes), encoder)
 
 
