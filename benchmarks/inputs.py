@@ -1,4 +1,4 @@
-"""What happens to twenty kinds of input, each intact and broken in two ways: a report, or a sentence before training.
+"""What happens to many kinds of input, each intact and broken in two ways: a report, or a sentence before training.
 
 Each is made here, then read and trained on for one epoch: by ``holdfast fit`` where a path or a name can stand for it,
 in Python where it is a torch Dataset. What is broken must end in one sentence and leave no run behind.
@@ -108,6 +108,32 @@ def table(suffix: str, rows: Callable[[], dict[str, Any]] = wards, *words: str, 
         if spoil == "cut":
             path.write_bytes(content[:-20])
         return fit(path, folder, *words)
+
+    return run
+
+
+def spreadsheet(before: str = "", encoding: str = "utf-8") -> Run:
+    """The table as a spreadsheet program of another language writes it: semicolons, and commas in numbers."""
+
+    def run(folder: Path) -> object:
+        rows = {**wards(), "label": ["gesund" if label == "lived" else "über" for label in wards()["label"]]}
+        lines = [
+            ";".join(rows),
+            *(";".join(str(cell).replace(".", ",") for cell in row) for row in zip(*rows.values(), strict=True)),
+        ]
+        (folder / "wards.csv").write_text(before + "\r\n".join(lines) + "\r\n", encoding=encoding)
+        return fit(folder / "wards.csv", folder)
+
+    return run
+
+
+def array_parts(**changed: Any) -> Run:
+    """Arrays of two parts in an npz file."""
+
+    def run(folder: Path) -> object:
+        x, y = np.random.default_rng(0).normal(size=(ROWS, 5)).astype(np.float32), np.arange(ROWS) % 2
+        np.savez(folder / "data.npz", **{"x_train": x, "y_train": y, "x_test": x[:20], "y_test": y[:20], **changed})
+        return fit(folder / "data.npz", folder)
 
     return run
 
@@ -311,6 +337,11 @@ KINDS: dict[str, tuple[Case, Case, Case]] = {
         Case("a path is absolute", described("parquet", "absolute")),
         Case("a row names no file", described("parquet", "none")),
     ),
+    "csv of a spreadsheet": (
+        Case("60 rows, semicolons and decimal commas", spreadsheet()),
+        Case("a title above the table", spreadsheet("Wards of 2026\r\n")),
+        Case("another encoding", spreadsheet(encoding="latin-1")),
+    ),
     "table, csv": (
         Case("60 rows, labels are words", table("csv")),
         Case("a number is infinite", table("csv", lambda: replaced("age", 7, float("inf")))),
@@ -345,6 +376,11 @@ KINDS: dict[str, tuple[Case, Case, Case]] = {
         Case("60 x 5 numbers", arrays()),
         Case("pickled objects", arrays(labels=np.array([{"a": 1}] * ROWS, object))),
         Case("a NaN", arrays(inputs=np.full((ROWS, 5), np.nan, np.float32))),
+    ),
+    "arrays of parts, npz": (
+        Case("x_train, y_train, x_test, y_test", array_parts()),
+        Case("inputs of another shape in the test", array_parts(x_test=np.zeros((20, 4)))),
+        Case("one-hot labels", array_parts(y_train=np.eye(2)[np.arange(ROWS) % 2], y_test=np.eye(2)[[0, 1] * 10])),
     ),
     "data set of the hub, on disk": (
         Case("60 rows, classes with names", saved()),

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor
 
 from holdfast.data.inputs import InputBatch
-from holdfast.data.own.words import some
+from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 #: Makes a batch of a list of inputs.
 Collate = Callable[[list[Any]], InputBatch]
 
 _LABELS = ("label", "labels", "y", "target", "targets", "class")
+_LOOKED_AT = 5
 _SUPPORTED = "what is supported is one class per example, a whole number or a word"
 
 
@@ -48,13 +49,16 @@ class DatasetInputs:
         if not wanted:
             batch = self.gather(torch.zeros(1, dtype=torch.int64))
             return {name: part[:0] for name, part in batch.items()} if isinstance(batch, dict) else batch[:0]
-        items = [input_of(self.dataset[position], position, self.leave_out) for position in wanted]
+        return self.batch([input_of(self.dataset[position], position, self.leave_out) for position in wanted], wanted)
+
+    def batch(self, items: list[Any], positions: Sequence[int]) -> InputBatch:
+        """The inputs of the items at `positions` as one batch."""
         if self.collate is not None:
             return self.collate(items)
-        inputs = [as_input(item, position) for item, position in zip(items, wanted, strict=True)]
+        inputs = [as_input(item, position) for item, position in zip(items, positions, strict=True)]
         if isinstance(inputs[0], dict):
-            return {name: _stacked([item[name] for item in inputs], wanted, name) for name in inputs[0]}
-        return _stacked(inputs, wanted)
+            return {name: _stacked([item[name] for item in inputs], positions, name) for name in inputs[0]}
+        return _stacked(inputs, positions)
 
 
 def labels_of(inputs: DatasetInputs) -> list[int] | list[str]:
@@ -75,6 +79,28 @@ def labels_of(inputs: DatasetInputs) -> list[int] | list[str]:
     if len({isinstance(label, str) for label in labels}) > 1:
         raise DataError("some labels of the data set are words and some are numbers; give all of one kind")
     return labels  # type: ignore[return-value]
+
+
+def look_at_some(inputs: DatasetInputs) -> None:
+    """Make a batch of a few items, spread over the data set: where labels are given, nobody else looks before training.
+
+    Raises:
+        DataError: if an item can't be read or is no input, or a batch can't be made of them; it names the item.
+    """
+    positions = sorted({step * max(len(inputs) - 1, 0) // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
+    items = []
+    for position in positions if len(inputs) else ():
+        try:
+            item = inputs.dataset[position]
+        except (IndexError, KeyError, OSError) as error:
+            reason = shortened(f"{type(error).__name__}: {error}", 120)
+            raise DataError(
+                f"item {position} of the {len(inputs):,} of the data set can't be read ({reason})"
+            ) from error
+        items.append(input_of(item, position, inputs.leave_out))
+        _shape(items[-1], position)
+    if items:
+        inputs.batch(items, positions)
 
 
 def values_of(dataset: Any, entry: str) -> list[int] | list[str]:

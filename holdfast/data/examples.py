@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.data.dataset_items import Collate, DatasetInputs, labels_of
+from holdfast.data.dataset_items import Collate, DatasetInputs, labels_of, look_at_some
 from holdfast.data.inputs import InputBatch, Inputs, SubsetInputs, TensorInputs
 from holdfast.errors import DataError
 
@@ -117,8 +117,11 @@ class Examples:
         """
         stored = _as_inputs(inputs, transform, collate)
         n = len(stored)
-        if labels is None and isinstance(stored, DatasetInputs):
-            labels = labels_of(stored)
+        if isinstance(stored, DatasetInputs):
+            if labels is None:
+                labels = labels_of(stored)
+            else:
+                look_at_some(stored)
         labels, class_names = _numbered("label", labels, class_names)
         attributes, attribute_names = _numbered("attribute", attributes, attribute_names)
         y = _vector("labels", labels, n)
@@ -291,6 +294,8 @@ def _as_inputs(inputs: Any, transform: Callable[[Tensor], Tensor] | None, collat
 def _numbered(what: str, values: Any, names: Sequence[str] | None) -> tuple[Any, Sequence[str] | None]:
     """Words as numbers: their places among `names`, or in the order of the alphabet."""
     if values is None or isinstance(values, Tensor) or not len(values):
+        return values, names
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
         return values, names
     given = values.tolist() if isinstance(values, np.ndarray) else list(values)
     if not all(isinstance(word, str) for word in given):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from holdfast.data.catalog import data_root
 from holdfast.data.checksums import file_sum
+from holdfast.data.own.words import some
 from holdfast.errors import CheckpointError, ConfigError
 from holdfast.models.heads import find_head
 from holdfast.models.networks.densenet import current_name
@@ -68,7 +69,7 @@ def load_weights(model: nn.Module, path: Path | str, head: str | None = None) ->
             if given[key].shape != expected[key].shape
         ),
     }
-    reasons = [f"{_some(keys)} {what}" for what, keys in complaints.items() if keys]
+    reasons = [f"{some(keys)} {'is' if len(keys) == 1 else 'are'} {what}" for what, keys in complaints.items() if keys]
     if reasons:
         raise CheckpointError(
             f"{path} doesn't fit {type(model).__name__}: {'; '.join(reasons)}; give the weights of this network"
@@ -151,8 +152,3 @@ def _foreign_head(
         return []
     name, _ = find_head(model, head)
     return [key for key in sorted(resized) if key in (f"{name}.weight".lstrip("."), f"{name}.bias".lstrip("."))]
-
-
-def _some(keys: list[str], most: int = 5) -> str:
-    more = f" and {len(keys) - most} more are" if len(keys) > most else " are" if len(keys) > 1 else " is"
-    return ", ".join(keys[:most]) + more

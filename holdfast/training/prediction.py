@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
+from holdfast.data.own.words import some
 from holdfast.errors import DataError
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_card import ModelCard, OutputTask, differences, input_facts
@@ -158,11 +159,9 @@ def fitting_examples(data: PredictionData, card: ModelCard, n_classes: int) -> P
     else:
         unknown = [name for name in examples.class_names[n_classes:] if present[examples.class_names.index(name)]]
     if unknown:
-        shown = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-        names = ", ".join(map(repr, known[:5])) + (" ..." if len(known) > 5 else "")
         raise DataError(
-            f"the data has classes that the model doesn't know: {shown}; it knows {names}; leave these examples out, "
-            "or train on them"
+            f"the data has classes that the model doesn't know: {some(map(repr, unknown))}; it knows "
+            f"{some(map(repr, known))}; leave these examples out, or train on them"
         )
     if examples.class_names == known or not card.classes:
         return data  # a model whose classes have no names gives them in the data's own order

@@ -92,3 +92,42 @@ def test_a_collate_function_makes_batches_of_any_lengths(lengths):
 def test_a_text_is_refused_with_what_to_give():
     with pytest.raises(DataError, match="is a text; give token ids"):
         Examples.of([("a text", 0), ("another", 1)]).gather(torch.tensor([0]))
+
+
+class _Items(list):
+    """Items of which some can't be read."""
+
+    def __getitem__(self, position):
+        item = super().__getitem__(position)
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        (torch.zeros(2), "item 59 of the data set is a Tensor; give tuples"),
+        (("a text", 0), "item 59 of the data set is a text"),
+        ((torch.zeros(3), 0), r"have shapes \(2,\) and \(3,\) and can't be stacked; give collate="),
+        ((torch.tensor([0.0, float("nan")]), 0), "item 59 of the data set has NaN"),
+        (FileNotFoundError("cat.png"), "item 59 of the 60 of the data set can't be read .FileNotFoundError: cat.png"),
+        (IndexError("out"), "item 59 of the 60 of the data set can't be read"),
+    ],
+)
+def test_where_labels_are_given_some_items_are_looked_at_before_training(item, says):
+    items = _Items([(torch.zeros(2), 0)] * 59 + [item])
+    with pytest.raises(DataError, match=says):
+        Examples.of(items, [0, 1] * 30)
+
+
+def test_given_labels_need_few_items_to_be_read():
+    class Counted(list):
+        read = 0
+
+        def __getitem__(self, position):
+            Counted.read += 1
+            return super().__getitem__(position)
+
+    examples = Examples.of(Counted([(torch.zeros(2), 0)] * 1000), [0, 1] * 500)
+    assert examples.input_shape == (2,) and Counted.read <= 6

@@ -162,18 +162,24 @@ def some_options(dice: Dice, columns: list[str]) -> dict[str, Any]:
 # -------------------------------------------------------------------------------------------------------------- tables
 
 
+#: Numbers as people write them.
+WRITTEN = ("{},5", "1,{}", "{}%", "${}.00", "1'{}", "{}.000,5", "-{},", "0,{}e3")
+
+
 def csv_bytes(dice: Dice) -> bytes:
     rows = plain_rows(dice, dice.choice([0, 1, 3, 12, 60, 60, 60, 60, 60]))
     separator = dice.choice([",", ",", ";", "\t", "|"])
     names, values = list(rows), list(map(list, rows.values()))
     for _ in range(dice.randint(0, 3)):
-        kind = dice.choice(["cell", "column", "name", "ragged"])
+        kind = dice.choice(["cell", "column", "name", "ragged", "written"])
         column = dice.randrange(len(names))
         if kind == "name":
             names[column] = dice.choice(ODD_NAMES)
         elif kind == "column":
             odd = dice.choice(ODD_CELLS)
             values[column] = [odd if dice.random() < 0.7 else dice.choice(ODD_CELLS) for _ in values[column]]
+        elif kind == "written":
+            values[column] = [dice.choice(WRITTEN).format(dice.randrange(1_000)) for _ in values[column]]
         elif kind == "cell" and values[column]:
             values[column][dice.randrange(len(values[column]))] = dice.choice(ODD_CELLS)
     lines = [separator.join(names), *(separator.join(map(str, row)) for row in zip(*values, strict=True))]
@@ -187,8 +193,11 @@ def csv_bytes(dice: Dice) -> bytes:
 def a_csv(dice: Dice, folder: Path) -> Attempt:
     content = csv_bytes(dice)
     if dice.random() < 0.1:
-        path = folder / "table.csv.gz"
-        content = gzip.compress(content)
+        suffix, codec = dice.choice([("gz", "gzip"), ("bz2", "bz2"), ("zst", "zstd"), ("lz4", "lz4")])
+        path, sink = folder / f"table.csv.{suffix}", pa.BufferOutputStream()
+        with pa.CompressedOutputStream(sink, codec) as stream:
+            stream.write(content)
+        content = sink.getvalue().to_pybytes()
         path.write_bytes(damaged(dice, content) if dice.random() < 0.7 else content)
     else:
         path = folder / dice.choice(["table.csv", "table.csv", "table.tsv"])
@@ -306,7 +315,10 @@ def a_jsonl(dice: Dice, folder: Path) -> Attempt:
             line[column] = any_json(dice)
         if dice.random() < 0.02:
             line.pop("b")
-    content = "\n".join(json.dumps(line, ensure_ascii=dice.random() < 0.5) for line in lines).encode("utf-8", "replace")
+    text = "\n".join(json.dumps(line, ensure_ascii=dice.random() < 0.5) for line in lines)
+    if dice.random() < 0.3:
+        text = json.dumps([*lines, *dice.choice([[], [], [any_json(dice)]])])
+    content = text.encode("utf-8", "replace")
     path = folder / dice.choice(["rows.jsonl", "rows.json", "rows.ndjson"])
     path.write_bytes(damaged(dice, content) if dice.random() < 0.4 else content)
     return used(dice, path, folder, **some_options(dice, list(rows)))
@@ -355,6 +367,9 @@ def an_npz(dice: Dice, folder: Path) -> Attempt:
     }
     for _ in range(dice.randint(0, 2)):
         arrays[dice.choice([*arrays, "groups", "split", "y", "odd", "a/b", "x" * 200])] = odd_array(dice, n)
+    if dice.random() < 0.2:
+        arrays = {dice.choice([f"{name}_{part}", f"{part}_{name}"]): array for name, array in arrays.items()
+                  for part in dice.choice([("train", "test"), ("train", "val", "test"), ("train", "odd")])}  # fmt: skip
     path = folder / "data.npz"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -17,11 +17,16 @@ _CHANNELS = (1, 3, 4)
 def array_shape(inputs: NDArray[np.generic]) -> tuple[tuple[int, ...], str]:
     """The shape of one input as a model takes it, and what was changed for that; nothing where it is empty."""
     shape = inputs.shape[1:]
-    if len(shape) == 2 and inputs.dtype == np.uint8:
-        return (1, *shape), f"inputs of shape {shape} are taken as images of one channel"
+    deep = ", and their 16 bits are scaled to 0..1" if _are_deep_pixels(inputs) else ""
+    if len(shape) == 2 and (inputs.dtype == np.uint8 or deep):
+        return (1, *shape), f"inputs of shape {shape} are taken as images of one channel{deep}"
     if len(shape) == 3 and shape[2] in _CHANNELS and shape[0] not in _CHANNELS:
-        return (shape[2], shape[0], shape[1]), f"inputs of shape {shape} have their channels last and are turned"
-    return shape or (1,), ""
+        return (shape[2], shape[0], shape[1]), f"inputs of shape {shape} have their channels last and are turned{deep}"
+    return shape or (1,), f"inputs of shape {shape} are taken as images{deep}" if deep else ""
+
+
+def _are_deep_pixels(inputs: NDArray[np.generic]) -> bool:
+    return inputs.dtype.kind == "u" and inputs.dtype.itemsize == 2 and inputs.ndim > 2
 
 
 def array_inputs(source: Source, shape: tuple[int, ...]) -> TensorInputs:
@@ -48,7 +53,8 @@ def array_inputs(source: Source, shape: tuple[int, ...]) -> TensorInputs:
     array = array.reshape(len(array), *own)
     if array.dtype == np.uint8:
         return TensorInputs(torch.from_numpy(array), ScalePixels())
-    return TensorInputs(torch.from_numpy(array.astype(np.float32, copy=False)))
+    numbers = array.astype(np.float32, copy=False)
+    return TensorInputs(torch.from_numpy(numbers / 65_535 if _are_deep_pixels(array) else numbers))
 
 
 def _check_finite(source: Source, array: NDArray[np.generic]) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from holdfast.data.own.columns import understood
-from holdfast.data.own.source import Source
+from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
@@ -29,7 +29,7 @@ def read_arrays(path: Path, place: str) -> Source:
     Raises:
         DataError: if the file is damaged, holds objects (which could run code), or lengths differ.
     """
-    arrays = plain_arrays(path)
+    arrays, parts = _parts_joined(plain_arrays(path), path)
     name = next((name for name in INPUTS if name in arrays and arrays[name].ndim), None)
     if name is None:
         raise DataError(f"{path} has no array {INPUTS[0]!r}; it has {some(arrays) or 'none'}: name the inputs so")
@@ -48,11 +48,46 @@ def read_arrays(path: Path, place: str) -> Source:
             raise DataError(
                 f"{other} in {path} is of type {array.dtype}, which says nothing about an input; give words or numbers"
             ) from error
-    return Source(place, understood(pa.table(columns), trusted=True), inputs=inputs)
+    return Source(place, understood(pa.table(columns), trusted=True), inputs=inputs, parts=parts)
+
+
+def _parts_joined(
+    arrays: dict[str, NDArray[Any]], path: Path
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.int64] | None]:
+    """Arrays that all are of a part, as ``x_train`` or ``test_images``, one after another, and the part of each row.
+
+    Raises:
+        DataError: if arrays of one name have other shapes in another part.
+    """
+    named = {name: _of_part(name) for name in arrays}
+    codes = sorted({code for _, code in named.values()})
+    stems = list(dict.fromkeys(stem for stem, _ in named.values()))
+    if len(codes) < 2 or -1 in codes or len(named) != len(stems) * len(codes):
+        return arrays, None
+    by_place = {named[name]: array for name, array in arrays.items()}
+    try:
+        joined = {stem: np.concatenate([by_place[stem, code] for code in codes]) for stem in stems}
+    except (KeyError, ValueError, TypeError) as error:
+        reason = shortened(str(error), 120)
+        raise DataError(
+            f"the parts in {path} don't make one array ({reason}); give inputs of one shape in all parts"
+        ) from error
+    return joined, np.repeat(np.asarray(codes, np.int64), [len(by_place[stems[0], code]) for code in codes])
+
+
+def _of_part(name: str) -> tuple[str, int]:
+    """What an array is called without the part of the data in its name, and that part; -1 where there is none."""
+    first, _, second = name.lower().replace("-", "_").partition("_")
+    for part, stem in ((first, second), (second, first)):
+        if stem and not part.isdecimal() and part in PARTS:
+            return stem, PARTS[part]
+    return name, -1
 
 
 def _column(array: NDArray[Any]) -> pa.Array:
     """A value per input, or a list of them: labels per pixel are told so, and memberships are lists."""
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
     flat = array.reshape(-1)
     values = pa.array(flat.astype(str) if array.dtype.kind in "SU" else flat.astype(array.dtype.newbyteorder("=")))
     if array.ndim == 1:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from holdfast.data.own.threads import in_threads
 from holdfast.data.own.words import shortened
 from holdfast.errors import DataError
 
@@ -39,7 +40,7 @@ def understood(table: pa.Table, *, trusted: bool = False) -> pa.Table:
     """
     if not trusted:
         table.validate(full=True)
-    columns = [_in_one_piece(_usual(column)) for column in table.columns]
+    columns = in_threads(lambda column: _in_one_piece(_usual(column)), table.columns)
     return pa.Table.from_arrays(columns, [str(name) for name in table.column_names])
 
 
@@ -71,6 +72,16 @@ def usual_type(kind: Any) -> Any:
         inner = usual_type(kind.value_type)
         return pa.list_(inner.value_type if is_.is_dictionary(inner) else inner)
     return kind
+
+
+def check_utf8(column: pa.ChunkedArray) -> None:
+    """See that texts are UTF-8; of those that repeat, each is looked at once.
+
+    Raises:
+        pa.ArrowInvalid: if one is not.
+    """
+    for chunk in column.chunks if is_text(column) else ():
+        (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
 
 
 def is_text(column: pa.ChunkedArray) -> bool:

@@ -6,6 +6,7 @@ only, and is plain values that a run keeps.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -19,13 +20,16 @@ from torch import Tensor
 from holdfast.data.own import stored
 from holdfast.data.own.columns import is_text
 from holdfast.data.own.source import Source
-from holdfast.data.own.values import coded_values, numbers_of, plain
-from holdfast.data.own.words import some
+from holdfast.data.own.threads import in_threads
+from holdfast.data.own.values import Coded, plain
+from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 _MOST_CATEGORIES = 64  # of one column; rarer ones share a place
+_LOOKED_AT = 200
+_WRITTEN = re.compile(r"[-+]?[$€£¥]?\s?\d[\d.,'\s]*[%$€£¥]?")
 _MEDIAN_OF = 100_000
-_BLOCK = 4096  # rows that are scaled at a time
+_BLOCK = 1 << 14  # rows that are scaled at a time
 _LARGEST = 1 << 24  # numbers of the encoded table that are held in memory; more are made when they are gathered
 
 
@@ -188,46 +192,22 @@ def fit_encoder(source: Source, columns: Sequence[str], rows: NDArray[np.int64])
     Raises:
         DataError: if a number is infinite, or no column is left.
     """
-    numbers: list[Number] = []
-    categories: list[Category] = []
+    training = None if len(rows) == len(source) else rows
+    measured = in_threads(lambda name: _measured(source, name, training), columns)
+    numbers = [part for part in measured if isinstance(part, Number)]
+    categories = [part for part in measured if isinstance(part, Category)]
     dropped: dict[str, list[str]] = {}
-    everything = len(rows) == len(source)
-    for name in columns:
-        column = source.table[name]
-        if is_text(column):
-            coded = coded_values(_filled(column))
-            counts = np.bincount(coded.codes if everything else coded.codes[rows], minlength=len(coded.names))
-            category = _category(coded.names, counts, name)
-            if len(category.values) < 2:
-                dropped.setdefault("one value", []).append(name)
-            elif len(rows) > 20 and np.count_nonzero(counts) > len(rows) / 2:
-                dropped.setdefault("almost as many values as rows", []).append(name)
-            else:
-                categories.append(category)
-            continue
-        try:
-            values = numbers_of(column, name, source.place)
-        except (DataError, pa.ArrowException):
-            dropped.setdefault(f"{column.type} is neither number nor category", []).append(name)
-            continue
-        infinite = np.flatnonzero(np.isinf(values))
-        if len(infinite):
-            raise DataError(
-                f"{source.place} has an infinite number in column {name!r} of {len(infinite):,} rows (the first is row "
-                f"{int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
-            )
-        with np.errstate(over="ignore", invalid="ignore"):
-            number = _number(values if everything else values[rows], name)
-        if number is not None and not np.isfinite(number.std):
-            raise DataError(
-                f"{source.place} has numbers as large as {np.nanmax(abs(values)):g} in column {name!r}, whose spread "
-                "is no number any more; correct or scale them"
-            )
-        if number is None:
-            dropped.setdefault("one value", []).append(name)
-        else:
-            numbers.append(number)
+    for name, reason in zip(columns, measured, strict=True):
+        if isinstance(reason, str):
+            dropped.setdefault(reason, []).append(name)
     notes = [f"left out: {some(names)} ({reason})" for reason, names in dropped.items()]
+    for name in columns:
+        example = _number_in_words(source.table[name])
+        if example:
+            notes.append(
+                f"warning: column {name!r} holds numbers written as words, such as {example!r}, and words are "
+                "categories; write 1234.5 for 1,234.50, 5 for 5 % or $5"
+            )
     filled = [number.column for number in numbers if number.marks_missing]
     if filled:
         notes.append(f"missing numbers filled with the median and marked: {some(filled)}")
@@ -249,44 +229,101 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
     for part in encoder.parts:
         if part.column not in source.columns:
             raise DataError(f"{source.place} has no column {part.column!r}, which the model was trained on; add it")
-    numbers = np.empty((len(source), len(encoder.numbers)), np.float32)
-    columns = [numbers_of(source.table[number.column], number.column, source.place) for number in encoder.numbers]
-    means, stds = (np.array([getattr(number, name) for number in encoder.numbers])[:, None] for name in ("mean", "std"))
-    # Row by row in the end, as batches are gathered, but by blocks that stay in the cache; in float64 until then, since
-    # a date in seconds has ten digits.
-    for start in range(0, len(source) if columns else 0, _BLOCK):
-        block = np.stack([values[start : start + _BLOCK] for values in columns])
-        with np.errstate(over="ignore"):
-            numbers[start : start + _BLOCK] = ((block - means) / stds).T
-        if np.isinf(numbers[start : start + _BLOCK]).any():
-            row, place = (int(at[0]) for at in np.nonzero(np.isinf(numbers[start : start + _BLOCK])))
-            number = encoder.numbers[place]
-            raise DataError(
-                f"{source.place} has {columns[place][start + row]:g} in column {number.column!r} of row "
-                f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
-            )
+    columns = in_threads(source.numbers, [number.column for number in encoder.numbers])
+    numbers = np.empty((len(source), len(columns)), np.float32)
+    starts = range(0, len(source) if columns else 0, _BLOCK)
+    in_threads(lambda start: _standardise(source, encoder, columns, numbers, start), starts)
     codes = np.empty((len(source), len(encoder.categories)), np.int16)
-    for place, category in enumerate(encoder.categories):
-        codes[:, place] = _codes(source.table[category.column], category)
+    for place, places in enumerate(in_threads(lambda category: _codes(source, category), encoder.categories)):
+        codes[:, place] = places
     return TableInputs(torch.from_numpy(numbers), torch.from_numpy(codes), encoder)
 
 
-def _category(names: Sequence[str], counts: NDArray[np.int64], column: str) -> Category:
-    """The most frequent values of a column, in order, of those that occur in training."""
+def _standardise(
+    source: Source, encoder: TableEncoder, columns: list[NDArray[np.float64]], out: NDArray[np.float32], start: int
+) -> None:
+    """Write a block of rows, scaled by column while it is in the cache; it is stored by row, as batches are gathered.
+
+    In float64 until then, since a date in seconds has ten digits.
+    """
+    rows = slice(start, start + _BLOCK)
+    block = np.empty((len(columns), len(out[rows])))
+    with np.errstate(over="ignore"):
+        for values, scaled, number in zip(columns, block, encoder.numbers, strict=True):
+            np.subtract(values[rows], number.mean, out=scaled)
+            np.divide(scaled, number.std, out=scaled)
+        short = block.astype(np.float32)
+    if np.isinf(short).any():
+        row, place = (int(at[0]) for at in np.nonzero(np.isinf(short.T)))
+        number = encoder.numbers[place]
+        raise DataError(
+            f"{source.place} has {columns[place][start + row]:g} in column {number.column!r} of row "
+            f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
+        )
+    out[rows] = short.T
+
+
+def _number_in_words(column: pa.ChunkedArray) -> str:
+    """A value of a column whose texts are numbers that only people can read; nothing where it has others."""
+    first = column.slice(0, _LOOKED_AT)
+    words = [str(word).strip() for word in plain(first).to_pylist() if word] if is_text(column) else []
+    written = [word for word in words if not word.isdecimal()]
+    return shortened(written[0]) if written and all(map(_WRITTEN.fullmatch, words)) else ""
+
+
+def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> Number | Category | str:
+    """How one column is encoded, or why it is left out.
+
+    Raises:
+        DataError: if a number is infinite, or numbers are too large to be measured.
+    """
+    column = source.table[name]
+    if is_text(column):
+        return _category(source.words(name), name, training)
+    try:
+        values = source.numbers(name)
+    except (DataError, pa.ArrowException):
+        return f"{column.type} is neither number nor category"
+    infinite = np.flatnonzero(np.isinf(values))
+    if len(infinite):
+        raise DataError(
+            f"{source.place} has an infinite number in column {name!r} of {len(infinite):,} rows (the first is row "
+            f"{int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        number = _number(values if training is None else values[training], name)
+    if number is None:
+        return "one value"
+    if not np.isfinite(number.std):
+        raise DataError(
+            f"{source.place} has numbers as large as {np.nanmax(abs(values)):g} in column {name!r}, whose spread "
+            "is no number any more; correct or scale them"
+        )
+    return number
+
+
+def _category(coded: Coded, column: str, training: NDArray[np.int64] | None) -> Category | str:
+    """The most frequent values of a column, in order, of those that occur in training; or why it is left out."""
+    codes = coded.codes if training is None else coded.codes[training]
+    counts = np.bincount(codes, minlength=len(coded.names))
     most = np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES]
-    return Category(column, tuple(names[i] for i in sorted(most.tolist()) if names[i] and counts[i]))
+    values = tuple(coded.names[i] for i in sorted(most.tolist()) if coded.names[i] and counts[i])
+    if len(values) < 2:
+        return "one value"
+    if len(codes) > 20 and np.count_nonzero(counts) > len(codes) / 2:
+        return "almost as many values as rows"
+    return Category(column, values)
 
 
-def _codes(column: pa.ChunkedArray, category: Category) -> NDArray[np.int64]:
-    if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
-        raise DataError(f"column {category.column!r} holds {column.type} and not categories; give words")
-    codes = coded_values(_filled(column), category.values).codes
-    return np.where(codes < 0, len(category.values), codes)
-
-
-def _filled(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Text without missing values: they are the empty word, which no category is called."""
-    return plain(column).cast(pa.string()).fill_null("") if column.null_count else column
+def _codes(source: Source, category: Category) -> NDArray[np.int16]:
+    """The place of each row's value; all that have none share the last."""
+    kind = source.table[category.column].type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        raise DataError(f"column {category.column!r} holds {kind} and not categories; give words")
+    coded = source.words(category.column)
+    places = {value: place for place, value in enumerate(category.values)}
+    by_name = np.array([places.get(name, len(category.values)) for name in coded.names], np.int16)
+    return by_name[coded.codes]
 
 
 def _number(values: NDArray[np.float64], name: str) -> Number | None:

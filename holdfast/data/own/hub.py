@@ -17,14 +17,16 @@ import pyarrow as pa
 from holdfast.data.own.columns import understood
 from holdfast.data.own.options import HUB
 from holdfast.data.own.source import PARTS, Source
-from holdfast.data.own.words import shortened
+from holdfast.data.own.words import shortened, some
 from holdfast.data.reachable import is_reachable
 from holdfast.errors import DataError, MissingDependencyError
 
 
 def is_saved(folder: Path) -> bool:
     """Whether a folder was written by `save_to_disk`."""
-    return any((folder / name).is_file() for name in ("dataset_dict.json", "dataset_info.json", "state.json"))
+    if any((folder / name).is_file() for name in ("dataset_dict.json", "state.json")):
+        return True
+    return (folder / "dataset_info.json").is_file() and any(folder.glob("*.arrow"))
 
 
 def read_saved(folder: Path, place: str) -> Source:
@@ -69,6 +71,11 @@ def read_hub(place: str) -> Source:
 def _source(loaded: Any, place: str) -> Source:
     """The rows of one data set or of its parts; classes that have names get them."""
     named = dict(loaded) if isinstance(loaded, dict) else {"": loaded}
+    others = [name for name in named if name.lower() not in PARTS]
+    notes: tuple[str, ...] = ()
+    if others and len(others) < len(named):  # as rows without labels, which some sets have beside train and test
+        named = {name: part for name, part in named.items() if name not in others}
+        notes = (f"left out: {some(others)} (neither train, validation nor test)",)
     tables, codes = [], []
     roles: dict[str, str] = {}
     for name, part in named.items():
@@ -90,7 +97,7 @@ def _source(loaded: Any, place: str) -> Source:
     if not len(whole):
         raise DataError(f"{place} has no rows; give a data set with a row per example")
     parts = np.repeat(np.asarray(codes, np.int64), [len(table) for table in tables]) if max(codes) >= 0 else None
-    return Source(place, whole, parts=parts, roles=roles)
+    return Source(place, whole, parts=parts, roles=roles, notes=notes)
 
 
 def _package() -> Any:

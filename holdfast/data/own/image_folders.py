@@ -78,7 +78,8 @@ def metadata_file(folder: Path) -> Path | None:
 
 def read_described(folder: Path, metadata: Path, place: str, *, sample: bool = False) -> Source:
     """Images that a table describes; which of its columns has the paths is decided with the other roles."""
-    return Source(place, read_table(metadata, sample=sample), folder=folder, sample=sample)
+    table = read_table(metadata, sample=sample)
+    return Source(place, table, folder=folder, has_images=has_images(folder), sample=sample)
 
 
 def image_paths(source: Source, column: str, names: Sequence[str | None]) -> list[Path]:
@@ -112,7 +113,8 @@ def image_paths(source: Source, column: str, names: Sequence[str | None]) -> lis
 
 def _folders(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
-        return sorted(entry.name for entry in entries if entry.is_dir() and not entry.name.startswith("."))
+        named = [entry.name for entry in entries if entry.is_dir()]
+    return sorted(name for name in named if not name.startswith((".", "__MACOSX")))
 
 
 def _files(folder: Path) -> list[str]:

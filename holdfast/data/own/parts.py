@@ -6,6 +6,8 @@ but lacks a part has it cut from training, and that is told.
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -97,13 +99,14 @@ def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Code
     rng = data_stream(seed, "own split")
     chosen = np.arange(len(groups)) if rows is None else rows
     shuffled = rng.permutation(chosen)
-    short = groups.astype(np.int16) if len(groups) and groups.min() >= 0 and groups.max() < 1 << 15 else groups
+    short = groups.astype(np.min_scalar_type(int(groups.max(initial=0))))
     order = shuffled[np.argsort(short[shuffled], kind="stable")]  # by counting, where numbers are short
     codes = np.full(len(groups), -1, np.int64)
-    codes[order] = 0
-    starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0]) if len(order) else np.empty(0, np.int64)
-    for start, end in zip(starts, np.r_[starts[1:], len(order)], strict=True):
-        n = int(end - start)
+    codes[chosen] = 0
+    ordered = short[order]
+    starts = [*np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]][: len(order)]).tolist(), len(order)]
+    for start, end in pairwise(starts):
+        n = end - start
         test = _share(n, shares[1], at_least=n >= 2)
         validation = min(_share(n, shares[0], at_least=n - test >= 2), n - test - 1)
         codes[order[start : start + test]] = 2

@@ -8,7 +8,7 @@ from holdfast.data.own import image_folders
 from holdfast.data.own.arrays import read_arrays
 from holdfast.data.own.hub import is_saved, read_hub, read_saved
 from holdfast.data.own.options import HUB
-from holdfast.data.own.source import Source
+from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.tables import READERS, read_table, read_tables, suffix_of, tables_in
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
@@ -32,7 +32,16 @@ _REMEDIES = {
     ".tar": "unpack it and give the folder",
     ".gz": "unpack it and give what was in it",
     ".tgz": "unpack it and give the folder",
-    ".txt": "give a table with a column of texts, as csv or jsonl",
+    ".bz2": "unpack it and give what was in it",
+    ".zst": "unpack it and give what was in it",
+    ".xz": "unpack it and give what was in it",
+    ".7z": "unpack it and give the folder",
+    ".ods": "save the sheet as csv",
+    ".hdf5": "save the arrays with numpy.savez",
+    ".txt": "if it is a table, call it .csv; of texts, make a table with a column for them",
+    ".data": "if it is a table, call it .csv, with a first line that names the columns",
+    ".dat": "if it is a table, call it .csv, with a first line that names the columns",
+    "": "if it is a table, call it .csv",
 }
 
 
@@ -67,6 +76,10 @@ def read_place(place: str, *, sample: bool = False) -> Source:
     raise DataError(f"{place} is not a file that can be read as examples; {remedy}")
 
 
+def _is_part(entry: Path) -> bool:
+    return entry.is_dir() and not entry.name.isdecimal() and entry.name.lower() in PARTS
+
+
 def _read_folder(folder: Path, place: str, *, sample: bool) -> Source:
     try:
         entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
@@ -82,6 +95,10 @@ def _read_folder(folder: Path, place: str, *, sample: bool) -> Source:
             tables = tables_in((folder / "data").iterdir())
         if tables and not image_folders.has_images(folder):
             return read_tables(tables, place, sample=sample)
+        parts = {entry: PARTS[entry.name.lower()] for entry in entries if _is_part(entry)}
+        tables = tables_in(path for part in parts for path in part.iterdir() if path.is_file())
+        if tables and not image_folders.has_images(folder):
+            return read_tables(tables, place, parts=parts, sample=sample)
         if image_folders.has_images(folder):
             return image_folders.read_class_folders(folder, place)
     except OSError as error:

@@ -17,6 +17,7 @@ import torch
 
 from holdfast.data.dataset_items import DatasetInputs, labels_of, values_of
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.own.handed_on import hand_on, take
 from holdfast.data.own.options import HUB, ReadingOptions
 from holdfast.data.own.parts import completed, stratified
 from holdfast.data.own.source import PARTS
@@ -43,7 +44,8 @@ def read_object(name: str, options: ReadingOptions) -> Splits:
         ConfigError: if there is no such object, or it is something else.
         DataError: if an item can't be used.
     """
-    made = _made(name)
+    made = take(name)
+    made = _made(name) if made is None else made
     if isinstance(made, Splits):
         return made
     with told_as_sentence(f"the data that {name} gives can't be read"):
@@ -58,7 +60,7 @@ def read_object(name: str, options: ReadingOptions) -> Splits:
 def first_input(name: str, options: ReadingOptions) -> Any:
     """One example of the data, to see what it is."""
     others = tuple(entry for entry in (options.label, *options.attribute) if entry)
-    made = _made(name)
+    made = hand_on(name, _made(name))
     one = made.train if isinstance(made, Splits) else next(iter(made.values())) if isinstance(made, Mapping) else made
     with told_as_sentence(f"the data that {name} gives can't be read"):
         collate = getattr(one, "collate_inputs", None)

@@ -19,15 +19,17 @@ from holdfast.data.inputs import InputBatch
 from holdfast.data.own.array_inputs import array_shape
 from holdfast.data.own.columns import arrow_told
 from holdfast.data.own.features import fit_encoder
+from holdfast.data.own.handed_on import hand_on, take
 from holdfast.data.own.image_inputs import guess_size
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, stratified
 from holdfast.data.own.places import read_place
 from holdfast.data.own.python_objects import first_input, is_object_name
 from holdfast.data.own.roles import NONE, Roles, assign
-from holdfast.data.own.schema import HASHING, AttributeColumn, Schema, owners_of
+from holdfast.data.own.schema import HASHING, AttributeColumn, RowCodes, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
-from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, plain, quantiles_of
+from holdfast.data.own.threads import in_threads
+from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, quantiles_of
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
@@ -53,7 +55,8 @@ class OwnRows:
 
     def splits(self, name: str) -> Splits:
         """The three parts; every part knows all classes and groups of the whole."""
-        train, validation, test = (self.examples.subset(np.flatnonzero(self.parts == part)) for part in range(3))
+        rows = in_threads(lambda part: np.flatnonzero(self.parts == part), range(3))
+        train, validation, test = in_threads(self.examples.subset, rows)
         return Splits(name, train, validation, test, notes=self.notes, schema=self.schema)
 
 
@@ -74,15 +77,17 @@ def read_rows(place: str, options: ReadingOptions, *, federated: bool = False, s
 
 
 def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) -> OwnRows:
-    source = read_place(place)
+    source = take(place) or read_place(place)
     roles = assign(source, options)
     assert roles.label is not None
     labels = classes_of(source.table[roles.label], roles.label, place)
-    attributes, cells = _attributes(source, roles, options)
+    attributes, cells, members = _attributes(source, roles, options)
     group = _explicit_group(source, roles)
-    strata = labels.codes if group is None and cells is None else (
-        group.codes if group is not None else labels.codes * (1 + int(cells.max(initial=0))) + cells  # type: ignore[union-attr]
-    )  # fmt: skip
+    strata = labels.codes
+    if group is not None:
+        strata = group.codes
+    elif cells is not None:
+        strata = labels.codes * (1 + int(cells.max(initial=0))) + cells
     split_by_client = federated and options.client is not None
     parts, notes = _parts(source, roles, options, strata, seed if split_by_client else None)
     made = roles.split is None and source.parts is None and roles.time is None
@@ -96,9 +101,10 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
         group=None if group is None else "groups",
         group_names=() if group is None else group.names,
     )
-    examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), roles.label)
+    codes = RowCodes(labels.codes, cells if members is None else None, members, None if group is None else group.codes)
+    examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), codes)
     empty = _empty_cells(examples, parts)
-    lines = (_summary(source, schema, parts), *roles.notes, *notes, *encoding, *empty)
+    lines = (_summary(source, schema, parts), *source.notes, *roles.notes, *notes, *encoding, *empty)
     return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
 
 
@@ -145,14 +151,17 @@ def count_clients(place: str, options: ReadingOptions) -> int:
     """How many clients there are by the column that says whose rows are; 0 where no such column is there."""
     if options.client is None:
         return 0
-    source = read_place(place)
+    source = hand_on(place, read_place(place))
     return len(owners_of(source, options.client).names) if options.client in source.columns else 0
 
 
 def _attributes(
     source: Source, roles: Roles, options: ReadingOptions
-) -> tuple[tuple[AttributeColumn, ...], Codes | None]:
-    """The attribute columns, and the cell of each row in their product for stratifying; None without attributes."""
+) -> tuple[tuple[AttributeColumn, ...], Codes | None, NDArray[np.bool_] | None]:
+    """The attribute columns, the cell of each row in their product, and which values it has where they are lists.
+
+    A row of lists is dealt out by its first value, and one without any is a stratum too.
+    """
     pieces = {
         name.rpartition(":")[0]: int(name.rpartition(":")[2])
         for name in options.attribute
@@ -161,7 +170,7 @@ def _attributes(
     columns: list[AttributeColumn] = []
     cells = np.zeros(len(source), np.int64)
     for name in roles.attributes:
-        column = plain(source.table[name])
+        column = source.table[name]
         if pa.types.is_list(column.type):
             if len(roles.attributes) > 1:
                 raise DataError(
@@ -169,10 +178,8 @@ def _attributes(
                     "crossed with other attributes; name it alone"
                 )
             members, values = memberships_of(column, name, source.place)
-            # Rows are dealt out by their first value; one without any is a stratum too.
             cells = np.where(members.any(1), members.argmax(1) + 1, 0)
-            columns.append(AttributeColumn(name, values, lists=True))
-            continue
+            return (AttributeColumn(name, values, lists=True),), cells, members
         edges: tuple[float, ...] = ()
         if name in pieces:
             inner, coded = quantiles_of(column, name, source.place, pieces[name])
@@ -181,7 +188,7 @@ def _attributes(
             coded = attribute_of(column, name, source.place)
         columns.append(AttributeColumn(name, coded.names, edges))
         cells = cells * len(coded.names) + coded.codes
-    return tuple(columns), cells if columns else None
+    return tuple(columns), cells if columns else None, None
 
 
 def _explicit_group(source: Source, roles: Roles) -> Coded | None:
@@ -228,8 +235,7 @@ def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool, nee
                 f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "
                 "rows of a class, or a split column"
             )
-    counts = _counts(parts, labels.codes, len(labels.names))
-    untaught = np.flatnonzero(counts[0] == 0)
+    untaught = np.flatnonzero(np.bincount(labels.codes[parts == 0], minlength=len(labels.names)) == 0)
     if len(untaught):
         names = some([labels.names[code] for code in untaught])
         remedy = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,7 +13,7 @@ from holdfast.data.own.columns import is_text
 from holdfast.data.own.image_folders import is_image
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.source import PARTS, Source
-from holdfast.data.own.values import attribute_of
+from holdfast.data.own.values import attribute_of, plain
 from holdfast.data.own.words import some
 from holdfast.errors import DataError, nearest
 
@@ -113,9 +114,11 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
 
     label = guess("label", _LABELS)
     if label is None and labelled:
+        unnamed = "; its first line seems to be data: add one that names the columns"
         raise DataError(
             f"{source.place} has no column that is called {_LABELS[0]}, {_LABELS[2]} or the like; say which is the "
             f"class with --label, of {some(map(repr, source.columns), 12)}"
+            + (unnamed if any(map(_is_number, source.columns)) else "")
         )
     split = options.split
     if split is None and options.time is None and source.parts is None:
@@ -125,6 +128,9 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
             notes.pop()
             split = None
     row_id = guess("id", _IDS)
+    if row_id is not None and source.table[row_id].null_count == len(source):  # what a comma at each line's end makes
+        notes.pop()
+        row_id = None
     if not attributes:
         one = guess("attribute", tuple(name for name in _ATTRIBUTES if _may_be_attribute(name, source)))
         attributes = () if one is None else (one,)
@@ -152,6 +158,11 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
         if image not in source.roles.values():
             notes.append(f"image: column {image!r}, whose values name image files")
         return "image", (image,)
+    if source.has_images:
+        raise DataError(
+            f"{source.place} has images, and no column of its table names them (it has "
+            f"{some(map(repr, source.columns), 12)}); say which does with --image, or give the path of the table itself"
+        )
     text = _named(free, _TEXTS, source, is_text) or next((name for name in free if _is_prose(source.table[name])), None)
     if text:
         others = [name for name in free if name != text]
@@ -173,6 +184,13 @@ def _expect(name: str, source: Source) -> None:
         raise DataError(f"{source.place} has no column {name!r}{clause}")
 
 
+def _is_number(name: str) -> bool:
+    try:
+        return bool(np.isfinite(float(name)))
+    except ValueError:
+        return False
+
+
 def _is_cut(name: str, source: Source) -> bool:
     """Whether an attribute is given as ``age:4``, to be cut at its quantiles."""
     column, _, pieces = name.rpartition(":")
@@ -186,7 +204,7 @@ def _named(free: list[str], names: tuple[str, ...], source: Source, fits: object
 
 
 def _first_values(column: pa.ChunkedArray) -> list[str]:
-    return [str(value) for value in column.slice(0, _LOOKED_AT).to_pylist() if value is not None]
+    return [str(value) for value in plain(column.slice(0, _LOOKED_AT)).to_pylist() if value is not None]
 
 
 def _is_image_column(column: pa.ChunkedArray) -> bool:

@@ -36,7 +36,6 @@ from holdfast.data.own.values import (
     coded_values,
     cut,
     memberships_of,
-    numbers_of,
     plain,
 )
 from holdfast.data.own.words import shortened
@@ -133,7 +132,7 @@ class Schema:
             raise DataError(f"{place} has no array of inputs, which the model was trained on; give an npz file")
         with arrow_told(place):
             inputs = self.inputs_of(source, columns, options or ReadingOptions())
-            return NewExamples(self.examples(source, inputs, label), label is not None)
+            return NewExamples(self.examples(source, inputs, self.codes_of(source, label)), label is not None)
 
     def inputs_of(self, source: Source, columns: Sequence[str], options: ReadingOptions) -> Inputs:
         """The inputs of all rows of a source.
@@ -155,21 +154,25 @@ class Schema:
             return HashedTexts.of(texts, self.max_tokens)
         return TextInputs(np.array(texts, object), self.tokenizer, self.max_tokens, padding="longest")
 
-    def examples(self, source: Source, inputs: Inputs, label: str | None) -> Examples:
-        """All rows of a source as examples, with row numbers as ids; all of the first class where there is no label."""
-        n = len(source)
-        place = source.place
-        labels = (
-            np.zeros(n, np.int64)
-            if label is None
-            else classes_of(source.table[label], label, place, self.classes).codes
-        )
+    def codes_of(self, source: Source, label: str | None) -> RowCodes:
+        """What each row is, as far as its columns say; all of the first class where there is no label.
+
+        Raises:
+            DataError: if a class or an attribute's value is unknown.
+        """
+        labels = np.zeros(len(source), np.int64)
+        if label is not None:
+            labels = classes_of(source.table[label], label, source.place, self.classes).codes
         known = [column for column in self.attributes if column.column in source.columns]
         complete = bool(known) and len(known) == len(self.attributes)
         attributes, members = self._attributes(source) if complete else (None, None)
         group = None
         if self.group is not None and self.group in source.columns:
-            group = classes_of(source.table[self.group], self.group, place, self.group_names).codes
+            group = classes_of(source.table[self.group], self.group, source.place, self.group_names).codes
+        return RowCodes(labels, attributes, members, group)
+
+    def examples(self, source: Source, inputs: Inputs, codes: RowCodes) -> Examples:
+        """All rows of a source as examples, with row numbers as ids."""
         names = None
         if self.id is not None and self.id in source.columns:
             names = _names(source.table[self.id])
@@ -178,16 +181,15 @@ class Schema:
         ):
             names = np.array(source.table[_image_column(source, self.inputs[0])].to_pylist(), object)
         memberships, group_names = None, self.group_names or None
-        if members is not None:
-            values = self.attributes[0].values
-            memberships = np.stack(
-                [(labels == c) & members[:, v] for c in range(len(self.classes)) for v in range(len(values))], 1
-            )
+        if codes.members is not None:
+            classes = codes.labels[:, None] == np.arange(len(self.classes))
+            memberships = (classes[:, :, None] & codes.members[:, None, :]).reshape(len(source), -1)
             group_names = self.all_group_names
         owners, clients = self._owners(source)
         return Examples.of(
-            inputs, labels, attributes=attributes, groups=group, memberships=memberships, sources=owners,
-            class_names=self.classes, attribute_names=self.attribute_names if attributes is not None else None,
+            inputs, codes.labels, attributes=codes.attributes, groups=codes.groups, memberships=memberships,
+            sources=owners, class_names=self.classes,
+            attribute_names=self.attribute_names if codes.attributes is not None else None,
             group_names=group_names, source_names=clients, names=names,
         )  # fmt: skip
 
@@ -211,8 +213,7 @@ class Schema:
             if attribute.lists:
                 return None, memberships_of(column, attribute.column, source.place, attribute.values)[0]
             if attribute.edges:
-                numbers = numbers_of(column, attribute.column, source.place)
-                codes = cut(numbers, np.array(attribute.edges)).codes
+                codes = cut(source.numbers(attribute.column), np.array(attribute.edges)).codes
             else:
                 codes = attribute_of(column, attribute.column, source.place, attribute.values).codes
             wrong = np.flatnonzero((codes < 0) | (codes >= len(attribute.values)))
@@ -292,6 +293,23 @@ class Schema:
             return cls.from_json(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError) as error:
             raise CheckpointError(f"{path} can't be read ({error}); it says how the run read its data") from error
+
+
+@dataclass(frozen=True, eq=False)
+class RowCodes:
+    """What each row is, as numbers.
+
+    Attributes:
+        labels: the class, int64 of shape (n,).
+        attributes: the value in the product of the attribute columns, where there are some.
+        members: which values a row has, bool of shape (n, values), where they are lists.
+        groups: the group, where a column names it outright.
+    """
+
+    labels: NDArray[np.int64]
+    attributes: NDArray[np.int64] | None = None
+    members: NDArray[np.bool_] | None = None
+    groups: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, eq=False)

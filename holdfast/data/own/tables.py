@@ -7,7 +7,9 @@ nobody here wrote: another separator, a column that occurs twice, an object of a
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,23 @@ import pyarrow.feather as pa_feather
 import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from holdfast.data.own.columns import understood
+from holdfast.data.own.columns import check_utf8, understood
 from holdfast.data.own.source import PARTS, Source
+from holdfast.data.own.threads import in_threads
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
 _SAMPLE_ROWS = 2_000
 _SAMPLE_BYTES = 1 << 20
+_BLOCK_BYTES, _LARGEST_ROW = 1 << 20, 1 << 28  # what is parsed at a time, and where one row is larger than that
+#: Suffixes of compressed files that Arrow reads.
+COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+_UNEVEN = (
+    "give every row as many cells as the first line, which names the columns (a title, comments or a column without a "
+    "name have no place before it)"
+)
+_COMMA = re.compile(r"[-+]?\d+,(\d+)(?:[eE][-+]?\d+)?")
+_POINT = re.compile(r"[-+]?\d*\.\d+(?:[eE][-+]?\d+)?")
 _SEPARATORS = (",", ";", "\t", "|")
 
 
@@ -40,12 +52,13 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
     """
     kind = suffix_of(path)
     try:
-        table = understood(READERS[kind](path, sample), trusted=READERS[kind] is _csv)
+        table = understood(READERS[kind](path, sample), trusted=kind.startswith((".csv", ".tsv")))
     except UnicodeDecodeError as error:
         byte = f"byte {error.object[error.start]:#x} at {error.start}"
         raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
-    except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, UnicodeError, csv.Error) as error:
-        raise DataError(f"{path} can't be read as {kind.lstrip('.')} ({_reason(error)}); save it again") from error
+    except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, RecursionError, csv.Error) as error:
+        remedy = _UNEVEN if "columns, got" in str(error) else "save it again"
+        raise DataError(f"{path} can't be read as {kind.lstrip('.')} ({_reason(error)}); {remedy}") from error
     names = [str(name) for name in table.column_names]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -58,13 +71,21 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that says what a file is, with that of a compressed file: ``.csv``, ``.csv.gz``."""
+    """The suffix that says what a file is, with that of a compressed file: ``.csv``, ``.csv.zst``."""
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
-    return "".join(suffixes) if suffixes[-1:] == [".gz"] else (suffixes or [""])[-1]
+    return "".join(suffixes) if suffixes[-1:] and suffixes[-1] in COMPRESSED else (suffixes or [""])[-1]
 
 
-def read_tables(paths: list[Path], place: str, *, sample: bool = False) -> Source:
+def read_tables(
+    paths: list[Path], place: str, *, parts: Mapping[Path, int] | None = None, sample: bool = False
+) -> Source:
     """Several files as one table; a file named after a part of the data, such as ``train-00.parquet``, is that part.
+
+    Args:
+        paths: the files.
+        place: where they are, for messages.
+        parts: the part of the data that each folder with files is, where folders are named so.
+        sample: read the first rows of the first file only.
 
     Raises:
         DataError: if a file can't be read, or the files have different columns.
@@ -81,12 +102,14 @@ def read_tables(paths: list[Path], place: str, *, sample: bool = False) -> Sourc
     try:
         whole = pa.concat_tables([table.select(first.column_names) for table in tables], promote_options="permissive")
     except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"the files in {place} don't make one table: {_reason(error)}") from error
-    codes = [part_of_name(path) for path in paths]
-    parts = None
+        raise DataError(
+            f"the files in {place} don't make one table: {_reason(error)}; give a column one kind in all of them"
+        ) from error
+    codes = [part_of_name(path) if parts is None else parts[path.parent] for path in paths]
+    layout = None
     if max(codes) >= 0:
-        parts = np.repeat(np.asarray(codes[: len(tables)], np.int64), [table.num_rows for table in tables])
-    return Source(place, whole, parts=parts, sample=sample)
+        layout = np.repeat(np.asarray(codes[: len(tables)], np.int64), [table.num_rows for table in tables])
+    return Source(place, whole, parts=layout, sample=sample)
 
 
 def part_of_name(path: Path) -> int:
@@ -104,27 +127,40 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     if not any(next(csv.reader([_first_line(text)], delimiter=_separator(text)), [])):
         raise ValueError("its first line names no columns")
     options: dict[str, Any] = {
+        "read_options": pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
         "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values=_has_lines_in_quotes(text)),
-        # Text that repeats is kept once: half the time and a fraction of the memory of plain strings.
+        # Text that repeats is kept once: half the time and a fraction of the memory of plain strings. Arrow would check
+        # that each cell is UTF-8, a fifth of its time: each text is checked, once, when all are read.
         "convert_options": pa_csv.ConvertOptions(
-            auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, strings_can_be_null=True,
+            decimal_point="," if _has_decimal_commas(text) else ".",
+            auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, check_utf8=False,
+            strings_can_be_null=True, quoted_strings_can_be_null=False,
+            # None begins as a number does: each number would be looked up among them.
             null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
-            quoted_strings_can_be_null=False,
         ),
     }  # fmt: skip
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
             batch = next(iter(reader), None)
-            return (
-                reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch.slice(0, _SAMPLE_ROWS)])
-            )
+            table = reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch])
+            return _tidy(table.slice(0, _SAMPLE_ROWS))
     try:
-        return pa_csv.read_csv(path, **options)
+        table = pa_csv.read_csv(path, **options)
     except pa.ArrowInvalid:
-        if options["parse_options"].newlines_in_values:
-            raise
-        options["parse_options"].newlines_in_values = True  # slower, and the first megabyte had none
-        return pa_csv.read_csv(path, **options)
+        # Slower: later lines may have what the first had not, line ends within quotes or a text as long as a block.
+        options["parse_options"].newlines_in_values = True
+        options["read_options"].block_size = _LARGEST_ROW
+        table = pa_csv.read_csv(path, **options)
+    try:
+        in_threads(check_utf8, table.columns)
+    except pa.ArrowInvalid as error:
+        raise ValueError("it is no text in UTF-8; convert it") from error
+    return _tidy(table)
+
+
+def _tidy(table: pa.Table) -> pa.Table:
+    """The table without blanks around its columns' names."""
+    return table.rename_columns([str(name).strip() for name in table.column_names])
 
 
 def _first_line(text: str) -> str:
@@ -133,6 +169,17 @@ def _first_line(text: str) -> str:
 
 def _has_lines_in_quotes(text: str) -> bool:
     return any(line.count('"') % 2 for line in text.split("\n")[:-1])
+
+
+def _has_decimal_commas(text: str) -> bool:
+    """Whether numbers are written 0,5 as where commas don't separate columns; 1,234 might be a thousand and more."""
+    separator = _separator(text)
+    if separator == ",":
+        return False
+    cells = [cell.strip(' "') for line in text.splitlines()[:_SAMPLE_ROWS] for cell in line.split(separator)]
+    written = [_COMMA.fullmatch(cell) for cell in cells]
+    certain = any(match and (len(match[1]) != 3 or match[0].lstrip("+-").startswith("0")) for match in written)
+    return certain and not any(_POINT.fullmatch(cell) for cell in cells)
 
 
 def _separator(text: str) -> str:
@@ -163,21 +210,36 @@ def _arrow(path: Path, sample: bool) -> pa.Table:
 
 
 def _json(path: Path, sample: bool) -> pa.Table:
-    table = pa_json.read_json(path)
+    """An object per line, or a list of objects."""
+    with pa.input_stream(str(path), compression="detect") as stream:
+        listed = bytes(stream.read(1 << 10)).lstrip()[:1] == b"["
+    table = pa_json.read_json(_lines_of_list(path) if listed else path)
     return table.slice(0, _SAMPLE_ROWS) if sample else table
 
 
+def _lines_of_list(path: Path) -> pa.BufferReader:
+    with pa.input_stream(str(path), compression="detect") as stream:
+        rows = json.loads(bytes(stream.read()))
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("it is a list of something else than objects with a value per column")
+    return pa.BufferReader("\n".join(map(json.dumps, rows)).encode())
+
+
+_TEXTS: dict[str, Callable[[Path, bool], pa.Table]] = {
+    ".csv": _csv, ".tsv": _csv, ".jsonl": _json, ".ndjson": _json, ".json": _json
+}  # fmt: skip
 READERS: dict[str, Callable[[Path, bool], pa.Table]] = {
-    ".csv": _csv, ".tsv": _csv, ".csv.gz": _csv, ".tsv.gz": _csv,
+    **_TEXTS,
+    **{suffix + compressed: reader for suffix, reader in _TEXTS.items() for compressed in COMPRESSED},
     ".parquet": _parquet, ".pq": _parquet,
-    ".arrow": _arrow, ".feather": _arrow, ".ipc": _arrow,
-    ".jsonl": _json, ".ndjson": _json, ".json": _json,
+    ".arrow": _arrow, ".arrows": _arrow, ".feather": _arrow, ".ipc": _arrow,
 }  # fmt: skip
 
 
 def tables_in(paths: Iterable[Path]) -> list[Path]:
-    """Those of `paths` that are tables, by name."""
-    return sorted(path for path in paths if suffix_of(path) in READERS)
+    """Those of `paths` that are tables, by name; a json file beside others describes them."""
+    tables = sorted(path for path in paths if suffix_of(path) in READERS)
+    return [path for path in tables if suffix_of(path) != ".json"] or tables
 
 
 def _reason(error: BaseException) -> str:

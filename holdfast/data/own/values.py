@@ -201,7 +201,9 @@ def coded_values(column: pa.ChunkedArray, known: Sequence[str] | None = None) ->
         encoded = encoded.chunk(0)
     values, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
     if known is None:
-        occurring = np.flatnonzero(np.bincount(codes, minlength=len(values))).tolist()
+        occurs = np.zeros(len(values), np.bool_)
+        occurs[codes] = True
+        occurring = np.flatnonzero(occurs).tolist()
         ordered = sorted(
             occurring, key=lambda code: _name(values[code]) if isinstance(values[code], str) else values[code]
         )
@@ -209,6 +211,11 @@ def coded_values(column: pa.ChunkedArray, known: Sequence[str] | None = None) ->
     place = {name: number for number, name in enumerate(known)}
     target = np.array([place.get(_name(value), -1) for value in values], np.int64)
     return Coded(target[codes], tuple(known))
+
+
+def coded_words(column: pa.ChunkedArray) -> Coded:
+    """Numbers for the words of a column; missing ones are the empty word, which no category is called."""
+    return coded_values(plain(column).cast(pa.string()).fill_null("") if column.null_count else column)
 
 
 def _name(value: Any) -> str:
@@ -237,5 +244,5 @@ def numbers_of(column: pa.ChunkedArray, name: str, place: str) -> NDArray[np.flo
     elif not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     ):
-        raise DataError(f"column {name!r} of {place} holds {kind} and not numbers")
+        raise DataError(f"column {name!r} of {place} holds {kind} and not numbers; write them as in 1234.5")
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)

@@ -1,4 +1,8 @@
-"""Your own arrays: a NumPy ``.npz`` file with inputs and labels, and what else is known about the examples."""
+"""Your own arrays, as runs before `holdfast.data.own` named them: a NumPy ``.npz`` file with inputs and labels.
+
+It stays beside `holdfast.data.own.arrays`, whose safe reading it uses, since a run is resumed and judged on the rows it
+was trained on: the split here is drawn over all rows by a stream of its own, there by group.
+"""
 
 from __future__ import annotations
 

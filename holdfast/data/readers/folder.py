@@ -216,7 +216,10 @@ class PublishedImages(DataSet):
 @register
 @dataclass(frozen=True)
 class Folder(DataSet):
-    """Your own images: a folder with a metadata.csv.
+    """Your own images, as runs before `holdfast.data.own` named them: a folder with a metadata.csv.
+
+    It is `read_folder`, which Waterbirds and its like need anyway, under a name; images are cut to the middle 7/8, so
+    that such a run is judged on the pixels it was trained on.
 
     Attributes:
         path: the folder.

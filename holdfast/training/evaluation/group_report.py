@@ -21,6 +21,7 @@ from rich.table import Table
 from torch import Tensor
 
 from holdfast.data.examples import Examples, IntVector
+from holdfast.data.own.words import some
 from holdfast.errors import DataError
 from holdfast.training.evaluation.paired import Comparison, Outcomes, paired_comparison
 from holdfast.training.evaluation.scores import GroupScore, accuracy_of, lowest
@@ -223,10 +224,10 @@ class GroupReport:
             sentences.append("No groups are known: classes stand in for them.")
         empty = [score.name for score in self.by_group if not score.count]
         if empty:
-            sentences.append(f"Without examples here, and so in no average and never the worst: {_listed(empty)}.")
+            sentences.append(f"Without examples here, and so in no average and never the worst: {some(empty, 8)}.")
         few = [score.name for score in self.by_group if 0 < score.count < _FEW]
         if few:
-            sentences.append(f"Fewer than {_FEW} examples, mind the interval: {_listed(few)}.")
+            sentences.append(f"Fewer than {_FEW} examples, mind the interval: {some(few, 8)}.")
         return tuple(sentences)
 
     def compare(self, other: GroupReport, *, seed: int = 0, draws: int = 2000, level: float = 0.95) -> Comparison:
@@ -409,7 +410,7 @@ def _train_counts(examples: Examples, train: Examples) -> Mapping[str, int] | Se
         return list(counts)
     if not set(here) & set(there):
         raise DataError(
-            f"the training set has the groups {_listed(there)} and the examples have {_listed(here)}; "
+            f"the training set has the groups {some(there, 8)} and the examples have {some(here, 8)}; "
             "give both the same names"
         )
     return dict(zip(there, counts, strict=True))
@@ -435,8 +436,3 @@ def _digest(ids: _Ints, labels: _Ints) -> str:
 
 def _percent(share: float | None) -> str:
     return "" if share is None else f"{share:.1%}"
-
-
-def _listed(names: Sequence[str], most: int = 8) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

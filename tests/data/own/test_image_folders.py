@@ -140,3 +140,14 @@ def test_metadata_may_be_csv_or_parquet_and_names_the_images(photos):
     pq.write_table(pa.table(rows), photos / "metadata.parquet")
     with pytest.raises(DataError, match=r"row 4: there is no image .*missing.png"):
         read(photos)
+
+
+@pytest.mark.parametrize("name", ["metadata.csv", "notes.csv"])
+def test_a_table_beside_images_that_names_none_of_them_is_a_sentence(photos, name):
+    rows = "".join(f"{number},{number % 3},{'ab'[number % 2]}\n" for number in range(30))
+    (photos / name).write_text("number,ward,label\n" + rows)
+    with pytest.raises(
+        DataError, match=r"has images, and no column of its table names them .* --image, or give the path"
+    ):
+        read(photos)
+    assert len(read(photos / name).train) > 0 and len(read(photos, features=["number", "ward"]).train) > 0
