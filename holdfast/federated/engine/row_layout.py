@@ -47,6 +47,11 @@ class RowLayout:
         """Views of a row, shape (P,), one for each name and of its shape."""
         return [part.view(shape) for part, shape in zip(torch.split(row, self.sizes), self.shapes, strict=True)]
 
+    def split_rows(self, rows: Tensor) -> list[Tensor]:
+        """Views of rows (clients, P), one for each name, shape (clients, *its shape)."""
+        parts = torch.split(rows, self.sizes, dim=1)
+        return [part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
     def statistics(self, rows: Tensor) -> list[Tensor]:
         """Copies of the running statistics in rows (clients, P), shape (clients, channels) each."""
         parts = torch.split(rows[:, self.trainable :], self.sizes[self.parameters :], dim=1)
