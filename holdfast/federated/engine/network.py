@@ -28,9 +28,10 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import CheckpointError
 
 from holdfast.data.clients.clients import Task
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.federated.engine.criterion import PerExample, criterion_for
 from holdfast.federated.engine.draws import Arrangement, Draws, NamedDraws, seeded
 from holdfast.federated.engine.forks import run_apart
@@ -136,6 +137,9 @@ class Network:
         self._pristine = _copied(model).cpu()
         shared = {id(each): each for each in self._pristine.parameters() if not each.requires_grad}
         self._module = _moved(copy.deepcopy(self._pristine, shared), device).train()
+        for module in self._module.modules():
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                module.sparse = False  # another form of the same gradient, which is no part of a row
         self.layout = layout_of(self._module)
         self._mode: Mode = "train"
         named = [(name, each) for name, each in self._module.named_parameters() if each.requires_grad]
@@ -194,12 +198,19 @@ class Network:
     @property
     def batch_dependent(self) -> bool:
         """Whether what an example gets in training depends on the others of its batch, or on how many there are."""
-        return self.normalises_batches or (self._random is not None and self._random.batch_dependent)
+        by_outputs = self._random is not None and self._random.batch_dependent
+        by_gradients = self._way is not None and self._way.padding_matters
+        return self.normalises_batches or by_outputs or by_gradients
 
     @property
     def scores_depend_on_batch(self) -> bool:
         """Whether it does in evaluation too, for instance for want of running statistics."""
         return self._untracked or (self._random is not None and self._random.scores_depend_on_batch)
+
+    @property
+    def draws_by_name(self) -> bool:
+        """Whether training draws numbers that have names."""
+        return self._random is not None and self._random.named
 
     def study(self, inputs: Tensor) -> Way:
         """Find out how several clients can run at once; the answer is kept.
@@ -208,13 +219,26 @@ class Network:
             inputs: some examples, shape (n, ...); a handful is used.
 
         Raises:
-            Whatever the module raises for one client.
+            ConfigError: if the module can't be trained on them for one client, with what it raised as the cause.
         """
         if self._way is None:
-            known = self._randomness(inputs)
-            here = partial(study_ways, self, inputs, known)
-            self._way = run_apart(here) if self.device.type == "cpu" else here()
+            try:
+                known = self._randomness(inputs)
+                here = partial(study_ways, self, inputs, known)
+                self._way = run_apart(here) if self.device.type == "cpu" else here()
+            except HoldfastError:
+                raise
+            except Exception as error:  # whatever the user's code raises
+                raise ConfigError(self._failure(inputs, error)) from error
         return self._way
+
+    def _failure(self, inputs: Tensor, error: Exception) -> str:
+        """What is said of a module that fails on its first examples."""
+        lines = str(error).strip().splitlines()
+        said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        given = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])} each"
+        plain = "turn checkpointing off" if isinstance(error, CheckpointError) else "make it run there in a plain loop"
+        return f"the model {self.called} fails on training inputs, {given} ({said}); {plain}"
 
     # ---------------------------------------------------------------------------------------------- functions
 
@@ -273,12 +297,27 @@ class Network:
         return outputs
 
     def trial(self, mode: Mode, examples: Tensor, draws: NamedDraws) -> Tensor:
-        """Outputs of the initial model for one client's examples, while nothing is known of the module yet."""
+        """Outputs of the initial model for one client's examples, while nothing is known of the module yet.
+
+        Raises:
+            ConfigError: if the pass changes weights.
+        """
         self._switch(mode)
-        with torch.no_grad(), LoneExample(), draws:
-            return self._call(
-                self.initial, [value[0] for value in self.layout.statistics(self.initial[None])], examples
+        # Slices, since torch lets nobody write into what `torch.split` gives. Running statistics may be written.
+        row, moving = self.initial.clone(), self.initial.clone()
+        parts = [
+            (row if place < self.layout.parameters else moving)[where].view(shape)
+            for place, (where, shape) in enumerate(zip(self.slices.values(), self.layout.shapes, strict=True))
+        ]
+        written = row._version
+        with torch.no_grad(), LoneExample(), draws, placed(self._all_places, parts):
+            outputs = logits_of(self._module(examples))
+        if row._version != written:
+            raise ConfigError(
+                f"the model {self.called} writes into its own weights while it runs, as an embedding with max_norm "
+                "does; use a parametrization (torch.nn.utils.parametrize) instead"
             )
+        return outputs
 
     def buffers(self) -> dict[str, Tensor]:
         """The module's buffers by name, but for the running statistics."""
@@ -336,7 +375,9 @@ class Network:
         elif way == "rows":
             return torch.cat([self.gradient(*one) for one in _each(parameters, batch, draws)])
         elif way == "joined":
-            gradient = torch.cat([part.flatten(1) for part in self._gradients_joined(parameters, batch, draws)[1]], 1)
+            gradient = torch.cat(
+                [part.reshape(len(part), -1) for part in self._gradients_joined(parameters, batch, draws)[1]], 1
+            )
         else:
             # The pass moves running statistics in `parameters` in place, so the tape must hang on other memory.
             at = (parameters.clone() if self._statistics else parameters.detach()).requires_grad_()
@@ -656,6 +697,11 @@ def _moved(model: nn.Module, device: str | torch.device) -> nn.Module:
 
 
 def _copied(model: nn.Module) -> nn.Module:
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise ConfigError(
+            f"the model {type(model).__name__} is compiled by TorchScript, which keeps its weights to itself; give the "
+            "Python module that it was made of"
+        )
     try:
         return copy.deepcopy(model)
     except (RuntimeError, TypeError) as error:

@@ -77,6 +77,11 @@ def layout_of(module: nn.Module) -> RowLayout:
     kinds = {str(parameter.dtype) for _, parameter in parameters}
     if len(kinds) > 1:
         raise ConfigError(f"the model {name_of} trains {' and '.join(sorted(kinds))}; convert it to one of them")
+    if parameters[0][1].is_complex():
+        raise ConfigError(
+            f"the model {name_of} trains complex numbers; keep real and imaginary parts as two parameters, and join "
+            "them by torch.complex"
+        )
     statistics = [(f"{name}.{kind}", getattr(norm, kind)) for name, norm in tracking(module) for kind in STATISTICS]
     values = [*parameters, *statistics]
     return RowLayout(
