@@ -3,7 +3,9 @@
 Every system trains the same clients from the same initial weights: logistic regression, an 80k MLP, a CNN of 20,522
 parameters (w1) and the 1.6M CNN of pfl's own benchmark (w2) by FedAvg, and w1 by Ditto (ours and the loop). One local
 epoch, batches of 10 in the order of the data, learning rate 0.05, all clients equally weighted and all in every round.
-``w1@1000`` is w1 with 1,000 clients. ``many`` is ours alone: 100,000 small clients, 1,000 of them in each of 50 rounds.
+``gru`` and ``transformer`` are texts of 40 words: an embedding of 64 and a GRU of 128, and two transformer layers of
+width 64. ``w1@1000`` is w1 with 1,000 clients. ``many`` is ours alone: 100,000 small clients, 1,000 of them in each of
+50 rounds.
 
 Every run is a command of its own with one torch thread per process: two Ray actors for Flower, one process or two by
 torchrun for pfl, one or two for the loop. Flower and pfl get environments of their own, made when missing. In every
@@ -20,8 +22,10 @@ and the range.
   absolute final weights, ours against the loop's, is given without a target: in single precision a unit near zero fires
   or not by a rounding error, and that grows over the rounds.
 
-Run: ``python benchmarks/federated.py``. Writes results/benchmarks/federated.json, and every run to
-results/benchmarks/federated/runs.json. ``--quick`` is one pass of three rounds that writes nothing.
+Run: ``python benchmarks/federated.py``. Writes results/benchmarks/federated.json, and every run with its commit to
+results/benchmarks/federated/runs.json. ``--workloads w2 many`` measures these and keeps the stored runs of the others;
+``--add`` keeps theirs too and adds passes. Ditto is compared with the loop on w1, so measure these two together.
+``--quick`` is one pass of three rounds that writes nothing.
 """
 
 from __future__ import annotations
@@ -34,21 +38,23 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from federated.environments import make_environment
-from federated.report import Row, compare, largest_difference, runs_table, speeds, targets_table
+from federated.report import Compared, Row, compare, largest_difference, runs_table, speeds, targets_table
+from federated.stored import Stored
 from federated.watch import Usage, run_watched
 from federated.workload import Job, find_workload
 
 from holdfast.papers.engine.benchmarks import write_benchmark
-from holdfast.papers.engine.jsonfile import write_json
+from holdfast.provenance import git_commit
 
 HERE = Path(__file__).parent / "federated"
 CACHE = Path("~/.cache/holdfast/benchmarks")
-WORKLOADS = ("logistic", "mlp", "w1", "w2", "ditto", "logistic@10", "logistic@1000", "w1@10", "w1@1000", "many")
+WORKLOADS = ("logistic", "mlp", "w1", "w2", "ditto", "gru", "transformer")
+WORKLOADS += ("logistic@10", "logistic@1000", "w1@10", "w1@1000", "many")
 QUICK = ("logistic", "w1", "ditto")
 CHECKED_CLIENTS, CHECKED_ROUNDS = 20, 3
 PACKAGES = ("torch", "numpy", "flwr", "ray", "pfl")
@@ -102,12 +108,12 @@ class Runner:
     Attributes:
         environments: folder of the peers' environments.
         scratch: folder for what runs write.
-        failed: the runs that failed.
+        failed: the workloads of which a run failed, and whose.
     """
 
     environments: Path
     scratch: Path
-    failed: list[str]
+    failed: dict[str, str]
 
     def run(
         self, system: str, workload: str, rounds: int, name: str, dtype: str = "float32"
@@ -127,7 +133,7 @@ class Runner:
         usage = run_watched(SYSTEMS[system].command(self.environments), environment, str(out), out / "log.txt")
         if usage.code == 0 and (out / "record.json").exists():
             return usage, out
-        self.failed.append(f"{system} on {workload}")
+        self.failed[workload.removesuffix(f"@{CHECKED_CLIENTS}")] = system
         print(f"{system} on {workload} failed with code {usage.code}:\n{usage.output}", file=sys.stderr)
         return None
 
@@ -157,6 +163,7 @@ class Runner:
             load,
             digest,
             record["note"],
+            git_commit() or "",
         )
         told = f"{speed:.1f} clients/s, first round {row.first:.1f} s, load {load:.1f} {row.note}"
         print(f"pass {turn}, {workload}, {system}: {told}", flush=True)
@@ -214,6 +221,7 @@ def main() -> None:
     parser.add_argument("--systems", nargs="+", choices=SYSTEMS, default=list(SYSTEMS))
     parser.add_argument("--rounds", type=int, help="instead of each workload's own number")
     parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--add", action="store_true", help="passes behind the stored ones of the same workloads")
     parser.add_argument("--quick", action="store_true", help="one pass of three rounds; nothing is written")
     parser.add_argument("--envs", type=Path, default=CACHE, help="folder of the peers' environments")
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
@@ -223,8 +231,15 @@ def main() -> None:
     environments = chosen.envs.expanduser().resolve()
     for peer in {SYSTEMS[system].environment for system in chosen.systems} - {""}:
         make_environment(peer, environments)
+    file = chosen.results / "benchmarks" / "federated" / "runs.json"
+    here, stored = machine(environments), Stored.read(file)
+    stored = stored if chosen.add else stored.without(workloads)
+    if others := [workload for workload in workloads if stored.machines.get(workload, here) != here]:
+        sys.exit(
+            f"measured on another machine, so passes can't be added: {' '.join(others)}; measure them without --add"
+        )
     with tempfile.TemporaryDirectory(prefix="holdfast-federated-") as scratch:
-        runner = Runner(environments, Path(scratch), [])
+        runner = Runner(environments, Path(scratch), {})
         who = {workload: [name for name in systems_for(workload) if name in chosen.systems] for workload in workloads}
         checked = [workload for workload in workloads if "@" not in workload and workload != "many"]
         agreement = {workload: found for workload in checked if (found := runner.agreement(who[workload], workload))}
@@ -237,16 +252,25 @@ def main() -> None:
                     number = rounds or find_workload(workload).rounds
                     if (row := runner.measure(system, workload, number, turn)) is not None:
                         rows.append(row)
-    compared = compare(rows, agreement)
-    print(f"\n{runs_table(rows)}\n\n{targets_table(compared)}\n")
-    if not chosen.quick:
-        stored = {"machine": machine(environments), "agreement": agreement, "runs": [asdict(row) for row in rows]}
-        write_json(chosen.results / "benchmarks" / "federated" / "runs.json", stored)
-    if runner.failed:
-        sys.exit(f"failed, so no ratios are written: {', '.join(runner.failed)}")
-    if not chosen.quick:
-        ratios = [one.ratio for one in compared if one.target is not None]
+    if chosen.quick:
+        show(Stored(tuple(rows), agreement))
+    else:
+        measured = Stored(tuple(rows), agreement).without(runner.failed)
+        kept = stored if chosen.add else Stored.read(file).without(row.workload for row in measured.rows)
+        stored = kept.with_more(measured, here)
+        stored.write(file)
+        ratios = [one.ratio for one in show(stored) if one.target is not None]
         print(write_benchmark("federated", ratios, chosen.results))
+    if runner.failed:
+        told = ", ".join(f"{workload} ({system})" for workload, system in runner.failed.items())
+        sys.exit(f"failed, so nothing was written of: {told}")
+
+
+def show(stored: Stored) -> list[Compared]:
+    """Print the tables; what was compared."""
+    compared = compare(stored.rows, stored.agreement)
+    print(f"\n{runs_table(stored.rows)}\n\n{targets_table(compared)}\n")
+    return compared
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from holdfast.training.events import Event
 
 def make_clients(workload: Workload) -> Clients:
     """The clients' data; their first example stands for the test set, which is looked at after the last round."""
-    inputs = torch.empty(workload.clients * workload.examples, *workload.shape, dtype=workload.dtype)
+    kind = torch.int64 if workload.words else workload.dtype
+    inputs = torch.empty(workload.clients * workload.examples, *workload.shape, dtype=kind)
     labels = torch.empty(len(inputs), dtype=torch.int64)
     for k in range(workload.clients):
         rows = slice(k * workload.examples, (k + 1) * workload.examples)

@@ -24,6 +24,7 @@ VARIABLE = "HOLDFAST_FEDERATED_JOB"
 RATE = 0.05
 LAMBDA = 1.0
 CLASSES = 10
+WORDS, LENGTH = 1000, 40
 
 
 def logistic() -> nn.Module:
@@ -53,6 +54,35 @@ def large_cnn() -> nn.Module:
     )
 
 
+class WordGru(nn.Module):
+    """Words, a GRU over them, and a layer on its last state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.gru = nn.Embedding(WORDS, 64), nn.GRU(64, 128, batch_first=True)
+        self.head = nn.Linear(128, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.head(self.gru(self.words(x))[0][:, -1])
+
+
+class WordTransformer(nn.Module):
+    """Two layers of width 64 with four heads, over words and their learned positions, and the mean of the last.
+
+    Nothing is dropped: every system draws its dropout in its own way, and the results could not be compared.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.positions = nn.Embedding(WORDS, 64), nn.Parameter(0.02 * torch.randn(LENGTH, 64))
+        layer = nn.TransformerEncoderLayer(64, 4, 256, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(64, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:  # noqa: D102
+        return self.head(self.encoder(self.words(x) + self.positions).mean(1))
+
+
 def tiny() -> nn.Module:
     """Logistic regression of 60 features, 610 parameters."""
     return nn.Sequential(nn.Linear(60, CLASSES))
@@ -71,6 +101,7 @@ class Workload:
         ditto: whether every client also takes Ditto's personal pass over the same batches.
         cohort: clients per round, where it isn't all.
         batch: examples per step of the one local epoch; batches are taken in the order of the data.
+        words: how many there are, where inputs are texts.
         dtype: of inputs and weights. Initial weights and data are drawn in single precision and then converted.
     """
 
@@ -82,6 +113,7 @@ class Workload:
     ditto: bool = False
     cohort: int = 0
     batch: int = 10
+    words: int = 0
     dtype: torch.dtype = torch.float32
 
     @property
@@ -97,8 +129,12 @@ class Workload:
     def client(self, number: int) -> tuple[Tensor, Tensor]:
         """Inputs and labels of one client."""
         generator = torch.Generator().manual_seed(1000 + number)
-        inputs = torch.randn(self.examples, *self.shape, generator=generator)
-        return inputs.to(self.dtype), torch.randint(0, CLASSES, (self.examples,), generator=generator)
+        shape = (self.examples, *self.shape)
+        if self.words:
+            inputs = torch.randint(0, self.words, shape, generator=generator)
+        else:
+            inputs = torch.randn(shape, generator=generator).to(self.dtype)
+        return inputs, torch.randint(0, CLASSES, (self.examples,), generator=generator)
 
     def train(self, model: nn.Module, x: Tensor, y: Tensor, towards: Mapping[str, Tensor] | None = None) -> float:
         """One local epoch of SGD, in place; with `towards`, of Ditto's personal objective around those weights."""
@@ -123,6 +159,8 @@ WORKLOADS = {
     "w1": Workload(small_cnn, IMAGE),
     "w2": Workload(large_cnn, (3, 32, 32), examples=50, clients=50, rounds=6),
     "ditto": Workload(small_cnn, IMAGE, ditto=True),
+    "gru": Workload(WordGru, (LENGTH,), rounds=8, words=WORDS),
+    "transformer": Workload(WordTransformer, (LENGTH,), rounds=8, words=WORDS),
     "many": Workload(tiny, (60,), examples=10, clients=100_000, rounds=50, cohort=1000),
 }
 

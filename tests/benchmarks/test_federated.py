@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from benchmarks.federated.report import Row, against, compare, ditto_speeds, largest_difference, speeds, targets_table
+from benchmarks.federated.stored import Stored
 from benchmarks.federated.watch import run_watched
 from benchmarks.federated.workload import WORKLOADS, Workload, find_workload, flat, tiny
 
@@ -85,6 +86,26 @@ def test_a_system_that_computes_something_else_fails_the_table(ours, pfl, verdic
     assert [line.split(" | ")[-1].strip(" |") for line in (own, others)] == verdicts.split()
     assert "1e-05" in next(line for name, line in lines.items() if "final digest" in name)
     assert "PASS" in next(line for name, line in lines.items() if "clients/s" in name)
+
+
+def test_one_bad_pass_is_enough_to_miss_the_target_of_every_pass() -> None:
+    fast = [row("w1", "ours", turn, speed=speed) for turn, speed in enumerate((200, 150, 200))]
+    rows = [*fast, *(row("w1", "loop x2", turn, speed=100) for turn in range(3))]
+    worst = next(one for one in compare(rows, {}) if "worst pass" in one.name)
+    assert (worst.ratio.value, worst.ratio.met) == (1.5, False)
+
+
+def test_parts_of_a_benchmark_are_kept_workload_by_workload(tmp_path) -> None:
+    file, small, large = tmp_path / "runs.json", {"cores": 2}, {"cores": 64}
+    first = Stored((row("w1", "ours", commit="a"), row("gru", "ours", commit="a")), {"w1": {"ours": 0.0}})
+    Stored().with_more(first, small).write(file)
+    again = Stored((row("w1", "ours", commit="b"),), {})
+    replaced = Stored.read(file).without(["w1"]).with_more(again, large)
+    assert [(one.workload, one.turn, one.commit) for one in replaced.rows] == [("gru", 0, "a"), ("w1", 0, "b")]
+    assert (replaced.machines, replaced.agreement) == ({"gru": small, "w1": large}, {})
+    added = Stored.read(file).with_more(again, small)
+    assert [(one.workload, one.turn, one.commit) for one in added.rows][-1] == ("w1", 1, "b")
+    assert added.agreement == first.agreement
 
 
 BURN = (

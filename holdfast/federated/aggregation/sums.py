@@ -189,6 +189,5 @@ def with_itself(block: Tensor) -> Tensor:
     if block.device.type != "cpu" or block.dtype not in (torch.float32, torch.float64):
         return block @ block.T
     values = block.detach().numpy()
-    # Of float32 updates that an attacker chose, products overflow; whoever asks looks at the result, not at a warning.
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # an attacker's numbers; who calls looks for what is not finite
         return torch.from_numpy(values @ values.T)

@@ -264,7 +264,9 @@ def _bernoulli(mode: NamedDraws, func: Function, input: Tensor, *args: Any, **op
 
 
 def _drop(mode: NamedDraws, input: Tensor, shape: Sequence[int], p: float, inplace: bool = False) -> Tensor:
-    """Inputs times 0 or 1/(1-p), by a mask of that shape."""
+    """Inputs times 0 or 1/(1-p), by a mask of that shape; where nothing is dropped, nothing is drawn."""
+    if p == 0:
+        return input
     if p == 1:
         mode.calls += 1
         return input.zero_() if inplace else input * 0

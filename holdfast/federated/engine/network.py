@@ -15,7 +15,7 @@ everything else; gradients are zero there, nothing pulls at them, and a training
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -28,9 +28,10 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import CheckpointError
 
 from holdfast.data.clients.clients import Task
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.federated.engine.criterion import PerExample, criterion_for
 from holdfast.federated.engine.draws import Arrangement, Draws, NamedDraws, seeded
 from holdfast.federated.engine.forks import run_apart
@@ -136,6 +137,9 @@ class Network:
         self._pristine = _copied(model).cpu()
         shared = {id(each): each for each in self._pristine.parameters() if not each.requires_grad}
         self._module = _moved(copy.deepcopy(self._pristine, shared), device).train()
+        for module in self._module.modules():
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                module.sparse = False  # another form of the same gradient, which is no part of a row
         self.layout = layout_of(self._module)
         self._mode: Mode = "train"
         named = [(name, each) for name, each in self._module.named_parameters() if each.requires_grad]
@@ -194,12 +198,19 @@ class Network:
     @property
     def batch_dependent(self) -> bool:
         """Whether what an example gets in training depends on the others of its batch, or on how many there are."""
-        return self.normalises_batches or (self._random is not None and self._random.batch_dependent)
+        by_outputs = self._random is not None and self._random.batch_dependent
+        by_gradients = self._way is not None and self._way.padding_matters
+        return self.normalises_batches or by_outputs or by_gradients
 
     @property
     def scores_depend_on_batch(self) -> bool:
         """Whether it does in evaluation too, for instance for want of running statistics."""
         return self._untracked or (self._random is not None and self._random.scores_depend_on_batch)
+
+    @property
+    def draws_by_name(self) -> bool:
+        """Whether training draws numbers that have names."""
+        return self._random is not None and self._random.named
 
     def study(self, inputs: Tensor) -> Way:
         """Find out how several clients can run at once; the answer is kept.
@@ -208,13 +219,26 @@ class Network:
             inputs: some examples, shape (n, ...); a handful is used.
 
         Raises:
-            Whatever the module raises for one client.
+            ConfigError: if the module can't be trained on them for one client, with what it raised as the cause.
         """
         if self._way is None:
-            known = self._randomness(inputs)
-            here = partial(study_ways, self, inputs, known)
-            self._way = run_apart(here) if self.device.type == "cpu" else here()
+            try:
+                known = self._randomness(inputs)
+                here = partial(study_ways, self, inputs, known)
+                self._way = run_apart(here) if self.device.type == "cpu" else here()
+            except HoldfastError:
+                raise
+            except Exception as error:  # whatever the user's code raises
+                raise ConfigError(self._failure(inputs, error)) from error
         return self._way
+
+    def _failure(self, inputs: Tensor, error: Exception) -> str:
+        """What is said of a module that fails on its first examples."""
+        lines = str(error).strip().splitlines()
+        said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        given = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])} each"
+        plain = "turn checkpointing off" if isinstance(error, CheckpointError) else "make it run there in a plain loop"
+        return f"the model {self.called} fails on training inputs, {given} ({said}); {plain}"
 
     # ---------------------------------------------------------------------------------------------- functions
 
@@ -249,7 +273,7 @@ class Network:
         """The same in a given way and mode."""
         draws = self._named(draws, inputs[0], len(parameters))
         if way == "joined":
-            return self._call_joined(mode, parameters, inputs, draws)
+            return self._call_joined(mode, self.layout.split_rows(parameters), inputs, draws)
         moving = self.layout.statistics(parameters.detach() if statistics is None else statistics)
         if way == "vmap":
             places = torch.arange(len(parameters), device=self.device)
@@ -273,12 +297,27 @@ class Network:
         return outputs
 
     def trial(self, mode: Mode, examples: Tensor, draws: NamedDraws) -> Tensor:
-        """Outputs of the initial model for one client's examples, while nothing is known of the module yet."""
+        """Outputs of the initial model for one client's examples, while nothing is known of the module yet.
+
+        Raises:
+            ConfigError: if the pass changes weights.
+        """
         self._switch(mode)
-        with torch.no_grad(), LoneExample(), draws:
-            return self._call(
-                self.initial, [value[0] for value in self.layout.statistics(self.initial[None])], examples
+        # Slices, since torch lets nobody write into what `torch.split` gives. Running statistics may be written.
+        row, moving = self.initial.clone(), self.initial.clone()
+        parts = [
+            (row if place < self.layout.parameters else moving)[where].view(shape)
+            for place, (where, shape) in enumerate(zip(self.slices.values(), self.layout.shapes, strict=True))
+        ]
+        written = row._version
+        with torch.no_grad(), LoneExample(), draws, placed(self._all_places, parts):
+            outputs = logits_of(self._module(examples))
+        if row._version != written:
+            raise ConfigError(
+                f"the model {self.called} writes into its own weights while it runs, as an embedding with max_norm "
+                "does; use a parametrization (torch.nn.utils.parametrize) instead"
             )
+        return outputs
 
     def buffers(self) -> dict[str, Tensor]:
         """The module's buffers by name, but for the running statistics."""
@@ -329,11 +368,16 @@ class Network:
         Without draws nothing is dropped. Running statistics in `parameters` move, in place; the gradient is zero there,
         and where a parameter is not used.
         """
+        way = self._way_for(batch.inputs) if len(parameters) > 1 else "rows"
         if len(parameters) == 1:
             parts = [part.flatten() for part in self._gradients_of_one(parameters, batch, draws)]
             gradient = torch.cat([*parts, parts[0].new_zeros(self.size - self.trainable)])[None]
-        elif self._way_for(batch.inputs) == "rows":
+        elif way == "rows":
             return torch.cat([self.gradient(*one) for one in _each(parameters, batch, draws)])
+        elif way == "joined":
+            gradient = torch.cat(
+                [part.reshape(len(part), -1) for part in self._gradients_joined(parameters, batch, draws)[1]], 1
+            )
         else:
             # The pass moves running statistics in `parameters` in place, so the tape must hang on other memory.
             at = (parameters.clone() if self._statistics else parameters.detach()).requires_grad_()
@@ -360,22 +404,34 @@ class Network:
             proximal: strength and anchor, shape (P,) or (clients, P), where there is one.
             draws: names of what is drawn; nothing is dropped without.
         """
-        if len(parameters) > 1 and self._way_for(batch.inputs) == "rows":
+        way = self._way_for(batch.inputs) if len(parameters) > 1 else "one"
+        if way == "rows":
             for place, (row, own, names) in enumerate(_each(parameters, batch, draws)):
                 self.sgd_step(row, own, rate, _of_one(proximal, place), names)
-            return
-        if len(parameters) > 1 or self._penalty is not None:
+        elif way == "vmap" or self._penalty is not None:
             gradient = self.gradient(parameters, batch, draws)
             parameters.sub_(self.with_proximal(gradient, parameters, proximal), alpha=rate)
-            return
-        # One client: step on the views of its row, parameter by parameter, without flattening the gradient first. These
-        # private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel for all
-        # parameters, where a loop over a small model would spend its time in calls.
-        parts = self.layout.split(parameters[0])[: len(self._parameters)]
-        gradients = list(self._gradients_of_one(parameters, batch, draws))
+        elif way == "joined":
+            self._step_on_parts(*self._gradients_joined(parameters, batch, draws), rate, proximal)
+        else:
+            self._step_on_parts(self._parameters, self._gradients_of_one(parameters, batch, draws), rate, proximal)
+
+    @torch.no_grad()
+    def _step_on_parts(
+        self, parts: Sequence[Tensor], gradients: Sequence[Tensor], rate: float, proximal: ProximalTerm | None
+    ) -> None:
+        """A step on views of rows, parameter by parameter: flattening the gradient first would cost a quarter."""
+        # These private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel
+        # for all parameters, where a loop over a small model would spend its time in calls.
         if proximal is not None:
-            anchor = self.layout.split(proximal[1].view(-1))[: len(parts)]
-            torch._foreach_add_(gradients, list(torch._foreach_sub(parts, anchor)), alpha=proximal[0])
+            strength, anchor = proximal
+            if parts is self._parameters:
+                anchors = self.layout.split(anchor.view(-1))
+            else:
+                anchors = self.layout.split_rows(anchor.view(-1, self.size))
+            # Not in place: where a model adds two parameters up, both have the same gradient in the same memory.
+            distances = torch._foreach_sub(parts, anchors[: len(parts)])
+            gradients = torch._foreach_add(gradients, distances, alpha=strength)
         torch._foreach_sub_(parts, gradients, alpha=rate)
 
     def with_proximal(self, gradient: Tensor, models: Tensor, proximal: ProximalTerm | None) -> Tensor:
@@ -452,32 +508,52 @@ class Network:
 
     def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, draws: Draws | None) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""
-        # The module's parameters become views of the row, so nothing is copied and a later step on the row is seen by
-        # the module. They alias the row until the next call, which is why this module is never handed out.
-        parts = self.layout.split(parameters[0])
-        for parameter, part in zip(self._parameters, parts, strict=False):
-            parameter.data = part
-        for (norm, name), part in zip(self._statistics, parts[len(self._parameters) :], strict=True):
-            setattr(norm, name, part)
-        examples = batch.inputs[0]
+        self._point_at(parameters[0])
+        examples, labels = batch.inputs[0], batch.labels[0]
+        random = self._randomness(examples)
         mode: Mode = "normalise" if draws is None else "train"
-        draws, random = self._named(draws, examples), self._randomness(examples)
         inputs = self._arranged(examples)
         if random.plain and not (self._has_norms and len(examples) == 1):
             self._switch(mode)
             outputs = self._module(inputs)
         else:
-            with self._passing(mode, draws, examples):
+            with self._passing(mode, self._named(draws, examples), examples):
                 outputs = self._module(inputs)
-        loss = self._sum_of_means(logits_of(outputs)[None], batch)
+        outputs = logits_of(outputs)
+        if batch.even and self.criterion.cross_entropy:
+            loss = F.cross_entropy(outputs, labels)
+        else:
+            loss = self._sum_of_means(outputs[None], batch)
         return torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
 
-    def _call_joined(self, mode: Mode, parameters: Tensor, inputs: Tensor, draws: Draws | None) -> Tensor:
-        parts = zip(torch.split(parameters, self.layout.sizes, dim=1), self.layout.shapes, strict=True)
-        rows = [part.view(len(parameters), *shape) for part, shape in parts]
+    def _point_at(self, row: Tensor) -> None:
+        """Make the module's parameters and running statistics views of a row, shape (P,).
+
+        So nothing is copied, and a later step on the row is seen by the module. They alias the row until the next call,
+        which is why this module is never handed out, and keep its memory, so that the same address is the same row.
+        """
+        if row.data_ptr() == self._parameters[0].data_ptr():
+            return
+        parts = self.layout.split(row)
+        for parameter, part in zip(self._parameters, parts, strict=False):
+            parameter.data = part
+        for (norm, name), part in zip(self._statistics, parts[len(self._parameters) :], strict=True):
+            setattr(norm, name, part)
+
+    def _gradients_joined(
+        self, parameters: Tensor, batch: ClientBatch, draws: Draws | None
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Views of the rows, (clients, *shape) for each parameter, and the gradients there."""
+        parts = [part.requires_grad_() for part in self.layout.split_rows(parameters.detach())]
+        mode: Mode = "normalise" if draws is None else "train"
+        outputs = self._call_joined(mode, parts, batch.inputs, self._named(draws, batch.inputs[0], len(batch)))
+        loss = self._sum_of_means(outputs, batch)
+        return parts, torch.autograd.grad(loss, parts, allow_unused=True, materialize_grads=True)
+
+    def _call_joined(self, mode: Mode, parts: Sequence[Tensor], inputs: Tensor, draws: Draws | None) -> Tensor:
         # Clients' batches become one batch, client after client; weights know how many rows are whose.
         together = inputs.flatten(0, 1)
-        with self._passing(mode, draws, together, "joined"), stacked_weights(self._places, rows), self._pooling():
+        with self._passing(mode, draws, together, "joined"), stacked_weights(self._places, parts), self._pooling():
             outputs = logits_of(self._module(together))
         return outputs.view(*inputs.shape[:2], *outputs.shape[1:])
 
@@ -621,6 +697,11 @@ def _moved(model: nn.Module, device: str | torch.device) -> nn.Module:
 
 
 def _copied(model: nn.Module) -> nn.Module:
+    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
+        raise ConfigError(
+            f"the model {type(model).__name__} is compiled by TorchScript, which keeps its weights to itself; give the "
+            "Python module that it was made of"
+        )
     try:
         return copy.deepcopy(model)
     except (RuntimeError, TypeError) as error:

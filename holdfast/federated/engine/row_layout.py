@@ -47,6 +47,11 @@ class RowLayout:
         """Views of a row, shape (P,), one for each name and of its shape."""
         return [part.view(shape) for part, shape in zip(torch.split(row, self.sizes), self.shapes, strict=True)]
 
+    def split_rows(self, rows: Tensor) -> list[Tensor]:
+        """Views of rows (clients, P), one for each name, shape (clients, *its shape)."""
+        parts = torch.split(rows, self.sizes, dim=1)
+        return [part.view(len(rows), *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+
     def statistics(self, rows: Tensor) -> list[Tensor]:
         """Copies of the running statistics in rows (clients, P), shape (clients, channels) each."""
         parts = torch.split(rows[:, self.trainable :], self.sizes[self.parameters :], dim=1)
@@ -72,6 +77,11 @@ def layout_of(module: nn.Module) -> RowLayout:
     kinds = {str(parameter.dtype) for _, parameter in parameters}
     if len(kinds) > 1:
         raise ConfigError(f"the model {name_of} trains {' and '.join(sorted(kinds))}; convert it to one of them")
+    if parameters[0][1].is_complex():
+        raise ConfigError(
+            f"the model {name_of} trains complex numbers; keep real and imaginary parts as two parameters, and join "
+            "them by torch.complex"
+        )
     statistics = [(f"{name}.{kind}", getattr(norm, kind)) for name, norm in tracking(module) for kind in STATISTICS]
     values = [*parameters, *statistics]
     return RowLayout(

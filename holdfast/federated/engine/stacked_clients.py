@@ -111,8 +111,9 @@ class StackedClients(UsesTraining):
         table, weights = pad(rows, width)
         weights = weights.to(self.received)
         even = all(batch.shape[1] == width for batch in rows)
-        for step in range(int(counts.max())):
-            active = int((counts > step).sum())
+        left = counts.tolist()
+        for step in range(max(left)):
+            active = sum(count > step for count in left)
             chosen = table[:active, step]
             # Data stays in the host's memory, and a batch at a time moves. Names of clients, draws and rows stay there.
             inputs, labels = (each.to(self.received.device) for each in part.gather(chosen))

@@ -1,17 +1,21 @@
 """Products, convolutions and pooling for many clients at once, with their backward passes written out.
 
 Convolution is one batched matrix product with the input's patches; vmap would make it a grouped convolution, which CPUs
-run badly. Pooling compares strided slices, several times faster than torch's kernel on small images.
+run badly. Pooling compares strided slices, several times faster than torch's search for maxima in small images.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 Pair = tuple[int, int]
+
+#: Outputs in a row up to which a copy of patches is slower than turning the images first (measured from 6 to 32).
+_SHORT_ROW = 16
 
 
 class StackedProduct(torch.autograd.Function):
@@ -43,26 +47,31 @@ class StackedProduct(torch.autograd.Function):
 class Convolution(torch.autograd.Function):
     """Convolution of images (clients * batch, c, H, W) with weights (clients, o, c, kh, kw) and biases (clients, o).
 
-    Patches are copied from strided views, which is several times faster than `torch.nn.functional.unfold`.
+    Patches are copied from strided views, which is several times faster than `torch.nn.functional.unfold`, and as fast
+    as the runs of memory that they are copied in are long. Where a row of the output is short, images are therefore
+    turned first so that the examples of a client lie side by side (see `_turned`), and a client's are one product.
     """
 
     @staticmethod
     def forward(  # noqa: D102
         images: Tensor, weight: Tensor, bias: Tensor | None, stride: Pair
     ) -> tuple[Tensor, Tensor]:
-        examples, channels, _, _ = images.shape
-        clients, out = weight.shape[:2]
         kh, kw = weight.shape[-2:]
-        # `unfold` of a tensor makes views without a copy: (examples, channels, down, across, kh, kw).
-        windows = images.unfold(2, kh, stride[0]).unfold(3, kw, stride[1])
-        height, width = windows.shape[2:4]
-        patches = windows.permute(0, 1, 4, 5, 2, 3).reshape(examples, channels * kh * kw, height * width)
-        flat = _per_example(weight.reshape(clients, out, -1), examples // clients)
+        across = (images.shape[3] - kw) // stride[1] + 1
+        batch = len(images) // len(weight)
+        # Products per client: one of all its examples, or one of each.
+        products = 1 if across <= _SHORT_ROW else batch
+        turned = _turned(images, products * len(weight))
+        # `unfold` of a tensor makes views without a copy: (products, channels, down, across, examples, kh, kw).
+        windows = turned.unfold(2, kh, stride[0]).unfold(3, kw, stride[1])
+        down = windows.shape[2]
+        patches = windows.permute(0, 1, 5, 6, 2, 3, 4).reshape(len(windows), weight[0, 0].numel(), -1)
+        flat = _repeated(weight.flatten(2), products)
         if bias is None:
             convolved = torch.bmm(flat, patches)
         else:
-            convolved = torch.baddbmm(_per_example(bias[:, :, None], examples // clients), flat, patches)
-        return convolved.view(examples, out, height, width), patches
+            convolved = torch.baddbmm(_repeated(bias[:, :, None], products), flat, patches)
+        return _turned_back(convolved, (len(images), weight.shape[1], down, across)), patches
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # noqa: D102
@@ -78,43 +87,48 @@ class Convolution(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
         weight, patches = ctx.saved_tensors
         clients, out = weight.shape[:2]
-        examples, _, places = patches.shape
-        gradient = gradients[0].reshape(examples, out, places)
-        by_example = torch.bmm(gradient, patches.transpose(1, 2))
-        for_weight = by_example.view(clients, -1, *weight.shape[1:]).sum(1)
-        for_bias = gradient.sum(2).view(clients, -1, out).sum(1) if ctx.shifted else None
+        products = len(patches) // clients
+        gradient = _turned(gradients[0], len(patches)).reshape(len(patches), out, -1)
+        by_product = torch.bmm(gradient, patches.transpose(1, 2))
+        for_weight = by_product.view(clients, products, *weight.shape[1:]).sum(1)
+        for_bias = gradient.sum(2).view(clients, products, out).sum(1) if ctx.shifted else None
         if not ctx.needs_input_grad[0]:
             return None, for_weight, for_bias, None
-        flat = _per_example(weight.reshape(clients, out, -1), examples // clients)
-        for_patches = torch.bmm(flat.transpose(1, 2), gradient)
+        for_patches = torch.bmm(_repeated(weight.flatten(2), products).transpose(1, 2), gradient)
         return _fold(for_patches, ctx.shape, weight.shape[-2:], ctx.stride), for_weight, for_bias, None
 
 
 class PoolByTwo(torch.autograd.Function):
-    """The maximum of each 2 x 2 block; of equal entries the first gets the gradient, as in torch."""
+    """The maximum of each 2 x 2 block; of equal entries the first gets the gradient, as in torch.
+
+    The backward pass is torch's own, by the positions of the maxima. It is only the search for them that is slow there.
+    """
 
     @staticmethod
-    def forward(images: Tensor) -> Tensor:  # noqa: D102
+    def forward(images: Tensor) -> tuple[Tensor, Tensor]:  # noqa: D102
+        width = images.shape[-1]
         a, b, c, d = _corners(images)
-        return torch.maximum(torch.maximum(a, b), torch.maximum(c, d))
+        top, bottom = torch.maximum(a, b), torch.maximum(c, d)
+        down = bottom > top
+        right_above, right_below = b > a, d > c
+        # As `where` would choose, which is many times slower on such numbers.
+        right = right_above ^ ((right_above ^ right_below) & down)
+        positions = down.long().mul_(width).add_(right.long()).add_(_corner_positions(images))
+        return torch.maximum(top, bottom), positions
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: D102
-        ctx.save_for_backward(inputs[0], output)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:  # noqa: D102
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(inputs[0], output[1])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: D102
-        images, output = ctx.saved_tensors
-        result = torch.empty_like(images)
-        left = gradients[0]
-        *others, last = zip(_corners(result), _corners(images), strict=True)
-        # Each corner that equals the maximum takes what is left of the gradient, so of equal ones only the first has
-        # it.
-        for place, corner in others:
-            torch.mul(left, corner == output, out=place)
-            left = left - place
-        last[0].copy_(left)
-        return result
+        images, positions = ctx.saved_tensors
+        by_two = ((2, 2), (2, 2), (0, 0), (1, 1))  # kernel, stride, padding, dilation
+        return torch.ops.aten.max_pool2d_with_indices_backward(
+            gradients[0], images, *by_two, ceil_mode=False, indices=positions
+        )
 
 
 def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -122,20 +136,41 @@ def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return top[..., ::2], top[..., 1::2], bottom[..., ::2], bottom[..., 1::2]
 
 
+def _corner_positions(images: Tensor) -> Tensor:
+    """Where in its image the first corner of each block is, (H / 2, W / 2)."""
+    height, width = images.shape[-2:]
+    rows = torch.arange(0, height * width, 2 * width, device=images.device)
+    return rows[:, None] + torch.arange(0, width, 2, device=images.device)
+
+
+def _turned(images: Tensor, products: int) -> Tensor:
+    """Images (examples, c, H, W) as (products, c, H, W, examples of a product); a view where each has one example."""
+    apart = images.reshape(products, -1, images[0].numel())
+    return apart.transpose(1, 2).contiguous().view(products, *images.shape[1:], apart.shape[1])
+
+
+def _turned_back(turned: Tensor, shape: Sequence[int]) -> Tensor:
+    """Back from (products, ...) in that order to images of this shape."""
+    per_product = shape[0] // len(turned)
+    return turned.reshape(len(turned), -1, per_product).transpose(1, 2).reshape(shape)
+
+
 def _fold(patches: Tensor, shape: torch.Size, kernel: torch.Size, stride: Pair) -> Tensor:
     """Add patches up where they came from: first the rows of each column of the kernel, then the columns."""
-    (height, width), (kh, kw) = shape[-2:], kernel
+    (channels, height, width), (kh, kw) = shape[1:], kernel
     down, across = (height - kh) // stride[0] + 1, (width - kw) // stride[1] + 1
-    taps = patches.view(*shape[:-2], kh, kw, down, across)
-    columns = patches.new_zeros(*shape[:-2], kw, height, across)
+    taps = patches.view(len(patches), channels, kh, kw, down, across, -1)
+    columns = patches.new_zeros(len(patches), channels, kw, height, *taps.shape[-2:])
     for y in range(kh):
-        columns[..., y : y + down * stride[0] : stride[0], :].add_(taps[..., y, :, :, :])
-    images = patches.new_zeros(shape)
+        columns[:, :, :, y : y + down * stride[0] : stride[0]].add_(taps[:, :, y])
+    turned = patches.new_zeros(len(patches), channels, height, width, taps.shape[-1])
     for x in range(kw):
-        images[..., x : x + across * stride[1] : stride[1]].add_(columns[..., x, :, :])
-    return images
+        turned[:, :, :, x : x + across * stride[1] : stride[1]].add_(columns[:, :, x])
+    return _turned_back(turned, shape)
 
 
-def _per_example(weight: Tensor, batch: int) -> Tensor:
-    """Weights (clients, o, f) once per example, (clients * batch, o, f)."""
-    return weight[:, None].expand(-1, batch, -1, -1).reshape(-1, *weight.shape[1:])
+def _repeated(weight: Tensor, times: int) -> Tensor:
+    """Weights (clients, o, f) so many times over for each client, (clients * times, o, f)."""
+    if times == 1:
+        return weight
+    return weight[:, None].expand(-1, times, -1, -1).reshape(-1, *weight.shape[1:])

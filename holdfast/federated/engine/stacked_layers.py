@@ -309,7 +309,7 @@ def _pool(  # noqa: PLR0917 - torch.max_pool2d's arguments
         input = F.pad(input, (0, odd[1], 0, odd[0]), value=-torch.inf)
     elif any(odd):
         input = input[..., : input.shape[-2] - odd[0], : input.shape[-1] - odd[1]]
-    return cast(Tensor, cast(Any, PoolByTwo).apply(input))
+    return cast(Tensor, cast(Any, PoolByTwo).apply(input)[0])
 
 
 def _gru_cell(input: Tensor, state: Tensor, of_input: Any, of_state: Any, *biases: Any) -> Tensor:

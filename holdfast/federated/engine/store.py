@@ -36,7 +36,9 @@ class RowStore:
     def __init__(self, clients: int, initial: Tensor, path: Path | None = None, *, writable: bool = True) -> None:
         # The table is the host's memory; rows that are read move to the device, and back when they are written.
         self.initial, self._device = initial.cpu(), initial.device
-        initial = self.initial
+        # NumPy has no such numbers, so their bits are kept.
+        self._kind = torch.int16 if initial.dtype == torch.bfloat16 else initial.dtype
+        initial = self.initial.view(self._kind)
         self._current = shared_zeros(clients, dtype=torch.int8).numpy()  # 0: never written; 1 and 2: its place
         self._saved = shared_zeros(clients, dtype=torch.int8).numpy()
         self._lasting = path is not None
@@ -68,7 +70,7 @@ class RowStore:
         """Rows of these clients from column `first` on, a copy of shape (len(clients), width - first) on the device."""
         which = clients.numpy()
         places = self._current[which]
-        rows = torch.from_numpy(self._table[np.maximum(places - 1, 0), which, first:])
+        rows = torch.from_numpy(self._table[np.maximum(places - 1, 0), which, first:]).view(self.initial.dtype)
         rows[torch.from_numpy(places == 0)] = self.initial[first:]
         return rows.to(self._device)
 
@@ -76,7 +78,7 @@ class RowStore:
         """Keep rows of these clients, where no checkpoint refers to."""
         which = clients.numpy()
         places = np.where(self._saved[which] == 1, 2, 1).astype(np.int8)
-        self._table[places - 1, which] = rows.cpu().numpy()
+        self._table[places - 1, which] = rows.cpu().view(self._kind).numpy()
         self._current[which] = places
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from holdfast.errors import HoldfastWarning
+from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.federated.engine.draws import Draws, NamedDraws
 from holdfast.federated.engine.stacked_layers import CannotStackError
 from holdfast.streams import torch_stream
@@ -41,10 +42,13 @@ class Way:
     Attributes:
         name: their batches ``joined`` to one, by ``vmap``, or one after another, as ``rows``.
         why: why they can't be stacked, one line; empty where they can.
+        padding_matters: whether examples of weight zero change gradients of the others, as with an embedding whose
+            gradient is scaled by how often a word is there.
     """
 
     name: Literal["joined", "vmap", "rows"]
     why: str = ""
+    padding_matters: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +107,12 @@ def look_at_randomness(network: Network, inputs: Tensor) -> Randomness:
         moved=moved,
     )
     found.put_back(network.module)
-    if others != _other_generators():
+    again = _Pass.of(network, "train", few).outputs
+    found.put_back(network.module)
+    if others != _other_generators() or not close(again, passes["train"].outputs):
         warnings.warn(
-            f"the model {network.called} draws from Python's or NumPy's generator, so its results can't be repeated; "
-            "draw by torch",
+            f"the model {network.called} draws from Python's or NumPy's generator, or from one of its own, so its "
+            "results can't be repeated; draw by torch's functions without a generator",
             HoldfastWarning,
             stacklevel=2,
         )
@@ -166,6 +172,8 @@ def study_ways(network: Network, inputs: Tensor, known: Randomness) -> Way:
     rows[:, : network.trainable] += 0.02 * noise.to(rows)
     trial = _Trial(network, rows, few, _results(network, "rows", rows, few))
     # Joined batches would be normalised together, and move the module's own statistics.
+    if _padding_matters(network, rows[:1], few[:1]):
+        return Way("vmap", padding_matters=True) if trial.passes("vmap") else Way("rows", trial.reason)
     if not network.normalises_batches and trial.passes("joined", RefuseHostReads()):
         return Way("joined")
     if trial.passes("vmap"):
@@ -173,6 +181,14 @@ def study_ways(network: Network, inputs: Tensor, known: Randomness) -> Way:
         joinable = trial.read_values and trial.passes("joined")
         return Way("joined" if joinable else "vmap")
     return Way("rows", f"{network.called} can't be stacked ({trial.reason})")
+
+
+def _padding_matters(network: Network, row: Tensor, inputs: Tensor) -> bool:
+    """Whether a last example of weight zero changes the gradient; where a batch's examples interact, it may."""
+    if network.batch_dependent:
+        return False  # known, and not padded
+    padded = _results(network, "rows", row, inputs, counted=inputs.shape[1] - 1)[1]
+    return not close(padded, _results(network, "rows", row, inputs[:, :-1])[1])
 
 
 @dataclass(eq=False)
@@ -204,16 +220,40 @@ class ReadsValuesError(CannotStackError):
     """A module looks at values to decide what to do."""
 
 
-def _results(network: Network, way: str, rows: Tensor, inputs: Tensor) -> list[Tensor]:
-    """Everything that a way must give: outputs, gradients and statistics in training, outputs in evaluation."""
+def _results(network: Network, way: str, rows: Tensor, inputs: Tensor, counted: int | None = None) -> list[Tensor]:
+    """Everything that a way must give: outputs, gradients and statistics in training, outputs in evaluation.
+
+    With `counted`, only so many first examples have a part in the gradient.
+    """
     at, moving = rows.clone().requires_grad_(), rows.clone()
     with torch.enable_grad():
         outputs = network.run(way, "train", at, inputs, _names(len(rows)), moving)
-        towards = torch.randn(outputs.shape, generator=torch_stream(0, "study", "outputs")).to(outputs)
-        (gradient,) = torch.autograd.grad((outputs * towards).sum(), at)
+        towards = torch.randn(outputs.shape[2:], generator=torch_stream(0, "study", "outputs")).to(outputs)
+        with _refuse_dropping_again(network):
+            (gradient,) = torch.autograd.grad((outputs * towards)[:, :counted].sum(), at)
     with torch.no_grad():
         evaluated = network.run(way, "eval", rows, inputs)
     return [outputs.detach(), gradient, moving, evaluated]
+
+
+@contextmanager
+def _refuse_dropping_again(network: Network) -> Iterator[None]:
+    """Around a backward pass: no module of a model that draws may run in it, since there draws have no names.
+
+    Raises:
+        ConfigError: if one does, as with `torch.utils.checkpoint`.
+    """
+    again: list[str] = []
+    hook = register_module_forward_pre_hook(lambda module, given: again.append(type(module).__name__))
+    try:
+        yield
+    finally:
+        hook.remove()
+    if again and network.draws_by_name:
+        raise ConfigError(
+            f"the model {network.called} computes {again[0]} again in the backward pass (torch.utils.checkpoint), "
+            "where dropout would drop something else; turn checkpointing off"
+        )
 
 
 def close(one: Tensor, other: Tensor) -> bool:

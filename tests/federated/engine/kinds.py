@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 CLASSES, LENGTH, FEATURES, WORDS = 3, 6, 4, 11
 
@@ -364,6 +365,114 @@ class MixesExamples(nn.Module):
         return outputs - 0.5 * outputs.mean(0)
 
 
+class Packed(nn.Module):
+    """Sequences of different lengths, packed, in both directions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, FEATURES, padding_idx=0)
+        self.layer, self.head = nn.LSTM(FEATURES, 5, batch_first=True, bidirectional=True), nn.Linear(10, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = (x != 0).sum(1).clamp(min=1)
+        packed = nn.utils.rnn.pack_padded_sequence(self.words(x), lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.layer(packed)[1][0].transpose(0, 1).flatten(1))
+
+
+class Masked(nn.Module):
+    """Attention that sees neither padding nor the future."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 8, padding_idx=0)
+        self.attention, self.head = nn.MultiheadAttention(8, 2, batch_first=True), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words, padding = self.words(x), (x == 0) & (torch.arange(LENGTH, device=x.device) > 0)
+        later = torch.triu(torch.full((LENGTH, LENGTH), -1e4, device=x.device), 1).to(words)
+        return self.head(self.attention(words, words, words, key_padding_mask=padding, attn_mask=later)[0].mean(1))
+
+
+class MeanWord(nn.Module):
+    def __init__(self, **options: Any) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(WORDS, FEATURES, **options), nn.Linear(FEATURES, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.words(x).mean(1))
+
+
+class Temperature(nn.Module):
+    """A parameter that is one number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature, self.head = nn.Parameter(torch.tensor(1.5)), nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(x) * self.temperature
+
+
+class Collections(nn.Module):
+    """Parameters in a list and in a dictionary."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each = nn.ParameterList([torch.randn(8, 4), torch.randn(4, CLASSES)])
+        self.named = nn.ParameterDict({"shift": torch.zeros(CLASSES)})
+
+    def forward(self, x: Tensor) -> Tensor:
+        for weight in self.each:
+            x = (x @ weight).tanh()
+        return x + self.named["shift"]
+
+
+class Sum(nn.Module):
+    """Two parameters that are added up, so both have one gradient, in the same memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = (nn.Parameter(torch.randn(CLASSES, 8)) for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x @ (self.one + self.other).T
+
+
+class Counter(nn.Module):
+    """A buffer without dimensions that counts passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(8, CLASSES)
+        self.register_buffer("passes", torch.tensor(0.0))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.passes += 0.1
+        return self.head(x) * (1 + self.passes)
+
+
+class Checkpointed(nn.Module):
+    """Computes a part again in the backward pass."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Dropout(dropout))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(checkpoint(self.body, x, use_reentrant=False))
+
+
+def hooked() -> nn.Module:
+    """Layers with hooks on inputs, outputs and gradients."""
+    model = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, CLASSES))
+    model[0].register_forward_hook(lambda module, given, outputs: outputs * 1.5)
+    model[2].register_forward_pre_hook(lambda module, given: (given[0] + 0.1,))
+    model[1].register_full_backward_hook(lambda module, inward, outward: (inward[0] * 0.5,))
+    return model
+
+
 def images(*layers: nn.Module, width: int = 4) -> nn.Module:
     """Layers between a convolution and a head, for images of 2 x 6 x 6."""
     return nn.Sequential(nn.Conv2d(2, width, 3, padding=1), *layers, nn.Flatten(), nn.LazyLinear(CLASSES))
@@ -478,6 +587,21 @@ KINDS = {
     "own autograd function": Kind(OwnFunction),
     "mixture of experts": Kind(Experts),
     "outputs with logits": Kind(LikeTransformers, way="joined"),
+    "packed sequences": Kind(Packed, (LENGTH,), words=True, way="rows"),
+    "masks": Kind(Masked, (LENGTH,), words=True, way="joined"),
+    "sparse words": Kind(lambda: MeanWord(sparse=True), (LENGTH,), words=True, way="joined"),
+    "words by frequency": Kind(lambda: MeanWord(scale_grad_by_freq=True), (LENGTH,), words=True),
+    "a number for a parameter": Kind(Temperature, FLAT, way="joined"),
+    "lists of parameters": Kind(Collections, FLAT),
+    "parameters with one gradient": Kind(Sum, FLAT),
+    "buffer that counts": Kind(Counter, FLAT, way="rows"),
+    "checkpointed": Kind(Checkpointed, FLAT),
+    "hooks": Kind(hooked, FLAT),
+    "dropout of nothing": Kind(lambda: Transformer(0.0)),
+    "synchronised norm": Kind(lambda: head_of(nn.SyncBatchNorm(8), 8), FLAT, way="vmap"),
+    "norm by roots": Kind(lambda: head_of(nn.RMSNorm(8), 8), FLAT),
+    "slopes that are learned": Kind(lambda: head_of(nn.PReLU(8), 8), FLAT),
+    "orthogonal weights": Kind(lambda: head_of(nn.utils.parametrizations.orthogonal(nn.Linear(8, 8)), 8), FLAT),
     "examples that interact": Kind(MixesExamples, way="vmap"),
 }
 

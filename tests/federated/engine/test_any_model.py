@@ -95,7 +95,10 @@ def test_local_training_is_sgd_in_the_modules_training_mode(kind):
             outputs = model(inputs[rows])
             F.cross_entropy(getattr(outputs, "logits", outputs), labels[rows]).backward()
             optimizer.step()
-            if kind == "spectral norm":  # each pass starts from the model's own vectors, whoever ran before
+            if kind in (
+                "spectral norm",
+                "buffer that counts",
+            ):  # each pass starts from the model's own vectors, whoever ran before
                 for name, value in model.named_buffers():
                     value.copy_(buffers[name])
         after = runtime.network.initial + updates[client]

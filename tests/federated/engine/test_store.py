@@ -9,12 +9,14 @@ from holdfast.federated.engine.store import RowStore
 WIDTH = 5
 
 
-def test_a_row_is_the_initial_one_until_it_is_written():
-    store = RowStore(4, torch.arange(5.0))
-    store.write(torch.tensor([2]), torch.full((1, WIDTH), 7.0))
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_a_row_is_the_initial_one_until_it_is_written(kind):
+    store = RowStore(4, torch.arange(5.0, dtype=kind))
+    store.write(torch.tensor([2]), torch.full((1, WIDTH), 7.0, dtype=kind))
     assert store.written.tolist() == [False, False, True, False]
     rows = store.read(torch.tensor([3, 2]))
     assert rows.tolist() == [[0, 1, 2, 3, 4], [7] * WIDTH]
+    assert rows.dtype == kind
 
 
 def test_reading_gives_a_copy():

@@ -5,8 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.errors import HoldfastWarning
+from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.federated.engine.network import Network
+from tests.federated.engine.kinds import LENGTH, WORDS, Checkpointed, MeanWord
 from tests.federated.engine.test_network import batch, models, names, one
 
 
@@ -99,13 +100,64 @@ def test_the_trial_leaves_no_trace():
     assert torch.equal(network.load(initial).get_submodule("1").running_mean, torch.zeros(4).double())
 
 
-def test_a_model_that_fails_for_one_client_fails_with_its_own_error():
+def test_a_model_that_fails_for_one_client_is_a_sentence_with_its_own_error_as_the_cause():
     class Broken(nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
             raise KeyError("the user's own")
 
-    with pytest.raises(KeyError, match="the user's own"):
+    with pytest.raises(ConfigError, match=r"Broken fails on .* of shape \(6,\) each .KeyError.*user's own") as raised:
         Network(Broken(6, 3)).study(torch.randn(4, 6))
+    assert isinstance(raised.value.__cause__, KeyError)
+
+
+class WritesItsWeights(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.weight.div_(self.weight.norm(dim=1, keepdim=True).clamp(min=1))
+        return super().forward(x)
+
+
+class OwnGenerator(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x + torch.randn(x.shape, generator=GENERATOR) if self.training else x)
+
+
+GENERATOR = torch.Generator()
+
+
+@pytest.mark.parametrize(
+    ("make", "inputs", "sentence"),
+    [
+        (lambda: WritesItsWeights(6, 3), torch.randn(4, 6), "writes into its own weights"),
+        (lambda: MeanWord(max_norm=1.0), torch.randint(0, WORDS, (4, LENGTH)), "writes into its own weights"),
+        (lambda: Checkpointed(0.5), torch.randn(4, 8), "turn checkpointing off"),
+        (lambda: nn.Linear(6, 3), torch.randn(4, 6).double(), "float64 of shape .6,. each"),
+        (lambda: nn.Linear(6, 3, dtype=torch.complex64), torch.randn(4, 6), "complex numbers"),
+        (lambda: torch.jit.script(nn.Linear(6, 3)), torch.randn(4, 6), "TorchScript"),
+    ],
+)
+def test_what_can_not_be_federated_is_a_sentence_before_the_first_round(make, inputs, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        Network(make()).study(inputs)
+
+
+def test_a_generator_of_the_models_own_is_warned_of():
+    with pytest.warns(HoldfastWarning, match="one of its own"):
+        Network(OwnGenerator(6, 3)).study(torch.randn(4, 6))
+
+
+def test_gradients_that_count_padding_are_not_padded():
+    network = Network(MeanWord(scale_grad_by_freq=True))
+    assert not network.batch_dependent
+    assert network.study(torch.randint(0, WORDS, (6, LENGTH))).padding_matters
+    assert network.batch_dependent
+
+
+def test_a_layer_that_drops_nothing_draws_nothing():
+    network = Network(nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.0), nn.Linear(4, 3)))
+    network.study(torch.randn(4, 6))
+    assert network._random is not None
+    assert network._random.plain
 
 
 def test_a_few_examples_are_enough_to_try_and_one_will_do():

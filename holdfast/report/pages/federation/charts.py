@@ -1,4 +1,4 @@
-"""The figures of a federation's page: client accuracy by model, curves over rounds, robustness against fairness."""
+"""The figures of a federation's page: client scores by model, curves over rounds, robustness against fairness."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from holdfast.report.html.charts import Axis, Line, chart
-from holdfast.report.html.markup import Html, counted, join, number, percent, tag
+from holdfast.report.html.markup import Html, counted, join, number, tag
+from holdfast.report.pages.federation.measure import Measure
 from holdfast.report.pages.federation.record import SHARED, ClientRows
 
 _BINS = 25
@@ -25,7 +26,7 @@ class Point:
 
     Attributes:
         name: of the model.
-        mean: mean accuracy of benign clients: robustness.
+        mean: mean score of benign clients: robustness.
         std: its spread over them: fairness, the lower the better.
         group: what it belongs to, for instance its run; points of one group look the same.
     """
@@ -36,19 +37,24 @@ class Point:
     group: int = 0
 
 
-def distribution(clients: ClientRows) -> Html:
-    """A histogram of client accuracy per model, all on one scale; the worst tenth of clients has the accent."""
-    binned = {label: _bins(clients.accuracies(label)) for label in clients.models}
+def distribution(clients: ClientRows, measure: Measure) -> Html:
+    """A histogram of client scores per model, all on one scale; the worst tenth of clients has the accent."""
+    scores = {label: clients.accuracies(label) for label in clients.models}
+    axis = Axis(0.0, 1.0, ((0.0, "0%"), (1.0, "100%")))
+    if not measure.is_share:
+        axis = measure.axis(value for values in scores.values() for value in values)
+    binned = {label: _bins(values, axis, measure) for label, values in scores.items()}
     highest = max(max(map(sum, zip(*both, strict=True))) for both in binned.values())
-    rows = [_distribution_row(label, clients.accuracies(label), binned[label], highest) for label in clients.models]
-    ends = tag("div", tag("span", "0%"), tag("span", "accuracy of a client"), tag("span", "100%"), class_="ends")
+    rows = [_distribution_row(label, scores[label], binned[label], highest, axis, measure) for label in clients.models]
+    low, high = axis.ticks[0][1], axis.ticks[-1][1]
+    ends = tag("div", tag("span", low), tag("span", f"{measure.name} of a client"), tag("span", high), class_="ends")
     caption = (
-        f"Test accuracy of {counted(len(clients.counted), 'benign client')}; each bar counts clients. "
+        f"Test {measure.name} of {counted(len(clients.counted), 'benign client')}; each bar counts clients. "
         "The accent is the worst tenth, the line is the mean."
     )
     return tag(
         "figure",
-        tag("h3", "Client accuracy by model"),
+        tag("h3", f"Client {measure.name} by model"),
         *rows,
         ends,
         tag("figcaption", caption),
@@ -56,30 +62,29 @@ def distribution(clients: ClientRows) -> Html:
     )
 
 
-def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
-    """Mean accuracy of benign clients and its spread over the rounds, a line per model."""
-    means = _lines(history, "mean")
-    stds = _lines(history, "std")
+def curves(history: Sequence[Mapping[str, Any]], rounds: int, measure: Measure) -> Html:
+    """Mean score of benign clients and its spread over the rounds, a line per model."""
+    means = _lines(history, "mean", measure)
+    stds = _lines(history, "std", measure)
     x = _round_axis(rounds)
-    highest = max((y for line in stds for _, y in line.points), default=0.0)
     return tag(
         "div",
         chart(
-            "Mean accuracy",
-            "Mean test accuracy of benign clients over the rounds; " + _ends_in_words(means),
+            f"Mean {measure.name}",
+            f"Mean test {measure.name} of benign clients over the rounds; " + _ends_in_words(means),
             means,
             x=x,
-            y=_share_axis((y for line in means for _, y in line.points), 1.0),
+            y=measure.axis(y for line in means for _, y in line.points),
             marks=[],
             caption=join(["Robustness: the mean over benign clients, after so many rounds."]),
             along="rounds completed",
         ),
         chart(
             "Spread",
-            "Standard deviation of accuracy over benign clients; " + _ends_in_words(stds),
+            f"Standard deviation of {measure.name} over benign clients; " + _ends_in_words(stds),
             stds,
             x=x,
-            y=_share_axis([0.0], max(highest, 0.02)),
+            y=measure.spread_axis(y for line in stds for _, y in line.points),
             marks=[],
             caption=join(["Fairness: standard deviation over benign clients. Lower is fairer."]),
             along="rounds completed",
@@ -88,11 +93,12 @@ def curves(history: Sequence[Mapping[str, Any]], rounds: int) -> Html:
     )
 
 
-def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1.9) -> Html:
-    """Models in the plane of robustness (up is better) and fairness (left is better).
+def scatter(points: Sequence[Point], title: str, caption: str, measure: Measure, letter: float = 1.9) -> Html:
+    """Models in the plane of robustness and fairness (left is better).
 
     Args:
         points: the models.
+        measure: what they are scored by.
         title: above it.
         caption: below it.
         letter: width of a letter in percent of the plot's.
@@ -100,10 +106,8 @@ def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1
     Returns:
         The figure.
     """
-    highest = max(max(point.std for point in points) * 1.15, 0.02)
-    spread = _share_axis([0.0], highest)
-    low = min(point.mean for point in points)
-    mean = _share_axis([low - 0.05 if low > 0.05 else 0.0], min(1.0, max(point.mean for point in points) + 0.05))
+    spread = measure.spread_axis(1.15 * point.std for point in points)
+    mean = measure.near_axis(point.mean for point in points)
     grid = [
         tag("line", x1=0, x2=_SIZE, y1=_at(1 - mean.share(v)), y2=_at(1 - mean.share(v)), class_="grid")
         for v, _ in mean.ticks
@@ -112,14 +116,15 @@ def scatter(points: Sequence[Point], title: str, caption: str, letter: float = 1
         tag("line", x1=_at(spread.share(v)), x2=_at(spread.share(v)), y1=0, y2=_SIZE, class_="grid")
         for v, _ in spread.ticks
     ]
-    sentence = "; ".join(f"{point.name}: mean {percent(point.mean)}, spread {percent(point.std)}" for point in points)
+    written = [(point.name, measure.text(point.mean), measure.text(point.std)) for point in points]
+    sentence = "; ".join(f"{name}: mean {mean_text}, spread {std_text}" for name, mean_text, std_text in written)
     drawing = tag(
         "svg",
         *grid,
         viewBox=f"0 0 {_SIZE} {_SIZE}",
         preserveAspectRatio="none",
         role="img",
-        aria_label=f"Mean accuracy against its spread over clients. {sentence}",
+        aria_label=f"Mean {measure.name} against its spread over clients. {sentence}",
     )
     left = 1.0 + 0.45 * max(len(text) for _, text in mean.ticks)
     room = f"--left:{left:.2f}rem;--right:1rem"
@@ -189,19 +194,22 @@ def lambda_bars(chosen: Mapping[str, int]) -> Html:
     return tag("table", tag("thead", tag("tr", *heads)), tag("tbody", *rows), class_="lambdas")
 
 
-def _bins(accuracies: Sequence[float]) -> tuple[list[int], list[int]]:
+def _bins(scores: Sequence[float], axis: Axis, measure: Measure) -> tuple[list[int], list[int]]:
     """Clients per bin: the worst tenth (one at least), and the others."""
-    ordered = sorted(accuracies)
+    ordered = sorted(scores, key=measure.goodness)
     worst = max(len(ordered) // 10, 1)
     counts: tuple[list[int], list[int]] = ([0] * _BINS, [0] * _BINS)
-    for place, accuracy in enumerate(ordered):
-        counts[place >= worst][min(int(accuracy * _BINS), _BINS - 1)] += 1
+    for place, score in enumerate(ordered):
+        counts[place >= worst][min(int(axis.share(score) * _BINS), _BINS - 1)] += 1
     return counts
 
 
-def _distribution_row(label: str, accuracies: Sequence[float], bins: tuple[list[int], list[int]], highest: int) -> Html:
-    mean = sum(accuracies) / len(accuracies)
-    std = math.sqrt(sum((value - mean) ** 2 for value in accuracies) / len(accuracies))
+def _distribution_row(  # noqa: PLR0917
+    label: str, scores: Sequence[float], bins: tuple[list[int], list[int]], highest: int, axis: Axis, measure: Measure
+) -> Html:
+    mean = sum(scores) / len(scores)
+    std = math.sqrt(sum((value - mean) ** 2 for value in scores) / len(scores))
+    worst_score = measure.text(min(scores, key=measure.goodness))
     width = _SIZE / _BINS
     bars: list[Html] = []
     for place, (worst, rest) in enumerate(zip(*bins, strict=True)):
@@ -212,22 +220,23 @@ def _distribution_row(label: str, accuracies: Sequence[float], bins: tuple[list[
                 x, y = round((place + 0.06) * width, 1), round(_SIZE * (1 - base / highest) - height, 1)
                 bars.append(tag("rect", x=x, y=y, width=round(0.88 * width, 1), height=height, class_=kind))
             base += count
-    sentence = f"{label}: mean {percent(mean)}, standard deviation {percent(std)}, lowest {percent(min(accuracies))}"
+    about = f"mean {measure.text(mean)}, standard deviation {measure.text(std)}"
+    sentence = f"{label}: {about}, {'highest' if measure.falls else 'lowest'} {worst_score}"
     drawing = tag(
         "svg",
         *bars,
         tag("line", x1=0, x2=_SIZE, y1=_SIZE, y2=_SIZE, class_="grid"),
-        tag("line", x1=_at(mean), x2=_at(mean), y1=0, y2=_SIZE, class_="mark chosen"),
+        tag("line", x1=_at(axis.share(mean)), x2=_at(axis.share(mean)), y1=0, y2=_SIZE, class_="mark chosen"),
         viewBox=f"0 0 {_SIZE} {_SIZE}",
         preserveAspectRatio="none",
         role="img",
         aria_label=sentence,
     )
-    head = tag("p", tag("b", label), f"{percent(mean)} ± {percent(std)}")
+    head = tag("p", tag("b", label), f"{measure.text(mean)} ± {measure.text(std)}")
     return tag("div", head, drawing, class_="histogram tall")
 
 
-def _lines(history: Sequence[Mapping[str, Any]], key: str) -> list[Line]:
+def _lines(history: Sequence[Mapping[str, Any]], key: str, measure: Measure) -> list[Line]:
     labels = list(dict.fromkeys(label for entry in history for label in entry if label != "round"))
     lines = []
     for label in reversed(labels[: _NAMED + 1]):
@@ -238,7 +247,7 @@ def _lines(history: Sequence[Mapping[str, Any]], key: str) -> list[Line]:
         )
         kind = "named-4" if label == SHARED else f"named-{min(labels.index(label) - 1, 3)}"
         if points:
-            lines.append(Line(label, points, kind, percent(points[-1][1])))
+            lines.append(Line(label, points, kind, measure.text(points[-1][1])))
     return lines
 
 
@@ -251,16 +260,6 @@ def _round_axis(rounds: int) -> Axis:
     scale = 10 ** (len(str(step)) - 1)
     step = next(factor * scale for factor in (1, 2, 5, 10) if factor * scale >= step)
     return Axis(0.0, float(rounds), tuple((float(at), number(at)) for at in range(0, rounds + 1, step)))
-
-
-def _share_axis(values: Iterable[float], high: float) -> Axis:
-    """An axis of shares from a round number below `values` to one at or above `high`."""
-    low = min(values, default=0.0)
-    step = next(step for step in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.25) if (high - low) / step <= 6 or step == 0.25)
-    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
-    digits = 1 if step < 0.01 else 0
-    ticks = tuple((place * step, percent(place * step, digits)) for place in range(first, max(last, first + 1) + 1))
-    return Axis(ticks[0][0], ticks[-1][0], ticks)
 
 
 def _at(share: float) -> float:

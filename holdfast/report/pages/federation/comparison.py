@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.report.html.markup import loss_text, percent
+from holdfast.report.html.markup import loss_text
 from holdfast.report.pages.federation.record import FederationRecord
 from holdfast.report.pages.side_by_side import shared_facts, side_by_side
 
@@ -25,7 +25,8 @@ def federation_table(records: Sequence[FederationRecord]) -> Table:
         A table to print with rich.
     """
     facts_by_run = [{key: _in_words(key, record.config.get(key)) for key in _FACTS} for record in records]
-    caption = "test accuracy of benign clients: mean is robustness, std (lower is fairer) is fairness"
+    measures = " or ".join(dict.fromkeys(record.measure.name for record in records))
+    caption = f"test {measures} of benign clients: mean is robustness, std (lower is fairer) is fairness"
     shared, table = shared_facts(facts_by_run), side_by_side(facts_by_run, caption)
     table.add_column("run", overflow="fold")
     table.add_column("model", no_wrap=True)
@@ -38,7 +39,7 @@ def federation_table(records: Sequence[FederationRecord]) -> Table:
         name = escape(record.path.resolve().name) + (f"\n[dim]{escape(own)}[/dim]" if own else "")
         style = None if record.finished else "dim"
         for place, (label, summary) in enumerate(record.models.items()):
-            scores = [percent(summary[key]) for key in _COLUMNS]
+            scores = [record.measure.text(summary[key]) for key in _COLUMNS]
             table.add_row("" if place else name, label, *scores, loss_text(summary["loss"]), style=style)
         if not record.models:
             table.add_row(name, style=style)

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from holdfast.errors import ConfigError
 from holdfast.report.html.markup import DASH, Html, counted, duration, loss_text, number, percent, tag
 from holdfast.report.html.page import findings, headline, hero, large_number, note, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 from holdfast.report.pages.federation.charts import Point, curves, distribution, lambda_bars, scatter
 from holdfast.report.pages.federation.environments import adaptation, environments
+from holdfast.report.pages.federation.measure import Measure
 from holdfast.report.pages.federation.record import SHARED, ClientRows, FederationRecord
 from holdfast.report.pages.run_parts import repeat_section, unfinished_banner
 from holdfast.training.run import Run
@@ -56,6 +58,10 @@ def write_federation_report(run: Run) -> Path:
 def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
     """Write a page with several federations in one plane of robustness and fairness."""
     shown = [record for record in records if record.models]
+    measure = shown[0].measure if shown else Measure()
+    if any(record.measure != measure for record in shown):
+        kinds = ", ".join(dict.fromkeys(record.measure.name for record in shown))
+        raise ConfigError(f"these federations are scored by {kinds}, which can't be compared; give runs of one task")
     points = [
         Point(f"{_run(record)}: {label}", summary["mean"], summary["std"], place)
         for place, record in enumerate(shown)
@@ -65,10 +71,11 @@ def write_comparison(records: Sequence[FederationRecord], path: Path) -> Path:
     head = tag("header", tag("h1", f"{counted(len(records), 'federation')} side by side"), lead)
     content = [head]
     if points:
-        caption = "Each dot is a model of a run. Up is more accurate, left is fairer."
-        content.append(section("Robustness against fairness", scatter(points, "", caption, letter=0.75), id_="scatter"))
+        caption = f"Each dot is a model of a run. {'Down' if measure.falls else 'Up'} is better, left is fairer."
+        plane = scatter(points, "", caption, measure, letter=0.75)
+        content.append(section("Robustness against fairness", plane, id_="scatter"))
         rows = [(f"{_run(record)}: {label}", summary) for record in shown for label, summary in record.models.items()]
-        content.append(section("Every model", _summary_table(rows), id_="models"))
+        content.append(section("Every model", _summary_table(rows, measure), id_="models"))
     return write_page(path, "Federations side by side", *content)
 
 
@@ -105,36 +112,42 @@ def _unfinished(run: Run, record: FederationRecord) -> Html:
 def _worst_tenth(record: FederationRecord) -> Html:
     label = record.headline
     summary = record.models[label]
-    others = [f"{other} {percent(scores['worst_tenth'])}" for other, scores in record.models.items() if other != label]
+    measure = record.measure
+    others = [
+        f"{other} {measure.text(scores['worst_tenth'])}" for other, scores in record.models.items() if other != label
+    ]
+    unit = "%" if measure.is_share else ""
     return large_number(
-        "Test accuracy of the worst tenth of clients",
-        percent(summary["worst_tenth"])[:-1],
-        "%",
+        f"Test {measure.name} of the worst tenth of clients",
+        measure.text(summary["worst_tenth"]).removesuffix("%"),
+        unit,
         [tag("b", label), ", against " + ", ".join(others) if others else None],
     )
 
 
 def _numbers(record: FederationRecord) -> Html:
     summary = record.models[record.headline]
-    shared = record.models[SHARED] if record.headline != SHARED else None
+    shared, measure = record.models[SHARED] if record.headline != SHARED else None, record.measure
 
     def card(title: str, key: str, meaning: str) -> Html:
-        than = None if shared is None else note(f"{SHARED}: {_score(key, shared)}")
-        return tag("div", tag("dt", title), tag("dd", _score(key, summary)), tag("dd", meaning, than, class_="note"))
+        than = None if shared is None else note(f"{SHARED}: {_score(key, shared, measure)}")
+        return tag(
+            "div", tag("dt", title), tag("dd", _score(key, summary, measure)), tag("dd", meaning, than, class_="note")
+        )
 
     return tag(
         "dl",
         card("Mean", "mean", "every benign client alike: robustness"),
         card("Spread", "std", "standard deviation over benign clients: fairness"),
-        card("Worst client", "worst", "the lowest accuracy of all"),
+        card("Worst client", "worst", f"the {'highest' if measure.falls else 'lowest'} {measure.name} of all"),
         card("Pooled", "pooled", "every test example alike"),
         card("Loss", "loss", "mean test loss of benign clients"),
         class_="numbers",
     )
 
 
-def _score(key: str, summary: Mapping[str, float]) -> str:
-    return loss_text(summary[key]) if key == "loss" else percent(summary[key])
+def _score(key: str, summary: Mapping[str, float], measure: Measure) -> str:
+    return loss_text(summary[key]) if key == "loss" else measure.text(summary[key])
 
 
 def _models(record: FederationRecord) -> Html | None:
@@ -142,15 +155,15 @@ def _models(record: FederationRecord) -> Html | None:
         return None
     lead = note("On the test data of benign clients. Click a header to sort by it.")
     gains = [str(gain["sentence"]) for gain in record.results.get("gains", {}).values()]
-    table = _summary_table(list(record.models.items()))
+    table = _summary_table(list(record.models.items()), record.measure)
     return section("Models side by side", lead, table, findings(*gains) if gains else None, id_="models")
 
 
-def _summary_table(rows: Sequence[tuple[str, dict[str, float]]]) -> Html:
-    best = max(range(len(rows)), key=lambda place: rows[place][1]["mean"])
+def _summary_table(rows: Sequence[tuple[str, dict[str, float]]], measure: Measure) -> Html:
+    best = max(range(len(rows)), key=lambda place: measure.goodness(rows[place][1]["mean"]))
     drawn = []
     for place, (label, summary) in enumerate(rows):
-        cells = [(_score(key, summary), summary[key]) for key in _COLUMNS]
+        cells = [(_score(key, summary, measure), summary[key]) for key in _COLUMNS]
         drawn.append(sortable_row(label, cells, class_="best" if place == best else None))
     return sortable(
         "Models", "Scores by model; the headers sort.", ("Model", *_COLUMNS.values()), drawn, rising=None,
@@ -162,11 +175,12 @@ def _clients(record: FederationRecord) -> Html | None:
     if record.clients is None:
         return None
     points = [Point(label, summary["mean"], summary["std"]) for label, summary in record.models.items()]
-    caption = "Up is more accurate, left is fairer: a method that helps some clients at the cost of others moves right."
+    better = "Down is better" if record.measure.falls else "Up is better"
+    caption = f"{better}, left is fairer: a method that helps some clients at the cost of others moves right."
     figures = tag(
         "div",
-        distribution(record.clients),
-        scatter(points, "Robustness against fairness", caption),
+        distribution(record.clients, record.measure),
+        scatter(points, "Robustness against fairness", caption, record.measure),
         class_="figures equal",
     )
     return section("How clients fare", figures, id_="clients")
@@ -175,7 +189,7 @@ def _clients(record: FederationRecord) -> Html | None:
 def _over_rounds(record: FederationRecord) -> Html | None:
     if len(record.history) < 2:
         return None
-    return section("Over the rounds", curves(record.history, record.rounds), id_="time")
+    return section("Over the rounds", curves(record.history, record.rounds, record.measure), id_="time")
 
 
 def _attack(record: FederationRecord) -> Html | None:
@@ -270,25 +284,29 @@ def _client_table(record: FederationRecord) -> Html | None:
     clients = record.clients
     if clients is None:
         return None
-    headline = clients.models[record.headline]
-    order = sorted(range(len(clients.names)), key=lambda place: (not clients.benign[place], headline.accuracy[place]))
+    headline, measure = clients.models[record.headline], record.measure
+
+    def by(place: int) -> tuple[bool, float]:
+        return not clients.benign[place], measure.goodness(headline.accuracy[place])
+
+    order = sorted(range(len(clients.names)), key=by)
     shown = order[:_ROWS]
     has_lambda = any(value is not None for value in headline.lambdas)
     columns = ["Client", "Rounds", "Test examples", *clients.models, "Loss"] + ["Lambda"] * has_lambda
-    rows = [_client_row(clients, record.headline, place, has_lambda=has_lambda) for place in shown]
+    rows = [_client_row(clients, record.headline, place, measure, has_lambda=has_lambda) for place in shown]
     rest = f" The {number(_ROWS)} worst of {number(len(order))} are shown." if len(order) > _ROWS else ""
     lead = note(
         f"Worst first by {record.headline}, whose loss is shown too; malicious clients last.{rest} clients.parquet in "
         "the run's directory has all, by model."
     )
     table = sortable(
-        "Clients", "Accuracy by client and model; the headers sort.", columns, rows, rising=None,
+        "Clients", f"{measure.name.capitalize()} by client and model; the headers sort.", columns, rows, rising=None,
         class_="groups clients",
     )  # fmt: skip
     return section("Every client", lead, tag("div", table, class_="long"), id_="table")
 
 
-def _client_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool) -> Html:
+def _client_row(clients: ClientRows, label: str, place: int, measure: Measure, *, has_lambda: bool) -> Html:
     model = clients.models[label]
     cells: list[tuple[str, object]] = [
         (number(clients.joined[place]), clients.joined[place]),
@@ -296,7 +314,7 @@ def _client_row(clients: ClientRows, label: str, place: int, *, has_lambda: bool
     ]
     for rows in clients.models.values():
         known = rows.accuracy[place] if clients.counts[place] else None
-        cells.append((percent(known), known))
+        cells.append((measure.text(known), known))
     cells.append((loss_text(model.loss[place]), model.loss[place]))
     if has_lambda:
         chosen = model.lambdas[place]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.federated.run_files import read_clients
+from holdfast.report.pages.federation.measure import Measure
 from holdfast.training.run import Run
 
 #: Name of the shared model.
@@ -120,6 +121,13 @@ class FederationRecord:
     def finished(self) -> bool:
         """Whether the final scores are there."""
         return self.status == "finished"
+
+    @property
+    def measure(self) -> Measure:
+        """What clients are scored by."""
+        if "measure" in self.results:
+            return Measure(str(self.results["measure"]))
+        return Measure("mean squared error") if any("r2" in scores for scores in self.models.values()) else Measure()
 
     @property
     def personal(self) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from holdfast.data.clients.clients import ClientPart, Clients
+from holdfast.errors import ConfigError
 from holdfast.federated import Ditto, FineTuning, LabelPoisoning, Mean, Rounds, Threat, federate
 from holdfast.federated.engine.executors import ExecutorChoice
 from holdfast.federated.objectives import FedAvg
@@ -18,6 +19,7 @@ from holdfast.federated.run_files import FederationSpec, save_outcome
 from holdfast.models import build
 from holdfast.report import write_report
 from holdfast.report.pages.federation.charts import Point, distribution, scatter
+from holdfast.report.pages.federation.measure import Measure
 from holdfast.report.pages.federation.page import write_comparison
 from holdfast.report.pages.federation.record import ClientRows, FederationRecord, ModelRows
 from holdfast.training import Run
@@ -123,7 +125,7 @@ def test_the_worst_tenth_of_clients_has_the_accent():
     accuracy = tuple(place / 40 for place in range(40))
     rows = ModelRows(accuracy, accuracy, (None,) * 40)
     clients = ClientRows(("d",) * 40, (True,) * 40, (1,) * 40, (5,) * 40, {"global": rows})
-    heights = re.findall(r'height="([\d.]+)" class="bar( worst)?"', distribution(clients))
+    heights = re.findall(r'height="([\d.]+)" class="bar( worst)?"', distribution(clients, Measure()))
     assert sum(float(height) for height, worst in heights if worst) / sum(float(h) for h, _ in heights) == (
         pytest.approx(0.1, abs=0.005)
     )
@@ -131,11 +133,52 @@ def test_the_worst_tenth_of_clients_has_the_accent():
 
 def test_names_of_dots_do_not_cover_one_another():
     points = [Point(f"model {place}", 0.9 - place / 1000, 0.1 + place / 1000) for place in range(6)]
-    text = scatter(points, "title", "caption")
+    text = scatter(points, "title", "caption", Measure())
     spots = re.findall(r'class="named (\w+)" style="left:[\d.]+%;top:([\d.]+)%"', text)
     for side in ("left", "right"):
         tops = sorted(float(top) for found, top in spots if found == side)
         assert all(later - earlier >= 5 for earlier, later in pairwise(tops))
+
+
+@pytest.fixture(scope="module")
+def regression(tmp_path_factory):
+    """Noisy sums of features in the thousands, so that nobody takes an error for a share."""
+    generator = torch.Generator().manual_seed(0)
+
+    def part(size: int) -> ClientPart:
+        inputs = torch.randn(10 * size, 3, generator=generator)
+        targets = 100 * inputs.sum(1) + 50 * torch.randn(10 * size, generator=generator)
+        return ClientPart.of_counts(inputs, targets, torch.full((10,), size))
+
+    run = Run.create(tmp_path_factory.mktemp("runs") / "sums", {**CONFIG, "attack": None}, kind="federation")
+    clients = Clients(part(8), part(4), part(6), 0, task="regression")
+    outcome = federate(clients, torch.nn.Linear(3, 1), SETTINGS, personalize=[Ditto(0.5)], run=run)
+    save_outcome(run, outcome, clients, FederationSpec("toy", "linear", SETTINGS, FedAvg(), Mean(), None))
+    return run, outcome
+
+
+def test_a_regressions_page_has_squared_errors_and_no_percent(regression):
+    run, outcome = regression
+    page = write_report(run).read_text()
+    report = outcome.reports["global"]
+    assert f"global: mean {report.mean:.4g}, standard deviation {report.std:.4g}, highest {report.worst:.4g}" in page
+    assert "mean squared error of the worst tenth" in page
+    assert "accuracy" not in read_page(page).text.lower()
+    assert not re.findall(r">[\d.,]+%<", page)
+
+
+def test_of_a_regression_the_client_with_the_largest_error_comes_first(regression):
+    rows = FederationRecord.of(regression[0]).clients
+    assert rows is not None
+    table = write_report(regression[0]).read_text().split('id="table"')[1]
+    first = rows.names[max(range(10), key=lambda place: rows.models["ditto-0.5"].accuracy[place])]
+    assert table.index(f">{first}<") == min(table.index(f">{name}<") for name in rows.names)
+
+
+def test_federations_of_different_tasks_are_no_plane(finished, regression, tmp_path):
+    records = [FederationRecord.of(run) for run, _ in (finished, regression)]
+    with pytest.raises(ConfigError, match="accuracy, mean squared error"):
+        write_comparison(records, tmp_path / "both.html")
 
 
 def test_federations_side_by_side_are_one_plane(finished, tmp_path):
