@@ -36,6 +36,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.federated.checks import check_statistics
 from holdfast.federated.personalization.base import JointPersonalizer, Personalizer, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
 from holdfast.federated.personalization.factory import resolve
@@ -251,13 +252,15 @@ class PersonalMod:
         self, received: Mapping[str, Tensor], state: PersonalState, message: Message, context: Context
     ) -> PersonalClient:
         network = LoneNetwork(self._loaded(received), self.loss)
+        check_statistics(network, self.methods)
         validation = self.validation
         return PersonalClient(
             network,
             self._settings,
             self._recipe,
-            batches=_again(lambda: self.batches(message, context)),
-            held_out=tuple if validation is None else _again(lambda: validation(message, context)),
+            batches=_again(lambda: _with_length(self.batches(message, context))),
+            # Looked at in every step, so it is read once.
+            held_out=_again(lambda: () if validation is None else list(validation(message, context))),
             share=self.participation,
             state=state,
         )
@@ -327,16 +330,20 @@ def _undisturbed() -> Iterator[None]:
 
 
 def _again(batches: Callable[[], Iterable[Any]]) -> Callable[[], Iterable[Any]]:
-    """Mini-batches that can be walked through several times; what has no length is kept for the round."""
+    """The same mini-batches whenever they are asked for."""
     kept: list[Iterable[Any]] = []
 
     def walk() -> Iterable[Any]:
         if not kept:
-            given = batches()
-            kept.append(given if hasattr(given, "__len__") else list(given))
+            kept.append(batches())
         return kept[0]
 
     return walk
+
+
+def _with_length(batches: Iterable[Any]) -> Iterable[Any]:
+    """A loader as it is; what can be walked through only once is kept for the round."""
+    return batches if hasattr(batches, "__len__") else list(batches)
 
 
 def _seen(message: Message, context: Context) -> list[Any] | None:

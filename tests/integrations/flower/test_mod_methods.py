@@ -182,8 +182,15 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("network", [plain, normed, Tied])
-@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+PAIRS = {
+    f"{name}, {network.__name__}": (method, network)
+    for name, method in METHODS.items()
+    for network in (plain, normed, Tied)
+    if method.keeps_statistics or network is not normed
+}
+
+
+@pytest.mark.parametrize(("method", "network"), PAIRS.values(), ids=PAIRS)
 def test_a_mod_gives_the_simulators_shared_and_personal_models(tmp_path, method, network):
     shared, personal = by_flower(network, method, tmp_path)
     expected, of_clients = by_simulator(network, method)
@@ -195,7 +202,9 @@ def test_a_mod_gives_the_simulators_shared_and_personal_models(tmp_path, method,
     assert not all(torch.allclose(personal[0][name], value, atol=1e-4) for name, value in personal[1].items())
 
 
-@pytest.mark.parametrize(("method", "per_round"), [(PerFedAvg(epochs=TUNING), 3 * STEPS), (Mapper(epochs=TUNING), STEPS + 2)])
+@pytest.mark.parametrize(
+    ("method", "per_round"), [(PerFedAvg(epochs=TUNING), 3 * STEPS), (Mapper(epochs=TUNING), STEPS + 2)]
+)
 @pytest.mark.parametrize("network", [plain, Tied])
 def test_a_method_that_draws_more_than_its_steps_does_so_in_a_mod(tmp_path, method, per_round, network):
     """The mini-batches of a round are given so that walking through them again gives the simulator's."""
@@ -234,6 +243,14 @@ def test_a_method_that_must_see_examples_is_refused_with_what_to_do(tmp_path, me
 def test_a_lambda_to_be_chosen_needs_something_to_choose_by(tmp_path):
     with pytest.raises(ConfigError, match="give the mod `validation`"):
         PersonalMod(Ditto("auto"), plain, loss, batches, folder=tmp_path, learning_rate=0.1)
+
+
+@pytest.mark.parametrize("method", [Apfl(0.5), Mapper()])
+def test_a_method_that_mixes_models_is_refused_where_running_statistics_cannot_be_mixed(tmp_path, method):
+    mod = PersonalMod(method, lambda: made(normed), loss, batches, folder=tmp_path, learning_rate=RATE)
+    content = {"arrays": ArrayRecord(made(normed).state_dict()), "config": ConfigRecord({"server-round": 1})}
+    (reply,) = LocalGrid([app(normed, mod)]).send_and_receive([Message(RecordDict(content), 1000, "train")])
+    assert "running statistics of batch normalisation can't be mixed" in reply.error.reason
 
 
 def test_a_joint_method_repeats_its_answer_when_a_message_comes_twice(tmp_path):

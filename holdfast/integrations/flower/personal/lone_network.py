@@ -163,8 +163,10 @@ class LoneNetwork(Network):
                 "this method compares predictions, and the mini-batches don't say what the model's input is; let "
                 "`batches` give pairs of tensors (inputs, labels)"
             )
-        named = zip(self.layout.names, self.layout.split(parameters[0]), strict=True)
-        values = {name: part.to(value) for (name, part), value in zip(named, self._values, strict=True)}
+        values = {
+            name: (part if value.requires_grad else part.detach()).to(value)
+            for name, part, value in zip(self.layout.names, self.layout.split(parameters[0]), self._values, strict=True)
+        }
         return logits_of(functional_call(self.module.eval(), values, (inputs[0],)))[None]
 
 
