@@ -45,6 +45,7 @@ from holdfast.integrations.flower.personal.client import PersonalClient
 from holdfast.integrations.flower.personal.descent import Recipe, check_optimizer
 from holdfast.integrations.flower.personal.lone_network import LoneNetwork, Loss, examples_in
 from holdfast.integrations.flower.personal.memory import PersonalFolder, PersonalState, export_personal
+from holdfast.streams import derive_seed
 
 try:
     from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
@@ -149,14 +150,14 @@ class PersonalMod:
             return call_next(message, context)
         trains = kind == MessageType.TRAIN
         if trains and isinstance(self.methods[0], JointPersonalizer):
-            with _undisturbed():
+            with _undisturbed(*self._stream(message, context)):
                 return self._train_jointly(message, context)
         # Copied before the app has it: an app may change the record in place.
         received = self._received(message)
         reply = call_next(message, context)
         if reply.has_error():
             return reply
-        with _undisturbed():
+        with _undisturbed(*self._stream(message, context)):
             if trains:
                 self._train(received, message, context)
             else:
@@ -306,6 +307,10 @@ class PersonalMod:
     def _folder(self, context: Context) -> PersonalFolder:
         return PersonalFolder(self.folder, f"run-{context.run_id}" if self.run is None else self.run)
 
+    def _stream(self, message: Message, context: Context) -> tuple[str | int, ...]:
+        """Names of what is drawn for a message: one that comes twice draws the same, the next round something else."""
+        return ("personal", str(self._client(message, context)), int(_round_of(message, 0)))
+
     def _client(self, message: Message, context: Context) -> object:
         if not isinstance(self.client, str):
             return self.client(message, context)
@@ -318,11 +323,15 @@ class PersonalMod:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """What happens inside draws from nobody's generator: the app goes on as if it had not been."""
+def _undisturbed(*stream: str | int) -> Iterator[None]:
+    """What happens inside draws from a stream of its own: it can be repeated, and the app goes on as if nothing was."""
     python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the app may use it
+    seed = derive_seed(0, *stream) % 2**32
     try:
         with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
             yield
     finally:
         random.setstate(python)

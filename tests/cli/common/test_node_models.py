@@ -1,4 +1,4 @@
-"""`holdfast export` and `holdfast predict` on the state folder of a Flower node: a client's owner takes its model out."""
+"""`holdfast export` and `holdfast predict` on the state folder of a Flower node: owners take their models out."""
 
 from __future__ import annotations
 

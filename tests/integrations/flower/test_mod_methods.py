@@ -254,13 +254,16 @@ def test_a_method_that_mixes_models_is_refused_where_running_statistics_cannot_b
 
 
 def test_a_joint_method_repeats_its_answer_when_a_message_comes_twice(tmp_path):
-    mod = PersonalMod(L2Sgd(0.5), lambda: made(plain), loss, batches, folder=tmp_path, learning_rate=RATE)
+    def dropping(model, batch):
+        return loss(model, (F.dropout(batch[0], 0.5), batch[1]))
+
+    mod = PersonalMod(L2Sgd(0.5), lambda: made(plain), dropping, batches, folder=tmp_path, learning_rate=RATE)
     grid = LocalGrid([app(plain, mod)])
     answers = []
     for number in (1, 2, 2):
         content = {"arrays": ArrayRecord(made(plain).state_dict()), "config": ConfigRecord({"server-round": number})}
         (reply,) = grid.send_and_receive([Message(RecordDict(content), 1000, "train")])
         answers.append(reply.content["arrays"].to_torch_state_dict())
-    assert all(torch.equal(answers[2][name], value) for name, value in answers[1].items())
+    assert all(torch.equal(answers[2][name], value) for name, value in answers[1].items())  # dropped alike
     assert not all(torch.equal(answers[1][name], value) for name, value in answers[0].items())
     assert load_personal(tmp_path, 0).rounds == 2
