@@ -21,15 +21,12 @@ are, where you give one.
 from __future__ import annotations
 
 import logging
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -37,7 +34,12 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.federated.checks import check_statistics
-from holdfast.federated.personalization.base import JointPersonalizer, Personalizer, PostHocPersonalizer
+from holdfast.federated.personalization.base import (
+    AlongsidePersonalizer,
+    JointPersonalizer,
+    Personalizer,
+    PostHocPersonalizer,
+)
 from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
 from holdfast.federated.personalization.factory import resolve
 from holdfast.federated.settings import Rounds
@@ -45,10 +47,19 @@ from holdfast.integrations.flower.personal.client import PersonalClient
 from holdfast.integrations.flower.personal.descent import Recipe, check_optimizer
 from holdfast.integrations.flower.personal.lone_network import LoneNetwork, Loss, examples_in
 from holdfast.integrations.flower.personal.memory import PersonalFolder, PersonalState, export_personal
-from holdfast.streams import derive_seed
 
 try:
     from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
+
+    from holdfast.integrations.flower.personal.messages import (
+        kept,
+        loaded,
+        received_state,
+        record_name,
+        round_of,
+        seen,
+        undisturbed,
+    )
 except ImportError as error:
     raise MissingDependencyError(
         "PersonalMod needs Flower, which is not installed; pip install 'holdfast[flower]'"
@@ -150,14 +161,15 @@ class PersonalMod:
             return call_next(message, context)
         trains = kind == MessageType.TRAIN
         if trains and isinstance(self.methods[0], JointPersonalizer):
-            with _undisturbed(*self._stream(message, context)):
+            with undisturbed(*self._stream(message, context)):
                 return self._train_jointly(message, context)
         # Copied before the app has it: an app may change the record in place.
-        received = self._received(message)
+        record = record_name(message, self.arrays)
+        received = received_state(message.content.array_records[record], self.model)
         reply = call_next(message, context)
         if reply.has_error():
             return reply
-        with _undisturbed(*self._stream(message, context)):
+        with undisturbed(*self._stream(message, context)):
             if trains:
                 self._train(received, message, context)
             else:
@@ -169,35 +181,35 @@ class PersonalMod:
     def _train(self, received: dict[str, Tensor], message: Message, context: Context) -> None:
         """The steps of a round; a message that comes twice, for want of an answer, is one round."""
         method = self.methods[0]
-        if isinstance(method, PostHocPersonalizer):
+        if not isinstance(method, AlongsidePersonalizer):
             return
-        folder, name, seen = self._folder(context), self._client(message, context), _seen(message, context)
+        folder, name, known = self._folder(context), self._client(message, context), seen(message, context)
         with folder.held(name):
             before = folder.load(name) or PersonalState(method.label)
-            if seen is not None and before.seen == seen:
+            if known is not None and before.seen == known:
                 return
             client = self._personal(received, before, message, context)
-            after, _ = client.train(method)  # type: ignore[arg-type]  # alongside, the joint ones are elsewhere
-            self._keep(folder, name, replace(client, state=replace(after, seen=seen or [])), method)
+            after, _ = client.train(method)
+            self._keep(folder, name, replace(client, state=replace(after, seen=known or [])), method)
 
     def _train_jointly(self, message: Message, context: Context) -> Message:
-        method = self.methods[0]
-        received = self._received(message)
-        folder, name, seen = self._folder(context), self._client(message, context), _seen(message, context)
+        method, record = self.methods[0], record_name(message, self.arrays)
+        assert isinstance(method, JointPersonalizer)
+        received = received_state(message.content.array_records[record], self.model)
+        folder, name, known = self._folder(context), self._client(message, context), seen(message, context)
         with folder.held(name):
             last = folder.load(name) or PersonalState(method.label)
-            repeated = seen is not None and last.seen == seen
+            repeated = known is not None and last.seen == known
             before = PersonalState(**last.before) if repeated else last
             client = self._personal(received, before, message, context)
             shared = client.network.initial
-            after, sent = client.train(method)  # type: ignore[arg-type]  # this one is joint
+            after, sent = client.train(method)
             if not repeated:
-                after = replace(after, seen=seen or [], before=before.to_repeat())
+                after = replace(after, seen=known or [], before=before.to_repeat())
                 self._keep(folder, name, replace(client, state=after), method)
             examples = sum(examples_in(batch) for batch in client.batches())
         assert sent is not None
-        record, rest = self._record(message), client.network.rest()
-        new = client.network.state_dict(shared + sent)
+        rest, new = client.network.rest(), client.network.state_dict(shared + sent)
         there = zip(message.content.array_records[record], received, strict=True)
         arrays = ArrayRecord({name: (received if key in rest else new)[key] for name, key in there})
         metrics: dict[str, int | float] = {"num-examples": examples}
@@ -208,7 +220,7 @@ class PersonalMod:
     def _evaluate(self, received: dict[str, Tensor], message: Message, context: Context, reply: Message) -> None:
         """Train what is trained when the rounds are over, and tell how the personal model fares."""
         *earlier, method = self.methods
-        tunes = isinstance(method, PostHocPersonalizer) and _round_of(message, 0) >= self.from_round
+        tunes = isinstance(method, PostHocPersonalizer) and (round_of(message) or 0) >= self.from_round
         # Some models are made of what is kept and of the shared model, which has moved since the client trained.
         moved = type(method).models is not Personalizer.models
         if not (tunes or moved or self.scores is not None):
@@ -252,16 +264,16 @@ class PersonalMod:
     def _personal(
         self, received: Mapping[str, Tensor], state: PersonalState, message: Message, context: Context
     ) -> PersonalClient:
-        network = LoneNetwork(self._loaded(received), self.loss)
+        network = LoneNetwork(loaded(self.model(), received), self.loss)
         check_statistics(network, self.methods)
         validation = self.validation
         return PersonalClient(
             network,
             self._settings,
             self._recipe,
-            batches=_again(lambda: _with_length(self.batches(message, context))),
+            batches=kept(lambda: self.batches(message, context)),
             # Looked at in every step, so it is read once.
-            held_out=_again(lambda: () if validation is None else list(validation(message, context))),
+            held_out=kept(lambda: () if validation is None else list(validation(message, context))),
             share=self.participation,
             state=state,
         )
@@ -273,43 +285,12 @@ class PersonalMod:
             return
         folder.save(name, state)
 
-    def _loaded(self, received: Mapping[str, Tensor]) -> nn.Module:
-        model = self.model()
-        try:
-            model.load_state_dict(received)
-        except RuntimeError as error:
-            raise ConfigError(
-                f"the weights don't fit {type(model).__name__} ({str(error).splitlines()[-1].strip()}); "
-                "give PersonalMod the network that the server sends, and another run its own name"
-            ) from error
-        return model
-
-    def _received(self, message: Message) -> dict[str, Tensor]:
-        """The shared model under the network's own names; arrays without names are in the network's order."""
-        record = message.content.array_records[self._record(message)]
-        arrays = {name: torch.from_numpy(np.array(array.numpy())) for name, array in record.items()}
-        if list(arrays) != [str(place) for place in range(len(arrays))]:
-            return arrays
-        names = list(self.model().state_dict())
-        return dict(zip(names, arrays.values(), strict=True)) if len(names) == len(arrays) else arrays
-
-    def _record(self, message: Message) -> str:
-        there = list(message.content.array_records)
-        if self.arrays is None and len(there) == 1:
-            return there[0]
-        if self.arrays not in there:
-            raise ConfigError(
-                f"the message has the array records {', '.join(there)}; name the one with the model, as in "
-                f"PersonalMod(..., arrays={there[0]!r})"
-            )
-        return self.arrays
-
     def _folder(self, context: Context) -> PersonalFolder:
         return PersonalFolder(self.folder, f"run-{context.run_id}" if self.run is None else self.run)
 
     def _stream(self, message: Message, context: Context) -> tuple[str | int, ...]:
         """Names of what is drawn for a message: one that comes twice draws the same, the next round something else."""
-        return ("personal", str(self._client(message, context)), int(_round_of(message, 0)))
+        return ("personal", str(self._client(message, context)), round_of(message) or 0)
 
     def _client(self, message: Message, context: Context) -> object:
         if not isinstance(self.client, str):
@@ -320,49 +301,3 @@ class PersonalMod:
                 f"SuperNode with --node-config '{self.client}=0', or give client"
             )
         return context.node_config[self.client]
-
-
-@contextmanager
-def _undisturbed(*stream: str | int) -> Iterator[None]:
-    """What happens inside draws from a stream of its own: it can be repeated, and the app goes on as if nothing was."""
-    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 - the app may use it
-    seed = derive_seed(0, *stream) % 2**32
-    try:
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
-            yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-
-
-def _again(batches: Callable[[], Iterable[Any]]) -> Callable[[], Iterable[Any]]:
-    """The same mini-batches whenever they are asked for."""
-    kept: list[Iterable[Any]] = []
-
-    def walk() -> Iterable[Any]:
-        if not kept:
-            kept.append(batches())
-        return kept[0]
-
-    return walk
-
-
-def _with_length(batches: Iterable[Any]) -> Iterable[Any]:
-    """A loader as it is; what can be walked through only once is kept for the round."""
-    return batches if hasattr(batches, "__len__") else list(batches)
-
-
-def _seen(message: Message, context: Context) -> list[Any] | None:
-    number = _round_of(message)
-    return None if number is None else [context.run_id, str(message.metadata.message_type), number]
-
-
-def _round_of(message: Message, otherwise: int | None = None) -> Any:
-    for record in message.content.config_records.values():
-        number = record.get("server-round")
-        if isinstance(number, int):
-            return number
-    return otherwise
