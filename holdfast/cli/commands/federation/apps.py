@@ -21,15 +21,16 @@ from holdfast.cli.commands.federation.options import FederateOptions, as_before,
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.apps import client_app, server_app
+from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.nodes.node import Node
-from holdfast.integrations.flower.rehearsal.project import OPTIONS, RUN
+from holdfast.integrations.flower.rehearsal.project import CHARTER, OPTIONS, RUN
 from holdfast.training import Run
 from holdfast.training.weights import save_weights
 
 
 def make_client_app() -> ClientApp:
     """The ClientApp: answers for the clients that its node's configuration names."""
-    return client_app(lambda context: blueprint_of(_options(context)))
+    return client_app(lambda context: blueprint_of(_options(context)), charter_in)
 
 
 def make_server_app() -> ServerApp:
@@ -73,6 +74,12 @@ def _serve(grid: Grid, context: Context) -> None:
         raise ConfigError(f"the run at {run.path} is finished; choose another folder")
     outcome = on_grid(grid, options, run)
     finish(outcome, outcome.runtime.clients, options, run, Console())
+
+
+def charter_in(context: Context) -> Charter | None:
+    """What the federation owns, as the app that the server sent says it; None where it says nothing."""
+    text = context.run_config.get(CHARTER)
+    return Charter.from_json(text) if isinstance(text, str) and text else None
 
 
 def _options(context: Context) -> FederateOptions:

@@ -34,7 +34,8 @@ class Request:
         federation: 32 hexadecimal digits; what nodes keep of different federations never mixes.
         number: of the round, from 0.
         total: clients in the federation.
-        clients: ids, ascending, of those that the request is for.
+        clients: ids, ascending, of those that the request is for. Of a census, those that the roster gives the node;
+            none without a roster.
         labels: whose models to score, with an empty word for the shared one; or the method that tunes.
         part: which examples to score.
         weights: the shared model, shape (P,).

@@ -6,6 +6,7 @@ keeps the federation's numbering: its data has as many clients as the federation
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,10 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
 
+_MOST_CLIENTS = 10**6
+#: An id, or the first and the last of several; no more digits than there are ids.
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
 
 def parse_ids(text: str) -> list[int]:
     """Ids as an administrator writes them, ``"0-3,7"``.
@@ -26,10 +31,13 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for piece in text.split(","):
-        first, dash, last = piece.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        found = _RANGE.fullmatch(piece.strip())
+        if found is None:
             raise ConfigError(f'the clients of a node are {text!r}; write ids and ranges, such as clients="0-3,7"')
-        ids += range(int(first), int(last or first) + 1)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last >= _MOST_CLIENTS:
+            raise ConfigError(f"the clients of a node are {text!r}; ids go from 0 to below {_MOST_CLIENTS:,}")
+        ids += range(first, last + 1)
     if len(set(ids)) < len(ids) or not ids:
         raise ConfigError(f"the clients of a node are {text!r}; name each client once")
     return sorted(ids)

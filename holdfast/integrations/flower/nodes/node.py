@@ -17,12 +17,13 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
-from holdfast.errors import ConfigError, FederationError
+from holdfast.errors import ConfigError, FederationError, HoldfastError
 from holdfast.federated.blueprint import Blueprint
 from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, default_chunk, make_executor
 from holdfast.federated.metrics.scoring import PartName
 from holdfast.files import write_atomically
+from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, packed
 from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
@@ -30,6 +31,8 @@ from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, pi
 from holdfast.training.state import load_state, save_state
 
 _PARTS = ("train", "validation", "test")
+#: File of the state folder with the secret that a roster knows the node by.
+PROOF = "token"
 
 
 class Node:
@@ -41,15 +44,18 @@ class Node:
             `Clients.save` and the ids of those in it. Without data, ``share`` or ``clients`` say whom of the data set
             in the configuration the node has.
         federation: which one.
+        charter: what the federation owns, which the node's model and data are compared with before it joins.
 
     Raises:
         ConfigError: if the configuration lacks something.
     """
 
-    def __init__(self, blueprint: Blueprint, config: Mapping[str, object], federation: str) -> None:
+    def __init__(
+        self, blueprint: Blueprint, config: Mapping[str, object], federation: str, charter: Charter | None = None
+    ) -> None:
         if not isinstance(config.get("state"), str):
             raise ConfigError('the node has no place for personal models; add state="/a/folder" to --node-config')
-        self.blueprint, self.config = blueprint, config
+        self.blueprint, self.config, self.charter = blueprint, config, charter
         self.folder = Path(str(config["state"])) / federation
         self.states = ClientStates(self.folder)
 
@@ -78,11 +84,20 @@ class Node:
                 executor.close()
 
     def _census(self) -> RecordDict:
-        clients, ids = self.holdings
+        """Say whom the node hosts, or why it does not join; the sentence is for the server's log as well."""
+        try:
+            clients, ids = self.holdings
+            if self.charter is not None:
+                self.charter.model.check_here()
+                self.charter.check_data(clients)
+                self.charter.check_model(self.blueprint.model(clients))
+        except HoldfastError as error:
+            return packed({"identity": self._identity(), "refusal": str(error)}, {})
         facts = {part: clients.parts[part].counts.tolist() for part in _PARTS}
         about = {"classes": clients.classes, "task": clients.task, "shape": list(clients.input_shape)}
         write_atomically(self.folder / "options.json", json.dumps(dict(self.blueprint.options)).encode())
         write_atomically(self.folder / "node.json", json.dumps(dict(self.config)).encode())
+        about["charter"] = "" if self.charter is None else self.charter.digest
         return packed({"identity": self._identity(), "clients": ids, **facts, **about}, {})
 
     def _train(self, request: Request, executor: Executor, weights: Tensor) -> RecordDict:
@@ -200,7 +215,13 @@ class Node:
         return dict(runtime.network.load(rows[0]).state_dict())
 
     def _identity(self) -> str:
-        """A secret by which the server knows this node again, whatever Flower calls it after a restart."""
+        """A secret by which the server knows this node again, whatever Flower calls it after a restart.
+
+        Where the roster knows the node by a token, it is in ``token`` of the state folder.
+        """
+        given = self.folder.parent / PROOF
+        if given.exists():
+            return given.read_text().strip()
         file = self.folder / "identity"
         if not file.exists():
             write_atomically(file, secrets.token_hex(16).encode())
