@@ -18,7 +18,7 @@ from holdfast.integrations.flower.operation.invitation import Invitation
 from holdfast.integrations.flower.operation.private import private_files, write_secret
 from holdfast.integrations.flower.operation.proxy import proxy_file
 
-_UNIT = """# systemd: copy to /etc/systemd/system/holdfast-federation.service, then systemctl enable --now holdfast-federation
+_UNIT = """# systemd: copy this to /etc/systemd/system, then: systemctl enable --now holdfast-federation
 [Unit]
 Description=SuperLink and proxy of a holdfast federation
 After=network-online.target

@@ -21,10 +21,9 @@ from holdfast.integrations.flower.charter import Charter
 FORMAT = "holdfast-invitation-1"
 _MOST_BYTES = 32 * 2**20
 #: Options that are the server's own business: they change nothing of what a node does or gives away.
-SERVERS_OWN = frozenset(
-    "rounds cohort sampling evaluate_every aggregate expect_malicious expect_by malicious_known nodes timeout minimum "
-    "on_few out track".split()
-)
+_SERVERS = "rounds cohort sampling evaluate_every aggregate expect_malicious expect_by malicious_known"
+_FLOWERS = "nodes timeout minimum on_few late late_rounds roster unlisted expect_malicious_nodes most_faults"
+SERVERS_OWN = frozenset(f"{_SERVERS} {_FLOWERS} out track".split())
 
 
 @dataclass(frozen=True)

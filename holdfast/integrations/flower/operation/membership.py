@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.errors import ConfigError
 from holdfast.integrations.flower.operation.access import Access
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
+from holdfast.integrations.flower.operation.private import private_files
 from holdfast.integrations.flower.roster import FORMAT, Roster, RosterNode, key_fingerprint, token_of
 
 
@@ -38,7 +39,7 @@ def admit(
     entry = {"name": name, "key": text, "clients": clients, "most_examples": most_examples}
     plain = [] if known is None else [node.as_dict() for node in known.nodes]
     roster = Roster.from_plain({"format": FORMAT, "nodes": [*plain, entry]})
-    roster.save(federation.roster_file)
+    _save(roster, federation)
     return roster.nodes[-1]
 
 
@@ -60,9 +61,13 @@ def _proved_by(federation: FederationFolder, name: str, **proof: str) -> RosterN
         names = ", ".join(node.name for node in nodes) or "nobody"
         raise ConfigError(f"there is no node {name!r} on the roster; it has {names}")
     changed = [dataclasses.replace(node, **proof) if node.name == name else node for node in nodes]
-    entries = [node.as_dict() for node in changed]
-    Roster.from_plain({"format": FORMAT, "nodes": entries}).save(federation.roster_file)
+    _save(Roster.from_plain({"format": FORMAT, "nodes": [node.as_dict() for node in changed]}), federation)
     return next(node for node in changed if node.name == name)
+
+
+def _save(roster: Roster, federation: FederationFolder) -> None:
+    with private_files():
+        roster.save(federation.roster_file)
 
 
 def register(access: Access, roster: Roster | None) -> tuple[list[str], int]:

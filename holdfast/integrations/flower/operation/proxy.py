@@ -9,6 +9,7 @@ and never reaches a parser that may read it otherwise than nginx does.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 #: What a SuperNode whose key is registered calls (``flwr.supernode.fleet_http_connection``). Left out are the two that
@@ -30,9 +31,9 @@ _CONNECTIONS = 256
 #: Flower cuts arrays into pieces of 5 MB, each an object and a request of its own.
 _LARGEST_BODY = 16 * 2**20
 
-_FILE = """# Written by `holdfast federation init`; the way in for nodes, and the only one. `holdfast federation serve` starts
-# it; an nginx that runs already can include the server block.
-worker_processes 1;
+_FILE = """# Written by `holdfast federation init`: the way in for nodes, and the only one.
+# `holdfast federation serve` starts it; an nginx that runs already can include the server block.
+{user}worker_processes 1;
 pid {scratch}/nginx.pid;
 error_log {scratch}/error.log warn;
 events {{ worker_connections 2048; }}
@@ -94,7 +95,10 @@ def proxy_file(folder: Path, *, listen: str, upstream: str, name: str) -> str:
         upstream: address and port of the SuperLink, a loopback address.
         name: one of the names in the SuperLink's certificate.
     """
+    # Where root starts nginx, its worker becomes nobody, who may not enter the folder.
+    user = "user root;\n" if os.getuid() == 0 else ""
     return _FILE.format(
+        user=user,
         scratch=folder / "proxy",
         keys=folder / "keys",
         listen=listen,

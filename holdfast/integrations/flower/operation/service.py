@@ -15,11 +15,12 @@ from pathlib import Path
 
 from holdfast.errors import FederationError, MissingDependencyError
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
-from holdfast.integrations.flower.operation.private import private_folder
+from holdfast.integrations.flower.operation.private import private_files, private_folder
 from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE, require_flower
 
 _QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _PAUSE = 0.1
+_HERE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104 - asked, not bound
 #: Where Debian keeps what ordinary users rarely call.
 _ELSEWHERE = "/usr/sbin:/usr/local/sbin:/opt/homebrew/bin"
 
@@ -89,7 +90,7 @@ class Service:
         if _listens(address):
             raise FederationError(f"something listens at {address} already; stop it, or choose another port at init")
         environment = {**os.environ, **_QUIET, "FLWR_HOME": str(self.federation.path / "flwr")}
-        with self._log(name).open("ab") as log:
+        with private_files(), self._log(name).open("ab") as log:
             process = subprocess.Popen(  # noqa: S603
                 words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
             )
@@ -131,7 +132,7 @@ def _nginx() -> str:
 def _reached(listen: str) -> str:
     """Where this machine reaches an address that is listened at."""
     host, _, port = listen.rpartition(":")
-    return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"
+    return f"{_HERE.get(host, host)}:{port}"
 
 
 def _listens(address: str) -> bool:

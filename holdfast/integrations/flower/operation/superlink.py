@@ -1,4 +1,4 @@
-"""A SuperLink whose Control API asks for the operator's token: ``python -m ...operation.superlink TOKENFILE ARGUMENTS``.
+"""A SuperLink whose Control API asks for the operator's token.
 
 Flower's own distribution has one way of authenticating those who start runs and register nodes, which is not to. A
 loopback address keeps the network out, but every user of the machine reaches it. So the SuperLink is given a plugin of

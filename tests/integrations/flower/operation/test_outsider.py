@@ -21,6 +21,8 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
 from flwr.proto.fleet_pb2 import ActivateNodeRequest
+from flwr.proto.message_pb2 import PushObjectRequest
+from flwr.proto.node_pb2 import Node
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
@@ -122,6 +124,20 @@ def test_an_admitted_node_comes_in_through_the_proxy(federation):
         assert client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id > 0
 
 
+def test_a_piece_of_a_model_is_taken(federation):
+    """Five megabytes, which nginx keeps in a file before it hands them on; Flower falls over the unknown run."""
+    client, key = node_client(federation, federation.path / "north")
+    with client:
+        number = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id
+        piece = PushObjectRequest(
+            node=Node(node_id=number), run_id=1, object_id="0" * 64, object_content=b"\0" * 5 * 2**20
+        )
+        with pytest.raises(httpx.HTTPStatusError) as answer:
+            client.PushObject(piece)
+    assert b"nginx" not in answer.value.response.content
+    assert "POST /v1/fleet/push-object" in (federation.path / "superlink" / "superlink.log").read_text()
+
+
 def test_the_operator_reaches_the_control_plane_on_the_server_itself(federation):
     assert register(federation.access(), federation.roster()) == ([], 0)
 
@@ -156,18 +172,14 @@ def test_a_key_that_is_not_admitted_signs_in_vain(federation, tmp_path):
     assert refused.value.response.status_code >= 400
 
 
-def test_no_method_of_any_service_answers_over_grpc(federation):
-    trust = grpc.ssl_channel_credentials((federation.keys / "ca.crt").read_bytes())
+def test_no_method_of_any_service_answers_over_grpc(federation, outsider):
     methods = rpc_methods()
-    assert len(methods) > 80
-    with grpc.secure_channel(federation.listen, trust) as channel:
-        for method in methods:
-            with pytest.raises(grpc.RpcError):
-                channel.unary_unary(method)(b"", timeout=2)
-            break  # the handshake fails before a method is named: HTTP/2 is not spoken at all
-    with httpx.Client(verify=str(federation.keys / "ca.crt"), base_url=f"https://{federation.listen}") as plain:
-        for method in methods:
-            assert plain.post(method, headers={"content-type": "application/grpc"}).status_code == 404
+    assert {"/flwr.proto.Fleet/PullMessages", "/flwr.proto.Control/StartRun"} < set(methods)
+    trust = grpc.ssl_channel_credentials((federation.keys / "ca.crt").read_bytes())
+    with grpc.secure_channel(federation.listen, trust) as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary(methods[0])(b"", timeout=5)  # fails before a method is named: HTTP/2 is not spoken
+    for method in methods:
+        assert outsider.post(method, headers={"content-type": "application/grpc"}).status_code == 404, method
 
 
 @pytest.mark.parametrize(
@@ -199,7 +211,9 @@ def test_flowers_own_commands_fail(federation, tmp_path, words):
         "FLWR_DISABLE_UPDATE_CHECK": "1",
     }
     flwr_command = str(Path(sys.executable).parent / "flwr")
-    done = subprocess.run([flwr_command, *given], env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [flwr_command, *given], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode != 0
     assert "404" in done.stdout + done.stderr
 
@@ -276,7 +290,7 @@ def test_the_superlink_listens_on_a_loopback_address_only(federation):
 # -------------------------------------------------------------------------------------------------- other users
 
 
-@pytest.mark.parametrize("token", [None, "", "0" * 64])
+@pytest.mark.parametrize("token", [None, "0" * 64])
 def test_another_user_of_the_servers_machine_does_not_control_it(federation, token):
     """He reaches the loopback port, and has no token."""
     known = federation.access()
