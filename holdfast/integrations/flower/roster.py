@@ -118,6 +118,11 @@ class Roster:
         token = token_of(secret)
         return next((node for node in self.nodes if node.token and hmac.compare_digest(node.token, token)), None)
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a node may prove who it is by a secret that it sends."""
+        return any(node.token for node in self.nodes)
+
     def largest(self, nodes: int) -> int:
         """How many clients so many nodes host, at most: what they can send if all of them are malicious."""
         return sum(sorted((len(node.clients) for node in self.nodes), reverse=True)[:nodes])

@@ -72,7 +72,10 @@ def _serve(grid: Grid, context: Context) -> None:
     run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, options.config(), kind="federation")
     if run.status == "finished":
         raise ConfigError(f"the run at {run.path} is finished; choose another folder")
-    outcome = on_grid(grid, options, run)
+    charter = charter_in(context)
+    if charter is None:
+        raise ConfigError("the app has no charter; write it again with `holdfast federation init` or `federate --app`")
+    outcome = on_grid(grid, options, run, charter)
     finish(outcome, outcome.runtime.clients, options, run, Console())
 
 
