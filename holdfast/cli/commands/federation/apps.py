@@ -85,13 +85,24 @@ def charter_in(context: Context) -> Charter | None:
     return Charter.from_json(text) if isinstance(text, str) and text else None
 
 
+def ordered(context: Context) -> tuple[dict[str, Any], str]:
+    """What the app that the server sent asks for: its options as plain values, and its charter as text.
+
+    Raises:
+        ConfigError: if it is no app of holdfast.
+    """
+    text, charter = context.run_config.get(OPTIONS), context.run_config.get(CHARTER, "")
+    try:
+        options = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        options = None
+    if not isinstance(options, dict) or not isinstance(charter, str):
+        raise ConfigError("the app has no configuration of holdfast; write it with `holdfast federation init`")
+    return options, charter
+
+
 def _options(context: Context) -> FederateOptions:
-    text = context.run_config.get(OPTIONS)
-    if not isinstance(text, str):
-        raise ConfigError(
-            "the app has no configuration; write it with `holdfast federate --engine flower --app FOLDER`"
-        )
-    return _parsed(json.loads(text))
+    return _parsed(ordered(context)[0])
 
 
 def _parsed(config: Mapping[str, Any]) -> FederateOptions:

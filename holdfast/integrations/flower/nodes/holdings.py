@@ -69,19 +69,24 @@ def placed(clients: Clients, ids: Sequence[int], total: int) -> Clients:
     return replace(clients, **parts, names=())
 
 
-def open_data(config: Mapping[str, object]) -> tuple[Clients, list[int]] | None:
+def open_data(config: Mapping[str, object], given: Sequence[int] | None = None) -> tuple[Clients, list[int]] | None:
     """The clients in the folder that a node's configuration names, and their ids; None where it names none.
 
+    Args:
+        config: of the node.
+        given: ids that the federation gave the node, for one whose configuration names none.
+
     Raises:
-        ConfigError: if it does not say whose data it is.
+        ConfigError: if nobody says whose data it is.
     """
     folder, ids = config.get("data"), config.get("clients")
     if folder is None:
         return None
-    if not isinstance(ids, str):
+    if isinstance(ids, str):
+        return Clients.open(Path(str(folder))), parse_ids(ids)
+    if given is None:
         raise ConfigError(f'the node has data at {folder} and does not say whose; add clients="3" to --node-config')
-    clients = Clients.open(Path(str(folder)))
-    return clients, parse_ids(ids)
+    return Clients.open(Path(str(folder))), list(given)
 
 
 def _picked(part: ClientPart, which: Tensor) -> ClientPart:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.errors import ConfigError, FederationError
+from holdfast.errors import ConfigError
 from holdfast.integrations.flower.nodes.processes import Waits, answer_task, be, be_supernode, execute
 from holdfast.integrations.flower.operation.access import Access
 from holdfast.integrations.flower.operation.private import private_files
@@ -181,9 +181,9 @@ def prepare_to_fork() -> None:
     """Import once what every message needs; one thread, since threads don't survive a fork."""
     import gc  # noqa: PLC0415
 
-    import flwr.supernode.cli.flower_supernode
-    import flwr.supernode.main
-    import flwr.supernode.runtime.run_clientapp  # noqa: F401
+    import flwr.supernode.cli.flower_supernode  # noqa: PLC0415
+    import flwr.supernode.main  # noqa: PLC0415
+    import flwr.supernode.runtime.run_clientapp  # noqa: F401, PLC0415
     import torch  # noqa: PLC0415
 
     os.environ.update({"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"})
@@ -222,17 +222,3 @@ def _free_port() -> int:
     with socket.socket() as listener:
         listener.bind((_HOST, 0))
         return int(listener.getsockname()[1])
-
-
-def identity_of(key: Path) -> str:
-    """The fingerprint of a node's key, for people who compare.
-
-    Raises:
-        FederationError: if it can't be read.
-    """
-    from holdfast.integrations.flower.roster import key_fingerprint  # noqa: PLC0415
-
-    try:
-        return key_fingerprint(key.with_name(f"{key.name}.pub").read_bytes())[:16]
-    except OSError as error:
-        raise FederationError(f"{error.filename} can't be read ({error.strerror}); make a new key") from error

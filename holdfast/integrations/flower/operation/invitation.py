@@ -58,7 +58,7 @@ class Invitation:
         asked, promised = plain_values(dict(options)), dict(self.options)
         names = sorted(set(asked) | set(promised))
         other = [name for name in names if name not in SERVERS_OWN and asked.get(name) != promised.get(name)]
-        if charter != self.charter.to_json():
+        if not charter or Charter.from_json(charter).digest != self.charter.digest:
             other.append("charter")
         if other:
             raise FederationError(
