@@ -19,7 +19,7 @@ from torch import Tensor
 
 from holdfast.errors import CheckpointError, ConfigError, DataError
 from holdfast.files import write_atomically
-from holdfast.integrations.flower.private import private_files, private_folder
+from holdfast.integrations.flower.operation.private import private_files, private_folder
 from holdfast.training.state import load_state, save_state
 
 
