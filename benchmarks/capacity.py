@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from holdfast.papers.engine.capacity import Measured
+from holdfast.papers.engine.capacity import Measured, read_runs
 from holdfast.papers.engine.jsonfile import write_json
 from holdfast.provenance import git_commit
 
@@ -165,23 +165,27 @@ def watch(process: subprocess.Popen[bytes], checkpoint: Path) -> tuple[list[Read
     return ends, largest, last
 
 
+def key(run: Measured) -> tuple[float, ...]:
+    """What a run is known by."""
+    return run.clients, run.cohort, run.nodes, run.parameters
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--note", default="", help="what else the machine was doing")
-    parser.add_argument(
-        "--only", type=int, nargs="+", help="numbers of the runs to measure, from 0; nothing is written"
-    )
+    parser.add_argument("--only", type=int, nargs="+", default=range(len(PLAN)), help="which runs to measure, from 0")
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
     chosen = parser.parse_args()
-    runs = []
-    for place in chosen.only if chosen.only is not None else range(len(PLAN)):
+    file = chosen.results / "benchmarks" / "capacity" / "runs.json"
+    kept = {key(run): run for run in (read_runs(file)[0] if file.exists() else [])}
+    for place in chosen.only:
         with tempfile.TemporaryDirectory(prefix="holdfast-capacity-") as scratch:
             started = time.monotonic()
-            runs.append(measure(*PLAN[place], Path(scratch) / "run"))
-            print(f"{time.monotonic() - started:.0f} s: {runs[-1]}", flush=True)
-    if chosen.only is None:
-        stored = {"commit": git_commit(), "note": chosen.note, "runs": [asdict(run) for run in runs]}
-        write_json(chosen.results / "benchmarks" / "capacity" / "runs.json", stored)
+            run = measure(*PLAN[place], Path(scratch) / "run")
+        print(f"{time.monotonic() - started:.0f} s: {run}", flush=True)
+        kept[key(run)] = run
+        runs = [asdict(kept[each]) for each in sorted(kept)]
+        write_json(file, {"commit": git_commit(), "note": chosen.note, "runs": runs})
 
 
 if __name__ == "__main__":
