@@ -27,7 +27,7 @@ def node_state(path: Path) -> Path | None:
     """The folder of a federation in a node's state, which `path` is or has; None where it is something else.
 
     Raises:
-        ConfigError: if it has several federations.
+        ConfigError: if it has several federations, or is of somebody's own Flower project.
     """
     if (path / _OPTIONS).is_file() and (path / _CONFIG).is_file():
         return path
@@ -35,6 +35,11 @@ def node_state(path: Path) -> Path | None:
     if len(inside) > 1:
         names = ", ".join(folder.name for folder in inside)
         raise ConfigError(f"the node at {path} has taken part in {names}; give the folder of one, as {inside[0]}")
+    if not inside and not (path / "config.yaml").exists() and any(path.glob("run-*/*.safetensors")):
+        raise ConfigError(
+            f"{path} has personal models of a Flower project of your own, whose network only your code can build; "
+            "`export_personal` in holdfast.integrations.flower.mod writes one as a state dict"
+        )
     return inside[0] if inside else None
 
 

@@ -112,7 +112,7 @@ class Fit:
 
 def fitted(runs: Sequence[Measured], cost: str) -> Fit:
     """The terms of a cost that explain the runs best."""
-    from scipy.optimize import nnls  # noqa: PLC0415 - comes with scikit-learn
+    from scipy.optimize import nnls  # type: ignore[import-untyped]  # noqa: PLC0415 - slow
 
     _, _, terms = COSTS[cost]
     values = np.array([getattr(run, cost) for run in runs])
@@ -253,7 +253,8 @@ def _repeat(commit: str | None) -> str:
 
 def _at(clients: float, cohort: float, nodes: float, parameters: float) -> Measured:
     """A federation of which nothing is measured; all of its clients have taken part."""
-    return Measured(clients, cohort, nodes, parameters, *[0.0] * 9, kept=clients, evaluation_cpu=0.0)
+    unknown = dict.fromkeys((*COSTS, "seconds"), 0.0)
+    return Measured(clients=clients, cohort=cohort, nodes=nodes, parameters=parameters, kept=clients, **unknown)
 
 
 def size(value: float) -> str:

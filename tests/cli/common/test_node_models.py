@@ -129,6 +129,13 @@ def test_a_node_of_several_federations_is_asked_which(state):
     assert node_state(state.parent / "nowhere") is None
 
 
+def test_the_folder_of_a_mod_is_told_apart(tmp_path, console):
+    (tmp_path / "run-7").mkdir()
+    (tmp_path / "run-7" / "3.safetensors").touch()
+    with pytest.raises(ConfigError, match="`export_personal` in holdfast"):
+        export(Export(tmp_path, client="3"), console)
+
+
 def test_a_damaged_configuration_is_named(state, console):
     (state / NAME / "options.json").write_text("[1, 2")
     with pytest.raises(CheckpointError, match=r"options\.json can't be read"):
