@@ -248,12 +248,17 @@ class Node:
             write_atomically(file, secrets.token_hex(16).encode())
         return file.read_text()
 
+    @cached_property
+    def _ids(self) -> frozenset[int]:
+        """The clients' ids; a node may have a hundred thousand, and each is looked up."""
+        return frozenset(self.holdings[1])
+
     def _own(self, client: int) -> None:
-        if client not in self.holdings[1]:
+        if client not in self._ids:
             raise FederationError(f"this node does not have client {client}")
 
     def _mine(self, request: Request) -> list[int]:
-        return [client for client in request.clients if client in self.holdings[1]]
+        return [client for client in request.clients if client in self._ids]
 
     def _choice(self, runtime: ClientRuntime) -> ExecutorChoice:
         if runtime.settings.executor == "serial":
