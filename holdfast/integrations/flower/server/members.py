@@ -139,7 +139,8 @@ class Members:
         """Those of the claimed clients that belong to the node."""
         theirs = [client for client in ids if self.owners.get(client, name) != name]
         if listed is not None:
-            theirs = [client for client in ids if client not in set(listed.clients)]
+            own = set(listed.clients)
+            theirs = [client for client in ids if client not in own]
         shown = spelled(theirs[:50])[:60]
         refused = (
             [f"it claims {len(theirs):,} clients of others ({shown}), which are not given to it"] if theirs else []
