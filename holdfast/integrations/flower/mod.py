@@ -212,7 +212,7 @@ class PersonalMod:
         rest, new = client.network.rest(), client.network.state_dict(shared + sent)
         there = zip(message.content.array_records[record], received, strict=True)
         arrays = ArrayRecord({name: (received if key in rest else new)[key] for name, key in there})
-        metrics: dict[str, int | float] = {"num-examples": examples}
+        metrics: dict[str, int | float | list[int] | list[float]] = {"num-examples": examples}
         if isinstance(self.client, str) and isinstance(name, int):
             metrics[self.client] = name
         return Message(RecordDict({record: arrays, "metrics": MetricRecord(metrics)}), reply_to=message)

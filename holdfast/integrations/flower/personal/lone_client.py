@@ -7,7 +7,7 @@ function gives, in its order; a method that wants more of them begins again at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -122,7 +122,7 @@ class LoneTraining(LocalTraining):
             DataError: if there are none.
         """
         batches = self.batches()
-        count = len(batches) if hasattr(batches, "__len__") else sum(1 for _ in batches)
+        count = len(batches) if isinstance(batches, Sized) else sum(1 for _ in batches)
         if not count:
             raise DataError("there is no mini-batch to train the personal model on; look at the function `batches`")
         return torch.tensor([count])
