@@ -18,6 +18,8 @@ from typing import cast
 
 from holdfast.papers.engine import render
 from holdfast.papers.engine.benchmarks import Benchmark, read_benchmarks
+from holdfast.papers.engine.capacity import page as page_of_capacity
+from holdfast.papers.engine.capacity import read_runs
 from holdfast.papers.engine.catalog import PAPERS, experiments_of, find
 from holdfast.papers.engine.experiment import SCALES, Experiment, Scale
 from holdfast.papers.engine.results import Results
@@ -58,6 +60,10 @@ def pages(docs: Path = DOCS, results: Path = RESULTS) -> dict[Path, str]:
         made[docs / "results" / "benchmarks.md"] = _benchmarks(benchmarks)
     if (measured_golden := _golden(results)) is not None:
         made[docs / "results" / "golden.md"] = measured_golden
+    capacity = results / "benchmarks" / "capacity" / "runs.json"
+    if capacity.exists():
+        note = _NOTE.format(file="results/benchmarks/capacity/runs.json")
+        made[docs / "results" / "capacity.md"] = note + page_of_capacity(*read_runs(capacity))
     made[docs / "results" / "README.md"] = _index(
         everything, [page.name for page in made if page.parent.name == "results"]
     )

@@ -110,7 +110,7 @@ def _refuse_other_forms(wanted: Wanted, module: str, attribute: str) -> None:
 
 
 def _imported(module: str, wanted: Wanted) -> ModuleType:
-    with _current_directory_importable():
+    with current_directory_importable():
         try:
             with told_as_sentence(f"{module} can't be imported"):
                 return _import(module)
@@ -142,7 +142,7 @@ def _import(module: str) -> ModuleType:
 
 
 @contextmanager
-def _current_directory_importable() -> Iterator[None]:
+def current_directory_importable() -> Iterator[None]:
     """Look into the current directory first, as Python does; it stays last, for what a model imports later."""
     here = str(Path.cwd())
     if "" in sys.path or here in sys.path:

@@ -24,6 +24,10 @@ COMMANDS = {
         "Simulate a federation, with attacks and personal models, and report on every client.",
         "federation.federate",
     ),
+    "federation": (
+        "A federation on several machines: found it, join it with your own data, run it, watch it.",
+        "federation.command",
+    ),
     "predict": ("Predict with a run's model: a table by example, and how every group fares.", "predict"),
     "export": ("Hand a run's model on: as safetensors, as a torch.export program, or as ONNX.", "export"),
     "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -89,8 +89,8 @@ def personal_models(run: Run, prepared: PreparedFederation, label: str | None = 
     state, saved = _saved(run)
     if saved["choice"]["name"] == "flower":
         raise ConfigError(
-            f"the personal models of {run.path} are where its clients are, on the Flower nodes; `export_personal` in "
-            "holdfast.cli.commands.federation.apps writes one there"
+            f"the personal models of {run.path} are with their clients, on the Flower nodes; there, `holdfast export "
+            "STATE --client NUMBER` writes one, with the node's state folder"
         )
     if label is None and len(labels) > 1:
         raise ConfigError(f"the federation at {run.path} has models by {', '.join(labels)}; say which with --method")
@@ -113,8 +113,18 @@ def personal_models(run: Run, prepared: PreparedFederation, label: str | None = 
     return PersonalModels(chosen, runtime, prepared.objective.output(state.weights, state.server))
 
 
+class ModelsByName(Protocol):
+    """Clients' own models: a run's `PersonalModels`, or those on a node."""
+
+    def find(self, name: str) -> int:
+        """The client called `name`."""
+
+    def state_dict(self, client: int) -> dict[str, Any]:
+        """Its model."""
+
+
 def scores_by_client(
-    models: PersonalModels,
+    models: ModelsByName,
     trained: TrainedModel,
     data: PredictionData,
     score: Callable[[nn.Module, Examples], ClassScores],

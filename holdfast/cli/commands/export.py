@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from holdfast.cli.common.node_models import NodeModels, node_state
 from holdfast.cli.common.trained import ALL, check_personal, chosen_model, clients_models, file_name, usable_run
 from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from holdfast.training.trained import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -26,10 +29,11 @@ class Export:
     model takes; nothing is applied to them before the model, so give them as the data set does.
 
     Examples: `holdfast export runs/mine`; `holdfast export runs/mine --to onnx --out model.onnx`; `holdfast export
-    runs/wards --client ward-1 --to torch-export`.
+    runs/wards --client ward-1 --to torch-export`; `holdfast export node-state --client 3`, on a node.
 
     Attributes:
-        run: a run directory of `holdfast fit` or `holdfast federate`.
+        run: a run directory of `holdfast fit` or `holdfast federate`, or the state folder of a Flower node, whose
+            clients' personal models never leave it otherwise.
         to: the format.
         out: the file, or the folder for safetensors; below export/ in the run directory by default.
         client: the personal model of this client of a federation; the shared model by default.
@@ -59,18 +63,13 @@ def export(options: Export, console: Console) -> None:
     check_personal(options.client, options.method)
     if options.client == ALL:
         raise ConfigError("export writes one model; name one client with --client")
-    run, form = usable_run(options.run, best_so_far=options.best_so_far), FORMATS[options.to]
+    node, form = node_state(options.run), FORMATS[options.to]
+    folder = node or usable_run(options.run, best_so_far=options.best_so_far).path
     stem = file_name(options.client, options.method) or ("model" if form.suffix else options.to)
-    out = options.out or run.path / "export" / f"{stem}{form.suffix}"
+    out = options.out or folder / "export" / f"{stem}{form.suffix}"
     check_export_place(options.to, out, overwrite=options.overwrite)
-    trained = chosen_model(run, options.data_root, best_so_far=options.best_so_far)
-    if options.client is not None:
-        personal = clients_models(run, options.data_root, options.method)
-        client = personal.find(options.client)
-        if not personal.took_part(client):
-            console.print(f"{options.client} never took part, so its model is the shared one.", highlight=False)
-        trained = trained.of_client(options.client, personal.state_dict(client))
-    schema = run.path / "schema.json"
+    trained = _of_run(options, console) if node is None else _of_node(node, options)
+    schema = folder / "schema.json"
     attached = {schema.name: schema.read_text(encoding="utf-8")} if schema.exists() else {}
     exported = export_model(trained, options.to, out, overwrite=options.overwrite, attached=attached)
     checked = (
@@ -85,6 +84,26 @@ def export(options: Export, console: Console) -> None:
     names = ", ".join(trained.class_names[:10]) + (", ..." if len(trained.class_names) > 10 else "")
     gives = "one number, positive for the second of" if trained.card.task == "margin" else "logits of"
     console.print(escape(f"It gives {gives} {names}."), highlight=False, soft_wrap=True)
+
+
+def _of_run(options: Export, console: Console) -> TrainedModel:
+    run = usable_run(options.run, best_so_far=options.best_so_far)
+    trained = chosen_model(run, options.data_root, best_so_far=options.best_so_far)
+    if options.client is None:
+        return trained
+    personal = clients_models(run, options.data_root, options.method)
+    client = personal.find(options.client)
+    if not personal.took_part(client):
+        console.print(f"{options.client} never took part, so its model is the shared one.", highlight=False)
+    return trained.of_client(options.client, personal.state_dict(client))
+
+
+def _of_node(folder: Path, options: Export) -> TrainedModel:
+    models = NodeModels(folder, options.method)
+    trained = models.trained()
+    if options.client is None:
+        return trained
+    return trained.of_client(options.client, models.state_dict(models.find(options.client)))
 
 
 def main(arguments: list[str]) -> int:

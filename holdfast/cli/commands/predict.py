@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from holdfast.cli.common.node_models import NodeModels, node_state
 from holdfast.cli.common.trained import (
     ALL,
     check_personal,
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
     from torch import nn
 
     from holdfast.data import Clients, Examples, Splits
+    from holdfast.federated.saved_models import PersonalModels
     from holdfast.training import Run
     from holdfast.training.prediction import ClassScores, PredictionData
+    from holdfast.training.trained import TrainedModel
 
 #: Which examples of a data set.
 Part = Literal["train", "validation", "test"]
@@ -42,10 +45,11 @@ class Predict:
 
     Examples: `holdfast predict runs/mine`; `holdfast predict runs/mine new.csv`; `holdfast predict runs/mine
     coloured-digits --part validation --out guesses.csv`; `holdfast predict runs/wards --client ward-1`; `holdfast
-    predict runs/wards --client all`.
+    predict runs/wards --client all`; `holdfast predict node-state --client all`, on a Flower node.
 
     Attributes:
-        run: a run directory of `holdfast fit` or `holdfast federate`.
+        run: a run directory of `holdfast fit` or `holdfast federate`, or the state folder of a Flower node, which
+            has the data and the personal models of its own clients.
         data: other data of your own, a file or folder whose columns are called as those of the training data (labels
             may be missing), or a data set's name; the run's own data, with its options, by default.
         out: the file, .parquet or .csv; predictions-DATA-PART.parquet in the run directory by default.
@@ -83,27 +87,74 @@ def predict(options: Predict, console: Console) -> None:
     if options.batch_size < 1:
         raise ConfigError(f"--batch-size is {options.batch_size}; give at least 1")
     check_personal(options.client, options.method)
-    run, device = usable_run(options.run, best_so_far=options.best_so_far), find_device(options.device)
-    place = options.out or run.path / _file_name(run, options)
+    node, device = node_state(options.run), find_device(options.device)
+    sources = _of_run(options) if node is None else _of_node(node, options)
+    place = options.out or sources.folder / (file_name("predictions", sources.name, *_asked(options)) + ".parquet")
     check_table_place(place, overwrite=options.overwrite)
-    scores, data, class_names = _scored(run, options, device)
+    scores, data, class_names = _scored(sources, options, device)
     write_table(prediction_table(scores, data, class_names), place)
-    name = options.data or Path(str(run.config.get("data"))).name
-    _show(scores, data, f"{run.path.name}: {name}, {options.part}", place, console)
+    _show(scores, data, f"{sources.folder.name}: {sources.name}, {options.part}", place, console)
 
 
-def _scored(run: Run, options: Predict, device: torch.device) -> tuple[ClassScores, PredictionData, Sequence[str]]:
+@dataclass(frozen=True)
+class _Sources:
+    """Where models and examples come from, read when they are asked for.
+
+    Attributes:
+        folder: of the run, or of the federation on a node.
+        name: of the data.
+        trained: gives the shared model, or the only one.
+        personal: gives the clients' models.
+        examples: gives what is predicted.
+    """
+
+    folder: Path
+    name: str
+    trained: Callable[[], TrainedModel]
+    personal: Callable[[], PersonalModels | NodeModels]
+    examples: Callable[[], PredictionData]
+
+
+def _of_run(options: Predict) -> _Sources:
+    run, root = usable_run(options.run, best_so_far=options.best_so_far), options.data_root
+    return _Sources(
+        run.path,
+        Path(options.data or str(run.config.get("data"))).name,
+        lambda: chosen_model(run, root, best_so_far=options.best_so_far),
+        lambda: clients_models(run, root, options.method),
+        lambda: examples_for(run, options.data, root, options.part),
+    )
+
+
+def _of_node(folder: Path, options: Predict) -> _Sources:
+    if options.data is not None:
+        raise ConfigError(
+            f"a node predicts the examples of its own clients; leave out {options.data!r}, or export the model with "
+            f"`holdfast export {options.run} --client NUMBER` and run it on them"
+        )
+    models = NodeModels(folder, options.method)
+    return _Sources(
+        folder,
+        "node",
+        models.trained,
+        lambda: models,
+        lambda: _of_clients(models.clients, options.part, same_clients=True),
+    )
+
+
+def _scored(
+    sources: _Sources, options: Predict, device: torch.device
+) -> tuple[ClassScores, PredictionData, Sequence[str]]:
     """What the model that is asked for says, of what, and the names of its classes."""
     from holdfast.training.prediction import class_scores, fitting_examples, of_client
     from holdfast.training.prediction_table import COLUMNS, TOP
 
-    trained = chosen_model(run, options.data_root, best_so_far=options.best_so_far)
+    trained = sources.trained()
     client = options.client
-    personal = None if client is None else clients_models(run, options.data_root, options.method)
+    personal = None if client is None else sources.personal()
     if personal is not None and client is not None and client != ALL:
         trained = trained.of_client(client, personal.state_dict(personal.find(client)))
-    data = examples_for(run, options.data, options.data_root, options.part)
-    data = fitting_examples(data, trained.card, trained.n_classes)
+    data = fitting_examples(sources.examples(), trained.card, trained.n_classes)
     top = TOP if trained.n_classes > COLUMNS and not options.all_probabilities else None
 
     def score(model: nn.Module, examples: Examples) -> ClassScores:
@@ -226,9 +277,8 @@ def _refuse_unknown(name: str, names: Collection[str]) -> None:
     raise ConfigError(f"there is no data set, file or folder {name!r}{nearest(name, names)}")
 
 
-def _file_name(run: Run, options: Predict) -> str:
-    data = Path(options.data or str(run.config.get("data"))).name
-    return file_name("predictions", data, options.part, options.client, options.method) + ".parquet"
+def _asked(options: Predict) -> tuple[str | None, ...]:
+    return options.part, options.client, options.method
 
 
 def _show(scores: ClassScores, data: PredictionData, title: str, place: Path, console: Console) -> None:

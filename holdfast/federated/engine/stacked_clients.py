@@ -7,7 +7,7 @@ work are always the first rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -163,6 +163,38 @@ class StackedClients(UsesTraining):
             network.sgd_step(models, batch, rate, wanted, self._draws(batch, role))
         else:
             adam.step(models, network.with_proximal(self.gradient(models, batch, role), models, proximal), rate)
+
+    def draw_anew(self, steps: int) -> Iterator[ClientBatch]:
+        """Mini-batches for so many steps of a model that walks through its client's data on its own.
+
+        A client draws as often in one round as in another, so that the rounds it has been in say where it stands.
+        """
+        rounds = self.drawn // self.steps
+        own = torch.full_like(self.steps, steps)
+        return self.training.stacked(self.clients, self.received, drawn=rounds * steps, steps=own).batches()
+
+    # ---------------------------------------------------------------------------------------------- how models move
+    #
+    # Personal models take plain steps here. A client with an optimizer of its own, in somebody's Flower project,
+    # answers these three instead, so that every method runs with any optimizer of torch.
+
+    def descend(self, models: Tensor, direction: Tensor, rate: float, model: Hashable = "") -> None:
+        """One step in place, ``v <- v - rate d``.
+
+        Args:
+            models: v, shape (clients, P).
+            direction: d, of the same shape.
+            rate: the learning rate.
+            model: tells several models of a client apart, for an optimizer that remembers something of each.
+        """
+        models.sub_(direction, alpha=rate)
+
+    def attempt(self, models: Tensor, direction: Tensor, rate: float, attempt: Hashable) -> Tensor:
+        """What such a step would give, shape (clients, P); `keep` says which of several attempts is taken."""
+        return models.sub(direction, alpha=rate)
+
+    def keep(self, attempts: Sequence[Hashable]) -> None:
+        """Each client's attempt that became its model; plain steps remember nothing of it."""
 
     def _draws(self, batch: ClientBatch, role: str) -> Draws:
         """Names of (client, batch, role) for what is drawn: what one model drops can't shift another's draws."""

@@ -54,7 +54,7 @@ class Apfl(AlongsidePersonalizer):
         own, alpha = rows[:, :-1], rows[:, -1:]
         gradient = stack.gradient(mixture(alpha, own, local), batch, ROLE)
         slope = (gradient * (own - local)).sum(1, keepdim=True) if self.adaptive else None
-        own.sub_(alpha * gradient, alpha=stack.personal_rate)
+        stack.descend(own, alpha * gradient, stack.personal_rate)
         if slope is not None:
             alpha.sub_(slope, alpha=stack.personal_rate).clamp_(0, 1)
 

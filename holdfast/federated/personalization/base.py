@@ -38,11 +38,14 @@ class Personalizer(ABC):
         keeps_statistics: whether a personal model's running statistics are its own. They are not where the gradient is
             taken at a mixture of models, which is thrown away.
         needs_classes: whether outputs must be logits of classes, or a margin.
+        needs_examples: whether it looks at single examples and not only at mini-batches that it is handed, so that it
+            can't run inside somebody else's training loop.
     """
 
     name: ClassVar[str]
     keeps_statistics: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
+    needs_examples: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
@@ -80,6 +83,11 @@ class AlongsidePersonalizer(Personalizer):
 
     A method whose gradient is not taken at the model that begins its row writes `step` instead.
     """
+
+    @property
+    def uses_local(self) -> bool:
+        """Whether it looks at the client's copy of the shared model while that takes its steps."""
+        return True
 
     @property
     def updates_from_gradient(self) -> bool:

@@ -104,6 +104,7 @@ class EarlyStoppedFineTuning(PostHocPersonalizer):
 
     name: ClassVar[str] = "adapting"
     needs_classes: ClassVar[bool] = True
+    needs_examples: ClassVar[bool] = True
     epochs: int = 5
     checkpoints: int = 5
     keep: Literal["best", "last"] = "best"

@@ -62,7 +62,7 @@ class RegularizedFineTuning(PostHocPersonalizer):
                 continue
             direction = stack.gradient(now, batch, ROLE).add_(away(now, batch), alpha=self.lambda_)
             if adam is None:
-                now.sub_(direction, alpha=rate)
+                stack.descend(now, direction, rate)
             else:
                 adam.step(now, direction, rate)
         return models

@@ -43,4 +43,4 @@ class L2Sgd(JointPersonalizer):
         before = mean if self.reference else rows.clone()
         for batch in stack.batches():
             stack.sgd_step(rows[: len(batch)], batch, stack.personal_rate, (self.lambda_, mean), role=ROLE)
-        return (rows - before).mul_(stack.settings.cohort / len(stack.data))
+        return (rows - before).mul_(stack.training.participation)

@@ -18,6 +18,11 @@ class Local(AlongsidePersonalizer):
 
     name: ClassVar[str] = "local"
 
+    @property
+    def uses_local(self) -> bool:
+        """No: it looks at nobody."""
+        return False
+
     def update(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """``v <- v - eta g``."""
-        rows.sub_(gradient, alpha=stack.personal_rate)
+        stack.descend(rows, gradient, stack.personal_rate)

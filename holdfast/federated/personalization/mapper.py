@@ -15,7 +15,6 @@ from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.apfl import mixture
 from holdfast.federated.personalization.base import ROLE, JointPersonalizer, PostHocPersonalizer
 from holdfast.federated.personalization.fine_tuning import FineTuning
-from holdfast.federated.personalization.validation_losses import validation_losses
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,9 @@ class Mapper(JointPersonalizer):
             for alpha, models in zip(self.alphas, tried, strict=True):
                 own = models[: len(batch)]
                 gradient = stack.gradient(mixture(alpha, own, shared), batch, ROLE)
-                own.sub_(gradient, alpha=stack.personal_rate * alpha)
+                stack.descend(own, gradient, stack.personal_rate * alpha, alpha)
         mixed = torch.stack([mixture(alpha, own, shared) for alpha, own in zip(self.alphas, tried, strict=True)])
-        best = validation_losses(stack.network, stack.data.train, stack.clients, mixed).argmin(0)
+        best = stack.training.mean_losses("train", stack.clients, mixed).argmin(0)
         rows[:, :-1] = torch.stack(tried)[best, torch.arange(len(rows))]
         rows[:, -1] = rows.new_tensor(self.alphas)[best]
         share = rows[:, -1:]

@@ -77,9 +77,7 @@ class PerFedAvg(JointPersonalizer):
         return torch.cat([self._stepped(shared, training, group) for group in groups])
 
     def _stepped(self, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
-        stack = StackedClients(
-            training, clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients)
-        )
+        stack = training.stacked(clients, shared, drawn=torch.zeros_like(clients), steps=torch.ones_like(clients))
         models = stack.copies()
         gradient = training.network.gradient(models, next(stack.batches()))
         return models.sub_(gradient, alpha=stack.learning_rate if self.alpha is None else self.alpha)

@@ -40,6 +40,7 @@ class WithPolicy(PostHocPersonalizer):
 
     name: ClassVar[str] = "policy"
     needs_classes: ClassVar[bool] = True
+    needs_examples: ClassVar[bool] = True
     policy: Policy = field(default_factory=Uniform)
     epochs: int = 5
     called: str = ""

@@ -1,40 +1,71 @@
-"""Ditto in somebody's own ClientApp: a mod that trains a personal model beside the shared one and keeps it at home.
+"""Personalization in somebody's own ClientApp: a mod that keeps a personal model beside the shared one, at home.
 
 ::
 
-    ditto = DittoMod(model=Net, loss=loss, batches=batches, learning_rate=0.1, lambda_=0.5, folder=Path("personal"))
-    app = ClientApp(mods=[ditto])
+    personal = PersonalMod(Ditto(0.5), Net, loss, batches, folder=Path("personal"), learning_rate=0.1)
+    app = ClientApp(mods=[personal])
 
-The app trains the shared model as before; its reply is not touched. Then the personal model v takes steps
-``v <- v - eta (gradient + lambda (v - w))`` towards the model w that was received (Ditto, Algorithm 1). It lives in a
-file on the client's disk, because Flower keeps `Context.state` in memory and loses it with the node, and it is never
-sent. Only numbers that your `scores` makes of it are, where you give one.
+The method is a class of `holdfast.federated.personalization`, the one that the simulator runs. Which kind it is says
+what the mod does with a message:
+
+- alongside (Ditto, APFL, training alone): the app trains the shared model as before and its reply is not touched; then
+  the personal model takes a step per mini-batch;
+- joint (L2SGD, pFedMe, mapper, Per-FedAvg): the method trains in place of the app, and the reply is the mod's;
+- post-hoc (fine-tuning, EWC, SKL): evaluate messages bring the shared model of the round, from which the personal
+  model is trained anew.
+
+Personal models live in files on the client's disk and are never sent. Only numbers that your `scores` makes of them
+are, where you give one.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors.torch import save
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
-from holdfast.errors import CheckpointError, ConfigError, DataError, MissingDependencyError
-from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
-from holdfast.files import write_atomically
-from holdfast.training.state import load_state, save_state
+from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.federated.checks import check_statistics
+from holdfast.federated.personalization.base import (
+    AlongsidePersonalizer,
+    JointPersonalizer,
+    Personalizer,
+    PostHocPersonalizer,
+)
+from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
+from holdfast.federated.personalization.factory import resolve
+from holdfast.federated.settings import Rounds
+from holdfast.integrations.flower.personal.client import PersonalClient
+from holdfast.integrations.flower.personal.descent import Recipe, check_optimizer
+from holdfast.integrations.flower.personal.lone_network import LoneNetwork, Loss, examples_in
+from holdfast.integrations.flower.personal.memory import PersonalFolder, PersonalState, export_personal
 
 try:
-    from flwr.app import Context, Message, MessageType, MetricRecord
+    from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
+
+    from holdfast.integrations.flower.personal.messages import (
+        kept,
+        loaded,
+        received_state,
+        record_name,
+        round_of,
+        seen,
+        undisturbed,
+    )
 except ImportError as error:
     raise MissingDependencyError(
-        "DittoMod needs Flower, which is not installed; pip install 'holdfast[flower]'"
+        "PersonalMod needs Flower, which is not installed; pip install 'holdfast[flower]'"
     ) from error
+
+__all__ = ["PREFIX", "PersonalMod", "export_personal"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,162 +74,230 @@ PREFIX = "personal-"
 
 
 @dataclass(frozen=True)
-class DittoMod:
+class PersonalMod:
     """A client mod that adds a personal model.
 
     Attributes:
+        method: of `holdfast.federated.personalization`, such as ``Ditto(0.5)`` or ``Ditto("auto")``.
         model: makes the network, with any weights.
         loss: of a network on a batch, a scalar tensor.
         batches: the mini-batches of a round, from the message and the context that your train function gets too; each
             is a step of the personal model. Shuffle by ``message.content["config"]["server-round"]`` to be repeatable.
-        learning_rate: of the personal model's steps.
-        lambda_: strength of the proximal term towards the received model: 0 is training alone.
-        folder: on the client's disk; made where missing.
+        folder: on the client's disk; made where missing, for its owner alone.
+        learning_rate: of plain steps; that of the optimizer where there is one.
+        optimizer: makes an optimizer of torch from the personal model, in place of plain steps. What it remembers is
+            kept between rounds.
+        scheduler: makes a schedule of its learning rate.
+        schedule_by: what the schedule counts: rounds that the client takes part in, or steps.
+        validation: mini-batches to choose by, like `batches`, for ``Ditto("auto")`` and ``Ditto("parallel")``.
         scores: what to tell of the personal model in answer to an evaluate message, such as its accuracy; nothing
             without. The names get ``personal-`` in front.
-        client_key: the entry of the node's configuration that names the client. It must be the same after a restart,
-            which Flower's node ids are not.
+        client: names the client: an entry of the node's configuration, or a function of the message and the context.
+            It must be the same after a restart, which Flower's node ids are not.
+        run: a name under which runs share personal models: one continues where the last one ended. By default each of
+            Flower's runs has its own.
+        arrays: which record of the message is the model, where there are several.
+        participation: share of the clients that take part in a round, which L2SGD must know.
+        strong_attack: whether clients must be on their guard against the shared model: Ditto's candidates for lambda
+            are smaller then.
+        from_round: the first round whose evaluate message makes a post-hoc method train; of all by default.
 
     Raises:
-        ConfigError: if lambda is negative, or so large that steps overshoot.
+        ConfigError: if the method can't work with what is given.
     """
 
+    method: Personalizer
     model: Callable[[], nn.Module]
-    loss: Callable[[nn.Module, Any], Tensor]
+    loss: Loss
     batches: Callable[[Message, Context], Iterable[Any]]
-    learning_rate: float
-    lambda_: float
     folder: Path
+    learning_rate: float | None = None
+    optimizer: Callable[[nn.Module], Optimizer] | None = None
+    scheduler: Callable[[Optimizer], LRScheduler] | None = None
+    schedule_by: Literal["round", "step"] = "round"
+    validation: Callable[[Message, Context], Iterable[Any]] | None = None
     scores: Callable[[nn.Module, Message, Context], Mapping[str, float]] | None = None
-    client_key: str = "partition-id"
+    client: str | Callable[[Message, Context], object] = "partition-id"
+    run: str | None = None
+    arrays: str | None = None
+    participation: float = 1.0
+    strong_attack: bool = False
+    from_round: int = 0
 
     def __post_init__(self) -> None:
-        refuse_negative(self.lambda_)
-        refuse_overshoot(self.lambda_, self.learning_rate)
+        method = self.methods[0]
+        if method.needs_examples:
+            raise ConfigError(
+                f"{method.label} looks at single examples of a client, and a mod sees the mini-batches of somebody "
+                "else's loop; run it with `holdfast federate --engine flower`, or use finetuning, ewc or skl here"
+            )
+        if isinstance(method, AdaptiveDitto) and self.validation is None:
+            raise ConfigError(
+                f"{method.label} chooses lambda by the loss on validation data; give the mod `validation`, or Ditto a "
+                "number"
+            )
+        if self.learning_rate is None and self.optimizer is None:
+            raise ConfigError("the personal model needs steps; give a learning_rate, or an optimizer")
+        if self.scheduler is not None and self.optimizer is None:
+            raise ConfigError("a scheduler belongs to an optimizer; give one, such as torch.optim.SGD")
+        if not 0 < self.participation <= 1:
+            raise ConfigError(f"participation is {self.participation}; give a share of the clients, above 0 to 1")
+        if self.optimizer is None:
+            _ = self._settings
+
+    @cached_property
+    def methods(self) -> list[Personalizer]:
+        """The method as it runs, and what follows on it when the rounds are over, where something does."""
+        if not isinstance(self.method, Personalizer):
+            raise ConfigError(
+                f"the method is {self.method!r}; give one of holdfast.federated.personalization, such as Ditto(0.5)"
+            )
+        return resolve([self.method], self.strong_attack)
 
     def __call__(self, message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
-        """Let the app answer, then train the personal model or add its scores."""
+        """Let the app answer, or the joint method; train the personal model, or add its scores."""
         kind = message.metadata.message_type
-        if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or len(message.content.array_records) != 1:
+        if kind not in (MessageType.TRAIN, MessageType.EVALUATE) or not message.content.array_records:
             return call_next(message, context)
-        received = next(iter(message.content.array_records.values())).to_torch_state_dict()
+        trains = kind == MessageType.TRAIN
+        if trains and isinstance(self.methods[0], JointPersonalizer):
+            with undisturbed(*self._stream(message, context)):
+                return self._train_jointly(message, context)
+        # Copied before the app has it: an app may change the record in place.
+        record = record_name(message, self.arrays)
+        received = received_state(message.content.array_records[record], self.model)
         reply = call_next(message, context)
         if reply.has_error():
             return reply
-        with torch.random.fork_rng():
-            if kind == MessageType.TRAIN:
+        with undisturbed(*self._stream(message, context)):
+            if trains:
                 self._train(received, message, context)
-            elif self.scores is not None:
-                personal = self._model(self._stored(context) or {"model": received})
-                metrics = next(iter(reply.content.metric_records.values()), None)
-                if metrics is None:
-                    metrics = reply.content["metrics"] = MetricRecord()
-                for name, value in self.scores(personal.eval(), message, context).items():
-                    metrics[PREFIX + name] = value
+            else:
+                self._evaluate(received, message, context, reply)
         return reply
 
-    # ---------------------------------------------------------------------------------------------- inside
+    # ---------------------------------------------------------------------------------------------- messages
 
     def _train(self, received: dict[str, Tensor], message: Message, context: Context) -> None:
         """The steps of a round; a message that comes twice, for want of an answer, is one round."""
-        stored = self._stored(context)
-        now = [context.run_id, _round_of(message)]
-        if stored is not None and now[1] is not None and stored["seen"] == now:
+        method = self.methods[0]
+        if not isinstance(method, AlongsidePersonalizer):
             return
-        personal = self._model(stored or {"model": received}).train()
-        anchors = [received[name] for name, _ in personal.named_parameters()]
-        for batch in self.batches(message, context):
-            sgd_step(personal, self.loss(personal, batch), anchors, self.lambda_, self.learning_rate)
-        state = {name: value.detach().cpu() for name, value in personal.state_dict().items()}
-        if not all(bool(value.isfinite().all()) for value in state.values()):
-            _log.warning("the personal model is no longer finite after round %s; it is kept as it was", now[1])
+        folder, name, known = self._folder(context), self._client(message, context), seen(message, context)
+        with folder.held(name):
+            before = folder.load(name) or PersonalState(method.label)
+            if known is not None and before.seen == known:
+                return
+            client = self._personal(received, before, message, context)
+            after, _ = client.train(method)
+            self._keep(folder, name, replace(client, state=replace(after, seen=known or [])), method)
+
+    def _train_jointly(self, message: Message, context: Context) -> Message:
+        method, record = self.methods[0], record_name(message, self.arrays)
+        assert isinstance(method, JointPersonalizer)
+        received = received_state(message.content.array_records[record], self.model)
+        folder, name, known = self._folder(context), self._client(message, context), seen(message, context)
+        with folder.held(name):
+            last = folder.load(name) or PersonalState(method.label)
+            repeated = known is not None and last.seen == known
+            before = PersonalState(**last.before) if repeated else last
+            client = self._personal(received, before, message, context)
+            shared = client.network.initial
+            after, sent = client.train(method)
+            if not repeated:
+                after = replace(after, seen=known or [], before=before.to_repeat())
+                self._keep(folder, name, replace(client, state=after), method)
+            examples = sum(examples_in(batch) for batch in client.batches())
+        assert sent is not None
+        rest, new = client.network.rest(), client.network.state_dict(shared + sent)
+        there = zip(message.content.array_records[record], received, strict=True)
+        arrays = ArrayRecord({name: (received if key in rest else new)[key] for name, key in there})
+        metrics: dict[str, int | float | list[int] | list[float]] = {"num-examples": examples}
+        if isinstance(self.client, str) and isinstance(name, int):
+            metrics[self.client] = name
+        return Message(RecordDict({record: arrays, "metrics": MetricRecord(metrics)}), reply_to=message)
+
+    def _evaluate(self, received: dict[str, Tensor], message: Message, context: Context, reply: Message) -> None:
+        """Train what is trained when the rounds are over, and tell how the personal model fares."""
+        *earlier, method = self.methods
+        tunes = isinstance(method, PostHocPersonalizer) and (round_of(message) or 0) >= self.from_round
+        # Some models are made of what is kept and of the shared model, which has moved since the client trained.
+        moved = type(method).models is not Personalizer.models
+        if not (tunes or moved or self.scores is not None):
             return
-        rounds = 1 + (stored["rounds"] if stored is not None else 0)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        save_state({"model": state, "lambda": self.lambda_, "rounds": rounds, "seen": now}, self._file(context))
+        folder, name = self._folder(context), self._client(message, context)
+        with folder.held(name):
+            state = folder.load(name) or PersonalState(method.label)
+            client = self._personal(received, state, message, context)
+            if tunes and isinstance(method, PostHocPersonalizer):
+                followed = earlier[0] if earlier and method.follows == earlier[0].label else None
+                client = replace(client, state=client.tune(method, followed))
+            if tunes or (moved and method.label in client.state.rows):
+                self._keep(folder, name, client, method)
+            personal = client.network.module
+            personal.load_state_dict(client.state_dict(method))
+        if self.scores is not None:
+            metrics = next(iter(reply.content.metric_records.values()), None)
+            if metrics is None:
+                metrics = reply.content["metrics"] = MetricRecord()
+            for key, value in self.scores(personal.eval(), message, context).items():
+                metrics[PREFIX + key] = value
 
-    def _model(self, stored: Mapping[str, Any]) -> nn.Module:
-        model = self.model()
-        try:
-            model.load_state_dict(stored["model"])
-        except RuntimeError as error:
+    # ---------------------------------------------------------------------------------------------- inside
+
+    @cached_property
+    def _settings(self) -> Rounds:
+        """The learning rate, that of the optimizer where none is given; pulls that overshoot are refused."""
+        optimizer = None if self.optimizer is None else check_optimizer(self.optimizer(self.model()))
+        rate = self.learning_rate
+        if rate is None and optimizer is not None:
+            rate = float(optimizer.param_groups[0]["lr"])
+        settings = Rounds(rounds=1, cohort=1, learning_rate=rate or 0.0)
+        if optimizer is None or isinstance(optimizer, torch.optim.SGD):
+            self.methods[0].check(settings)
+        return settings
+
+    @property
+    def _recipe(self) -> Recipe | None:
+        return None if self.optimizer is None else Recipe(self.optimizer, self.scheduler, self.schedule_by)
+
+    def _personal(
+        self, received: Mapping[str, Tensor], state: PersonalState, message: Message, context: Context
+    ) -> PersonalClient:
+        network = LoneNetwork(loaded(self.model(), received), self.loss)
+        check_statistics(network, self.methods)
+        validation = self.validation
+        return PersonalClient(
+            network,
+            self._settings,
+            self._recipe,
+            batches=kept(lambda: self.batches(message, context)),
+            # Looked at in every step, so it is read once.
+            held_out=kept(lambda: () if validation is None else list(validation(message, context))),
+            share=self.participation,
+            state=state,
+        )
+
+    def _keep(self, folder: PersonalFolder, name: object, client: PersonalClient, method: Personalizer) -> None:
+        state = replace(client.state, method=method.label, model=client.state_dict(method))
+        if not all(bool(value.isfinite().all()) for value in state.model.values()):
+            _log.warning("the personal model of client %r is no longer finite; it is kept as it was", name)
+            return
+        folder.save(name, state)
+
+    def _folder(self, context: Context) -> PersonalFolder:
+        return PersonalFolder(self.folder, f"run-{context.run_id}" if self.run is None else self.run)
+
+    def _stream(self, message: Message, context: Context) -> tuple[str | int, ...]:
+        """Names of what is drawn for a message: one that comes twice draws the same, the next round something else."""
+        return ("personal", str(self._client(message, context)), round_of(message) or 0)
+
+    def _client(self, message: Message, context: Context) -> object:
+        if not isinstance(self.client, str):
+            return self.client(message, context)
+        if self.client not in context.node_config:
             raise ConfigError(
-                f"the weights don't fit {type(model).__name__} ({str(error).splitlines()[-1].strip()}); "
-                "give DittoMod the network that the server sends, and a folder of its own"
-            ) from error
-        return model
-
-    def _stored(self, context: Context) -> dict[str, Any] | None:
-        file = self._file(context)
-        return load_state(file) if file.exists() else None
-
-    def _file(self, context: Context) -> Path:
-        if self.client_key not in context.node_config:
-            raise ConfigError(
-                f"the node's configuration has no {self.client_key!r}, so the personal model has no name; start the "
-                f"SuperNode with --node-config '{self.client_key}=0', or give client_key"
+                f"the node's configuration has no {self.client!r}, so the personal model has no name; start the "
+                f"SuperNode with --node-config '{self.client}=0', or give client"
             )
-        return personal_file(self.folder, context.node_config[self.client_key])
-
-
-def sgd_step(model: nn.Module, loss: Tensor, anchors: Iterable[Tensor], lambda_: float, rate: float) -> None:
-    """One step of Ditto, in place: ``v <- v - rate (gradient + lambda (v - anchor))``.
-
-    At lambda 0 anchors are not looked at, so they may be infinite.
-
-    Args:
-        model: v.
-        loss: of the model on a batch.
-        anchors: the received parameters, in the order of the model's.
-        lambda_: strength of the proximal term.
-        rate: the learning rate.
-    """
-    parameters = list(model.parameters())
-    gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-    with torch.no_grad():
-        for parameter, gradient, anchor in zip(parameters, gradients, anchors, strict=True):
-            direction = torch.zeros_like(parameter) if gradient is None else gradient
-            if lambda_:
-                direction = direction + lambda_ * (parameter - anchor.to(parameter.device))
-            parameter.sub_(direction, alpha=rate)
-
-
-def personal_file(folder: Path, client: object) -> Path:
-    """Where the mod keeps a client's personal model.
-
-    Raises:
-        ConfigError: if the client's name is none for a file.
-    """
-    name = str(client)
-    if not re.fullmatch(r"[\w-]+", name):
-        raise ConfigError(f"the client is named {name!r}, which can't be a file's name; use letters, digits, _ and -")
-    return folder / f"{name}.safetensors"
-
-
-def export_personal(folder: Path, client: object, file: Path) -> None:
-    """Write a client's personal model as a plain safetensors file, to be loaded by `safetensors.torch.load_file`.
-
-    Args:
-        folder: of the mod.
-        client: the client's name, its ``partition-id``.
-        file: what to write.
-
-    Raises:
-        DataError: if the client has no personal model there.
-        CheckpointError: if it can't be read, or the file can't be written.
-    """
-    source = personal_file(folder, client)
-    if not source.exists():
-        raise DataError(f"{folder} has no personal model of client {client}; it has not trained there yet")
-    stored = load_state(source)
-    if "model" not in stored:
-        raise CheckpointError(f"{source} is no personal model; give the folder of a DittoMod")
-    write_atomically(file, save(stored["model"]))
-
-
-def _round_of(message: Message) -> int | None:
-    for record in message.content.config_records.values():
-        number = record.get("server-round")
-        if isinstance(number, int):
-            return number
-    return None
+        return context.node_config[self.client]

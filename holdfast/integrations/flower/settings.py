@@ -9,6 +9,8 @@ from holdfast.errors import ConfigError
 
 #: What happens to a round that fewer clients than the minimum have answered in time.
 OnFew = Literal["continue", "wait", "fail"]
+#: What happens to a reply that comes when its round is over.
+Late = Literal["drop", "weigh"]
 
 
 @dataclass(frozen=True)
@@ -21,20 +23,39 @@ class FlowerSettings:
         minimum: clients of a round that should answer.
         on_few: what to do when fewer than the minimum have answered in time: combine those that have (continue), go on
             waiting (wait), or stop with everything saved (fail).
+        late: replies to an earlier round: leave them out (drop), or use them with less weight (weigh); a reply that is
+            s rounds late counts (1 + s)^(-1/2).
+        late_rounds: how many rounds a reply may be late and still count, for late replies that are weighed.
+        roster: a file that says which nodes may take part, with which clients and how many examples at most.
+        unlisted: without a roster, take every node at its word; where all nodes that can reach the SuperLink are yours.
+        expect_malicious_nodes: how many nodes the server defends itself against, with all of their clients; needs a
+            roster, which knows who shares a node.
+        most_faults: a node whose replies were refused this often is left out from then on.
     """
 
     nodes: int = 2
     timeout: float = 300.0
     minimum: int = 1
     on_few: OnFew = "continue"
+    late: Late = "drop"
+    late_rounds: int = 5
+    roster: str | None = None
+    unlisted: bool = False
+    expect_malicious_nodes: int | None = None
+    most_faults: int = 10
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ConfigError(f"nodes is {self.nodes}; give at least 1")
         if not self.timeout > 0:
             raise ConfigError(f"timeout is {self.timeout}; give a positive number of seconds")
-        if self.minimum < 1:
-            raise ConfigError(f"minimum is {self.minimum}; give at least 1")
+        for name in ("minimum", "most_faults", "late_rounds"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; give at least 1")
+        if self.expect_malicious_nodes is not None and self.expect_malicious_nodes < 0:
+            raise ConfigError(f"expect_malicious_nodes is {self.expect_malicious_nodes}; give 0 or a number of nodes")
+        if self.roster is not None and self.unlisted:
+            raise ConfigError("a roster says who may take part, and unlisted that anybody may; give one of them")
 
 
 @dataclass(frozen=True)
@@ -45,14 +66,16 @@ class Fault:
         number: of the round, from 0.
         clients: ids.
         kind: ``away`` (no node has them), ``silent`` (no answer in time), ``failed`` (the node said why), ``refused``
-            (what came is not what was asked for), ``skipped`` (too few were left to combine), or ``returned`` (their
-            node was lost and is back; they may have been in time).
+            (what came is not what was asked for), ``busy`` (their node was still at work on an earlier round),
+            ``late`` (an answer came when its round was over), ``expelled`` (too much of theirs was refused),
+            ``skipped`` (too few were left to combine), or ``returned`` (their node was lost and is back; they may have
+            been in time).
         reason: a sentence.
     """
 
     number: int
     clients: tuple[int, ...]
-    kind: Literal["away", "silent", "failed", "refused", "skipped", "returned"]
+    kind: Literal["away", "silent", "failed", "refused", "busy", "late", "expelled", "skipped", "returned"]
     reason: str
 
     def as_dict(self) -> dict[str, Any]:

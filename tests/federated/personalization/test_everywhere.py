@@ -12,7 +12,6 @@ from holdfast.federated.engine.network import Network
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper
 from holdfast.federated.personalization.early_stopping import EarlyStoppedFineTuning
-from holdfast.federated.personalization.validation_losses import validation_losses
 from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
 
 EXTRA = {
@@ -100,6 +99,4 @@ def test_models_with_batch_statistics_are_compared_on_each_client_s_own_batch():
             for each in models
         ]
     )
-    torch.testing.assert_close(
-        validation_losses(runtime.network, data.validation, ids, models), expected, rtol=1e-5, atol=1e-6
-    )
+    torch.testing.assert_close(runtime.training.mean_losses("validation", ids, models), expected, rtol=1e-5, atol=1e-6)

@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 
 from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast.cli.commands.federation.federate import charter_of
 from holdfast.cli.commands.federation.options import FederateOptions, parse
 from holdfast.federated import federate
 from holdfast.federated.result import FederationResult
 from holdfast.integrations.flower.nodes.client_state import ClientStates
 from holdfast.integrations.flower.rehearsal.deployment import Deployment
 from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
-from holdfast.integrations.flower.rehearsal.project import app_files
+from holdfast.integrations.flower.rehearsal.project import CHARTER, app_files
 from holdfast.integrations.flower.server.federation import federate_on_flower
 from holdfast.training import Run
 from holdfast.training.state import load_state
@@ -28,11 +29,17 @@ def options_of(*words: str) -> FederateOptions:
     return parse([*SMALL, *words])
 
 
-def on_flower(deployment: Deployment, options: FederateOptions, run: Run, files=None, listeners=()) -> FederationResult:
+def on_flower(
+    deployment: Deployment, options: FederateOptions, run: Run, *, files=None, listeners=(), roster=None, charter=None
+) -> FederationResult:
     assert options.flower is not None
-    app = app_files(options.config()) if files is None else files
+    plan = blueprint_of(options)
+    clients = plan.load()
+    charter = charter or charter_of(options, clients, plan.model(clients))
+    app = app_files(options.config(), **{CHARTER: charter.to_json()}) | (files or {})
+    roster = roster or deployment.roster(len(clients), 10_000)
     with grid_of_new_run(deployment.address, app, deployment.bell) as grid:
-        return federate_on_flower(grid, blueprint_of(options), options.flower, run=run, listeners=listeners)
+        return federate_on_flower(grid, plan, options.flower, charter, roster=roster, run=run, listeners=listeners)
 
 
 def in_simulator(options: FederateOptions) -> FederationResult:

@@ -7,8 +7,7 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 
-from holdfast.integrations.flower.mod import personal_file
-from holdfast.training.state import load_state
+from holdfast.integrations.flower.personal.memory import load_personal
 from tests.docs.pages import ROOT, blocks
 from tests.integrations.flower.local_grid import LocalGrid, numbers
 
@@ -40,9 +39,17 @@ def test_the_robust_strategy_and_the_personal_models_train(page, tmp_path):
     start = page["new_model"]().weight
     assert weight[1, 0] - weight[0, 0] > float(start[1, 0] - start[0, 0]) + 0.3
     for client in range(CLIENTS):
-        stored = load_state(personal_file(tmp_path / "personal", client))
-        assert (stored["rounds"], stored["lambda"]) == (ROUNDS, 0.5)
+        stored = load_personal(tmp_path / "personal", client)
+        assert (stored.rounds, stored.method) == (ROUNDS, "ditto-0.5")
     page["export_personal"](tmp_path / "personal", 3, tmp_path / "mine.safetensors")
+
+
+def test_the_chosen_lambda_trains_with_its_own_optimizer(page, tmp_path):
+    app = page["ClientApp"](mods=[page["chosen"]])
+    app.train()(page["train"])
+    trained(page["server_app"], app)
+    stored = load_personal(tmp_path / "chosen", 0)
+    assert (stored.rounds, stored.method, list(stored.optimizers)) == (ROUNDS, "ditto-auto", [""])
 
 
 def test_hidden_updates_train_as_open_ones_do(page):

@@ -10,7 +10,6 @@ import torch
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.federated import federate
 from holdfast.integrations.flower.nodes.holdings import picked
-from holdfast.integrations.flower.rehearsal.project import app_files
 from tests.integrations.flower.small_federation import new_run, on_flower, options_of
 
 pytestmark = pytest.mark.xdist_group("flower")
@@ -34,10 +33,10 @@ def test_hostile_clients_are_dropped_counted_and_reported_and_cost_no_accuracy(e
     words = ["--nodes", "8", "--rounds", str(ROUNDS), "--cohort", str(EVERYBODY), "--personalize", "none"]
     words += ["--aggregate", "median", "--local-steps", "8", "--digits-clients.classes-per-client", "10"]
     options = options_of(*words)
-    files = app_files(options.config()) | {"holdfast_client.py": HOSTILE.read_bytes()}
+    files = {"holdfast_client.py": HOSTILE.read_bytes()}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
-    attacked = on_flower(eight_nodes, options, new_run(tmp_path / "run", options), files)
+    attacked = on_flower(eight_nodes, options, new_run(tmp_path / "run", options), files=files)
 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
     refused = {round_: set() for round_ in range(1, ROUNDS + 1)}

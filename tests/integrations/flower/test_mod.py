@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
@@ -16,7 +17,8 @@ from torch import nn
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import CheckpointError, ConfigError, DataError
 from holdfast.federated import Ditto, Rounds, federate
-from holdfast.integrations.flower.mod import DittoMod, export_personal, personal_file
+from holdfast.integrations.flower.mod import PersonalMod, export_personal
+from holdfast.integrations.flower.personal.memory import PersonalFolder
 from holdfast.integrations.flower.strategies import RobustStrategy
 from holdfast.training.state import load_state
 from tests.integrations.flower.local_grid import LocalGrid, numbers
@@ -70,9 +72,13 @@ def app(mods=(), model=new_model, dropout=0.0, drawn=batches):
     return client
 
 
-def ditto(folder, **changed):
-    options = {"model": new_model, "loss": loss, "batches": batches, "learning_rate": RATE, "lambda_": 0.7}
-    return DittoMod(**(options | {"folder": folder} | changed))
+def ditto(folder, lambda_=0.7, **changed):
+    options = {"model": new_model, "loss": loss, "batches": batches, "learning_rate": RATE}
+    return PersonalMod(Ditto(lambda_), **(options | {"folder": folder} | changed))
+
+
+def personal_file(folder, client, run="run-1"):
+    return PersonalFolder(folder, run).file(client)
 
 
 def run(grid, rounds, start=None):
@@ -164,7 +170,7 @@ def test_the_app_and_what_it_sends_are_as_without_the_mod(tmp_path):
     for name, array in numbers(plain.arrays).items():
         np.testing.assert_array_equal(numbers(with_mod.arrays)[name], array)
     assert [message.content for message in sent_with_mod] == [message.content for message in sent]
-    assert len(list(tmp_path.iterdir())) == CLIENTS
+    assert len(list(tmp_path.rglob("*.safetensors"))) == CLIENTS
 
 
 def test_the_personal_model_survives_a_restart_of_its_node(tmp_path):
@@ -190,7 +196,37 @@ def test_a_message_that_comes_twice_is_one_round_and_another_run_is_another(tmp_
     grid.send_and_receive([message])
     assert personal_file(tmp_path, 0).read_bytes() == once
     LocalGrid([app([ditto(tmp_path)])], run_id=2).send_and_receive([message])
-    assert personal_file(tmp_path, 0).read_bytes() != once
+    assert personal_file(tmp_path, 0).read_bytes() == once
+    first, second = (load_state(personal_file(tmp_path, 0, run)) for run in ("run-1", "run-2"))
+    assert (second["rounds"], second["seen"]) == (1, [2, "train", 1])
+    assert all(torch.equal(second["model"][name], value) for name, value in first["model"].items())
+
+
+def test_runs_of_one_name_continue_each_other(tmp_path):
+    for run_id in (1, 2):
+        grid = LocalGrid([app([ditto(tmp_path, run="wards")])], run_id=run_id)
+        for batch in messages(grid, rounds=2):
+            grid.send_and_receive(batch)
+    whole = LocalGrid([app([ditto(tmp_path / "whole")])])
+    for batch in messages(whole, rounds=4):
+        whole.send_and_receive(batch)
+    continued = load_state(personal_file(tmp_path, 0, "wards"))
+    assert continued["rounds"] == 4
+    for name, value in personal(tmp_path / "whole", 0).items():
+        assert torch.equal(continued["model"][name], value)
+
+
+def test_only_the_owner_may_read_what_is_kept(tmp_path):
+    before = os.umask(0)
+    try:
+        grid = LocalGrid([app([ditto(tmp_path / "open")])])
+        for batch in messages(grid):
+            grid.send_and_receive(batch)
+        export_personal(tmp_path / "open", 0, tmp_path / "mine.safetensors")
+    finally:
+        os.umask(before)
+    made = [*(tmp_path / "open").rglob("*"), tmp_path / "open", tmp_path / "mine.safetensors"]
+    assert {path.name: path.stat().st_mode & 0o077 for path in made} == {path.name: 0 for path in made}
 
 
 def test_running_statistics_are_the_personal_models_own(tmp_path):
@@ -266,6 +302,7 @@ def test_a_personal_model_can_be_exported(tmp_path):
 def test_a_damaged_file_is_named_and_not_overwritten(tmp_path):
     grid = LocalGrid([app([ditto(tmp_path)])])
     file = personal_file(tmp_path, 0)
+    file.parent.mkdir()
     file.write_bytes(b"not a personal model")
     ((message,),) = messages(grid)
     (reply,) = grid.send_and_receive([message])
@@ -274,7 +311,7 @@ def test_a_damaged_file_is_named_and_not_overwritten(tmp_path):
 
 
 def test_a_client_without_a_lasting_name_is_told_how_to_get_one(tmp_path):
-    grid = LocalGrid([app([ditto(tmp_path, client_key="client")])])
+    grid = LocalGrid([app([ditto(tmp_path, client="client")])])
     ((message,),) = messages(grid)
     (reply,) = grid.send_and_receive([message])
     assert "--node-config 'client=0'" in reply.error.reason
@@ -284,7 +321,7 @@ def test_another_network_than_the_servers_is_refused(tmp_path):
     grid = LocalGrid([app([ditto(tmp_path, model=lambda: nn.Linear(4, 2))])])
     ((message,),) = messages(grid)
     (reply,) = grid.send_and_receive([message])
-    assert "give DittoMod the network that the server sends" in reply.error.reason
+    assert "give PersonalMod the network that the server sends" in reply.error.reason
 
 
 @pytest.mark.parametrize("lambda_", [-0.1, 10.0, float("nan")])

@@ -15,7 +15,7 @@ import pytest
 from holdfast.cli.commands.federation.apps import export_personal
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, FederationError
-from holdfast.integrations.flower.rehearsal.credentials import make_authority, make_node_key
+from holdfast.integrations.flower.operation.credentials import make_authority, make_node_key
 from holdfast.integrations.flower.rehearsal.deployment import _free_port
 from holdfast.training import Run
 from tests.federated.toy import toy_clients

@@ -21,15 +21,16 @@ from holdfast.cli.commands.federation.options import FederateOptions, as_before,
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.apps import client_app, server_app
+from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.nodes.node import Node
-from holdfast.integrations.flower.rehearsal.project import OPTIONS, RUN
+from holdfast.integrations.flower.rehearsal.project import CHARTER, OPTIONS, RUN
 from holdfast.training import Run
 from holdfast.training.weights import save_weights
 
 
 def make_client_app() -> ClientApp:
     """The ClientApp: answers for the clients that its node's configuration names."""
-    return client_app(lambda context: blueprint_of(_options(context)))
+    return client_app(lambda context: blueprint_of(_options(context)), charter_in)
 
 
 def make_server_app() -> ServerApp:
@@ -71,17 +72,37 @@ def _serve(grid: Grid, context: Context) -> None:
     run = Run.open(path) if (path / "config.yaml").exists() else Run.create(path, options.config(), kind="federation")
     if run.status == "finished":
         raise ConfigError(f"the run at {run.path} is finished; choose another folder")
-    outcome = on_grid(grid, options, run)
+    charter = charter_in(context)
+    if charter is None:
+        raise ConfigError("the app has no charter; write it again with `holdfast federation init` or `federate --app`")
+    outcome = on_grid(grid, options, run, charter)
     finish(outcome, outcome.runtime.clients, options, run, Console())
 
 
+def charter_in(context: Context) -> Charter | None:
+    """What the federation owns, as the app that the server sent says it; None where it says nothing."""
+    text = context.run_config.get(CHARTER)
+    return Charter.from_json(text) if isinstance(text, str) and text else None
+
+
+def ordered(context: Context) -> tuple[dict[str, Any], str]:
+    """What the app that the server sent asks for: its options as plain values, and its charter as text.
+
+    Raises:
+        ConfigError: if it is no app of holdfast.
+    """
+    text, charter = context.run_config.get(OPTIONS), context.run_config.get(CHARTER, "")
+    try:
+        options = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        options = None
+    if not isinstance(options, dict) or not isinstance(charter, str):
+        raise ConfigError("the app has no configuration of holdfast; write it with `holdfast federation init`")
+    return options, charter
+
+
 def _options(context: Context) -> FederateOptions:
-    text = context.run_config.get(OPTIONS)
-    if not isinstance(text, str):
-        raise ConfigError(
-            "the app has no configuration; write it with `holdfast federate --engine flower --app FOLDER`"
-        )
-    return _parsed(json.loads(text))
+    return _parsed(ordered(context)[0])
 
 
 def _parsed(config: Mapping[str, Any]) -> FederateOptions:

@@ -26,9 +26,13 @@ from holdfast.files import read_mapping
 from holdfast.report.html.markup import counted, duration, loss_text
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from holdfast.data import Clients
     from holdfast.federated import ClientReport, FederationResult
     from holdfast.federated.preparation import PreparedFederation
+    from holdfast.integrations.flower.charter import Charter
+    from holdfast.integrations.flower.roster import Roster
     from holdfast.training import Listener, Run
 
 _COLUMNS = {
@@ -104,15 +108,18 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
     """
     from holdfast.integrations.flower.rehearsal.deployment import Deployment, require_flower
     from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
-    from holdfast.integrations.flower.rehearsal.project import app_files
+    from holdfast.integrations.flower.rehearsal.project import CHARTER, app_files
 
     require_flower()
     assert options.flower is not None
     nodes = options.flower.nodes
     with _shown_warnings(console):
-        clients, _ = _fitting(options, run, console)
+        if options.flower.roster is not None:
+            raise ConfigError("a rehearsal writes a roster of its own; --roster is for an app, see --app")
+        clients, prepared = _fitting(options, run, console)
         if nodes > len(clients):
             raise ConfigError(f"there are {nodes} nodes for {len(clients)} clients; lower --nodes")
+        charter = charter_of(options, clients, prepared.network.load(prepared.network.initial))
         run = _with_schema(run or _new_run(options), clients)
         with (
             _under_way(options, run, console) as listeners,
@@ -120,19 +127,40 @@ def rehearse(options: FederateOptions, console: Console, run: Run | None = None)
         ):
             for node in range(nodes):
                 deployment.start_node(node, {"share": f"{node}/{nodes}"})
-            with grid_of_new_run(deployment.address, app_files(options.config()), deployment.bell) as grid:
-                outcome = on_grid(grid, options, run, listeners)
+            roster = deployment.roster(len(clients), max(int(part.counts.max()) for part in clients.parts.values()))
+            app = app_files(options.config(), **{CHARTER: charter.to_json()})
+            with grid_of_new_run(deployment.address, app, deployment.bell) as grid:
+                outcome = on_grid(grid, options, run, charter, listeners=listeners, roster=roster)
     return finish(outcome, clients, options, run, console)
 
 
-def on_grid(grid: Any, options: FederateOptions, run: Run, listeners: Sequence[Listener] = ()) -> FederationResult:
+def on_grid(
+    grid: Any,
+    options: FederateOptions,
+    run: Run,
+    charter: Charter,
+    *,
+    listeners: Sequence[Listener] = (),
+    roster: Roster | None = None,
+) -> FederationResult:
     """Run a federation on the nodes of a Flower run that there is already."""
     from holdfast.cli.commands.federation.blueprint import blueprint_of
     from holdfast.integrations.flower.server.federation import federate_on_flower
     from holdfast.integrations.flower.settings import FlowerSettings
 
     settings = options.flower or FlowerSettings()
-    return federate_on_flower(grid, blueprint_of(options), settings, run=run, listeners=listeners)
+    return federate_on_flower(
+        grid, blueprint_of(options), settings, charter, roster=roster, run=run, listeners=listeners
+    )
+
+
+def charter_of(options: FederateOptions, clients: Clients, model: nn.Module) -> Charter:
+    """What a federation with these options owns; a reply may have a model for each client of one node."""
+    from holdfast.integrations.flower.charter import OVERHEAD, Charter, ModelIdentity
+
+    numbers = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    identity = ModelIdentity.of(options.choices.model, options.choices.model_args)
+    return Charter.of(model, identity, clients, OVERHEAD + len(clients) * (numbers + OVERHEAD // 256))
 
 
 def finish(
@@ -198,11 +226,15 @@ def _under_way(options: FederateOptions, run: Run, console: Console) -> Iterator
 
 
 def _write_app(options: FederateOptions, console: Console) -> int:
-    from holdfast.integrations.flower.rehearsal.project import RUN, app_files, write_app
+    from holdfast.cli.commands.federation.blueprint import blueprint_of
+    from holdfast.integrations.flower.rehearsal.project import CHARTER, RUN, app_files, write_app
 
     folder = options.choices.app
     assert folder is not None
-    write_app(folder, app_files(options.config(), **{RUN: ""}))
+    blueprint = blueprint_of(options)
+    clients = blueprint.load()
+    charter = charter_of(options, clients, blueprint.model(clients))
+    write_app(folder, app_files(options.config(), **{RUN: "", CHARTER: charter.to_json()}))
     console.print(
         f"The app is in [bold]{escape(str(folder))}[/]; on the machine of the SuperLink, start it with: flwr run "
         f"{shlex.quote(str(folder))} SUPERLINK --stream -c '{RUN}=\"/where/to/write\"'",

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from holdfast.federated.attacks.threat import Threat
 
 DEFAULT_DATA = "digits-clients"
+#: What stands for data that only the nodes of a federation have.
+AT_NODES = "nodes"
 _NONE = "none"
 _DEALT = "partitioned"  # what deals out data that does not say whose each row is
 _PREAMBLE = """Simulate a federation: clients train on data of their own, a server combines what they send, some of \
@@ -242,6 +244,11 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     _check_threat(choices)
     if choices.app is not None and not on_flower:
         raise ConfigError(f"--app {choices.app} writes a Flower app; add --engine flower")
+    if choices.app is not None and value_of("data", typed) is None:
+        raise ConfigError(
+            f"--app {choices.app} would take model and step size from the digits' recipe, whatever nodes have; name "
+            "the --data that the app is for, or found a federation with `holdfast federation init`"
+        )
     return FederateOptions(
         choices,
         parsed["settings"],
@@ -271,6 +278,12 @@ def as_before(config: Mapping[str, Any]) -> list[str]:
 
 def _data(name: str, typed: Sequence[str]) -> tuple[FederatedData, str | None, dict[str, Callable[[], FederatedData]]]:
     """The data set that ``--data`` names, the place where it is the user's own, and the parts of it with options."""
+    if name == AT_NODES:
+        from holdfast.data.clients.at_nodes import AtNodes
+
+        if value_of("model", typed) is None:
+            raise ConfigError("--data nodes has no recipe, since nobody here has seen the data; say which --model")
+        return AtNodes(), None, {AT_NODES: AtNodes}
     place = None if name in FEDERATIONS or name in DATASETS else own_place(name)
     if place is None:
         data = federation(name)

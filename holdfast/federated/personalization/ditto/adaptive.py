@@ -23,7 +23,6 @@ from holdfast.federated.engine.store import RowStore
 from holdfast.federated.personalization.base import ROLE
 from holdfast.federated.personalization.ditto.ditto import Ditto
 from holdfast.federated.personalization.ditto.proximal import refuse_negative
-from holdfast.federated.personalization.validation_losses import validation_losses
 
 #: Lambdas to try, and the lambda of a client that can't choose, by whether the attack is strong.
 CANDIDATES = {False: (0.1, 1.0, 2.0), True: (0.05, 0.1, 0.2)}
@@ -80,12 +79,12 @@ class AdaptiveDitto(Ditto):
             clients: ids.
             tried: models of shape (candidates, clients, P).
         """
-        best = validation_losses(training.network, training.clients.validation, clients, tried).argmin(0)
+        best = training.mean_losses("validation", clients, tried).argmin(0)
         places = torch.tensor([self.lambdas.index(lambda_) for lambda_ in self.candidates])
         return places[best]
 
     def _can_choose(self, training: LocalTraining, clients: Tensor) -> Tensor:
-        return training.clients.validation.counts[clients] >= ENOUGH
+        return training.counts("validation", clients) >= ENOUGH
 
 
 @dataclass(frozen=True)
@@ -116,14 +115,19 @@ class DynamicDitto(AdaptiveDitto):
         models, counts = rows[:, : stack.network.size], rows[:, stack.network.size :]
         choice = torch.full((len(batch),), self.lambdas.index(self.small_lambda))
         able = self._can_choose(stack.training, batch.clients)
+        rate = stack.personal_rate
         if not able.any():
-            models.copy_(self.after(models, gradient, self.small_lambda, local, stack))
+            stack.descend(models, self.direction(models, gradient, self.small_lambda, local, stack), rate)
         else:
-            tried = {lambda_: self.after(models, gradient, lambda_, local, stack) for lambda_ in self.lambdas}
+            tried = {
+                lambda_: stack.attempt(models, self.direction(models, gradient, lambda_, local, stack), rate, lambda_)
+                for lambda_ in self.lambdas
+            }
             offered = torch.stack([tried[lambda_][able] for lambda_ in self.candidates])
             choice[able] = self._choose(stack.training, batch.clients[able], offered)
             for place, lambda_ in enumerate(self.lambdas):
                 models[choice == place] = tried[lambda_][choice == place]
+            stack.keep([self.lambdas[place] for place in choice.tolist()])
         counts[torch.arange(len(batch)), choice] += 1
 
 
@@ -145,7 +149,8 @@ class ParallelDitto(AdaptiveDitto):
         """A step of Ditto for each lambda, each from the gradient at its own models."""
         for lambda_, models in zip(self.lambdas, torch.split(rows, stack.network.size, dim=1), strict=True):
             gradient = stack.gradient(models, batch, ROLE)
-            models.copy_(self.after(models, gradient, lambda_, local, stack))
+            direction = self.direction(models, gradient, lambda_, local, stack)
+            stack.descend(models, direction, stack.personal_rate, lambda_)
 
     def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """For each client the model of the lambda it chooses now."""

@@ -9,18 +9,16 @@ are enough to be of use; the paper starts it from the initial weights, which is 
 first time when it has drawn no batch yet: that is all that is looked at, so a federation that is continued, or whose
 clients are elsewhere, starts each model in the same place.
 
-`Ditto.after` is the update rule, for every way to come by a lambda: fixed here, chosen by each client in
+`Ditto.direction` is the update rule, for every way to come by a lambda: fixed here, chosen by each client in
 `holdfast.federated.personalization.ditto.adaptive`. Which of them runs is decided by
 `holdfast.federated.personalization.factory.resolve`, once the attack is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
@@ -95,6 +93,11 @@ class Ditto(AlongsidePersonalizer):
         """The name with lambda, so that several can be compared in one run."""
         return f"{self.name}-{self.strength:g}"
 
+    @property
+    def uses_local(self) -> bool:
+        """Only where that is what it is pulled towards."""
+        return self.anchor == "local"
+
     def check(self, settings: Rounds) -> None:
         """Refuse a proximal term that overshoots."""
         refuse_overshoot(self.lambdas[-1], settings.personal_rate)
@@ -121,36 +124,21 @@ class Ditto(AlongsidePersonalizer):
         if self.steps is None:
             self.step_on(rows, batch, local, stack)
         elif bool((batch.draws == stack.drawn[: len(batch)]).all()):
-            for own in self._batches(self.steps, stack):
+            for own in stack.draw_anew(self.steps):
                 self.step_on(rows, own, local, stack)
 
     def step_on(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One step of personal models; arguments as of `step`."""
         super().step(rows, batch, local, stack)
 
-    def _batches(self, steps: int, stack: StackedClients) -> Iterator[ClientBatch]:
-        """The round's mini-batches for so many steps, from the walks through a client's data that the shared ones take.
-
-        A client draws as often in one round as in another, so that the rounds it has been in say where it stands.
-        """
-        rounds = stack.drawn // stack.steps
-        from holdfast.federated.engine.stacked_clients import StackedClients  # noqa: PLC0415 - help pages run no client
-
-        return StackedClients(
-            stack.training,
-            stack.clients,
-            stack.received,
-            drawn=rounds * steps,
-            steps=torch.full_like(stack.steps, steps),
-            decay=stack.decay,
-        ).batches()
-
     def update(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One local step of the personal models (Algorithm 1, line 6)."""
-        rows.copy_(self.after(rows, gradient, self.strength, local, stack))
+        stack.descend(rows, self.direction(rows, gradient, self.strength, local, stack), stack.personal_rate)
 
-    def after(self, models: Tensor, gradient: Tensor, lambda_: float, local: Tensor, stack: StackedClients) -> Tensor:
-        """The update rule ``v - eta (g + lambda (v - w))``, shape (clients, P).
+    def direction(
+        self, models: Tensor, gradient: Tensor, lambda_: float, local: Tensor, stack: StackedClients
+    ) -> Tensor:
+        """The update rule's ``g + lambda (v - w)``, shape (clients, P); `gradient` is never changed.
 
         Args:
             models: v, shape (clients, P).
@@ -160,5 +148,4 @@ class Ditto(AlongsidePersonalizer):
             stack: the clients, with the model w that they received.
         """
         anchor = stack.received if self.anchor == "received" else local
-        direction = stack.network.with_proximal(gradient, models, (lambda_, anchor))
-        return models.sub(direction, alpha=stack.personal_rate)
+        return stack.network.with_proximal(gradient, models, (lambda_, anchor))

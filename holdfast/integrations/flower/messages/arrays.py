@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.errors import FederationError
 
 #: Most bytes of a header; NumPy pads it to a multiple of 64.
-_HEADER_BYTES = 512
+HEADER_BYTES = 512
 
 
 class RejectedError(FederationError):
@@ -45,7 +45,7 @@ def read_array(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
         raise RejectedError(
             f"its array {name!r} claims {array.dtype} {tuple(array.shape)} where {dtype} {shape} must come"
         )
-    if len(array.data) > need + _HEADER_BYTES:
+    if len(array.data) > need + HEADER_BYTES:
         raise RejectedError(f"its array {name!r} has {len(array.data)} bytes where {need} must come")
     fortran, start = _header(name, array.data, shape, dtype)
     if len(array.data) - start != need:

@@ -6,6 +6,7 @@ A request goes to a node, with the clients it is for. A reply comes back. Arrays
 from __future__ import annotations
 
 import itertools
+import secrets
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -19,7 +20,8 @@ Action = Literal["census", "train", "tune", "score"]
 
 #: Version of this format; nodes and servers of another are refused.
 FORMAT = 1
-_HEAD, _ARRAYS = "holdfast", "arrays"
+#: Names of the records of a message.
+HEAD, ARRAYS = "holdfast", "arrays"
 _ACTIONS = ("census", "train", "tune", "score")
 _MOST_CLIENTS = 10**7
 _FEDERATION_LENGTH = 32
@@ -34,7 +36,8 @@ class Request:
         federation: 32 hexadecimal digits; what nodes keep of different federations never mixes.
         number: of the round, from 0.
         total: clients in the federation.
-        clients: ids, ascending, of those that the request is for.
+        clients: ids, ascending, of those that the request is for. Of a census, those that the roster gives the node;
+            none without a roster.
         labels: whose models to score, with an empty word for the shared one; or the method that tunes.
         part: which examples to score.
         weights: the shared model, shape (P,).
@@ -50,10 +53,15 @@ class Request:
     weights: Tensor | None = None
 
     def pack(self) -> RecordDict:
-        """The request as records."""
+        """The request as records.
+
+        With a secret in it nobody else can guess the id of the message, which is a hash: Flower takes a reply from any
+        node that names the id.
+        """
         head = {
             "format": FORMAT,
             "action": self.action,
+            "nonce": secrets.token_hex(16),
             "federation": self.federation,
             "number": self.number,
             "total": self.total,
@@ -96,7 +104,7 @@ class Request:
 def packed(head: dict[str, Any], arrays: dict[str, Tensor]) -> RecordDict:
     """Plain values and arrays as records."""
     held = ArrayRecord({name: Array(tensor.contiguous().numpy()) for name, tensor in arrays.items()})
-    return RecordDict({_HEAD: ConfigRecord({"format": FORMAT, **head}), _ARRAYS: held})
+    return RecordDict({HEAD: ConfigRecord({"format": FORMAT, **head}), ARRAYS: held})
 
 
 def head_of(content: RecordDict) -> ConfigRecord:
@@ -105,7 +113,7 @@ def head_of(content: RecordDict) -> ConfigRecord:
     Raises:
         RejectedError: if there are none, or of another format.
     """
-    head = content.get(_HEAD)
+    head = content.get(HEAD)
     if not isinstance(head, ConfigRecord):
         raise RejectedError("it has no part named 'holdfast'; the sender is no holdfast")
     if (spoken := head.get("format")) != FORMAT:
@@ -119,7 +127,7 @@ def array(content: RecordDict, name: str, shape: tuple[int, ...], dtype: torch.d
     Raises:
         RejectedError: if it is missing, or its size, dtype or shape is another; nothing large is read or made before.
     """
-    arrays = content.get(_ARRAYS)
+    arrays = content.get(ARRAYS)
     record = arrays.get(name) if isinstance(arrays, ArrayRecord) else None
     if not isinstance(record, Array):
         raise RejectedError(f"it has no array {name!r}")
@@ -130,7 +138,7 @@ def word(head: ConfigRecord, name: str) -> str:
     """A short text of the head."""
     value = head.get(name)
     if not isinstance(value, str):
-        raise RejectedError(f"{name!r} is {_said(value)} and no text")
+        raise RejectedError(f"{name!r} is {shown(value)} and no text")
     return value
 
 
@@ -138,7 +146,7 @@ def whole(head: ConfigRecord, name: str) -> int:
     """A whole number of the head."""
     value = head.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RejectedError(f"{name!r} is {_said(value)} and no whole number")
+        raise RejectedError(f"{name!r} is {shown(value)} and no whole number")
     return value
 
 
@@ -146,7 +154,7 @@ def wholes(head: ConfigRecord, name: str, count: int | None = None) -> list[int]
     """A list of whole numbers of the head, of `count` where that is known."""
     value = head.get(name)
     if not isinstance(value, list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        raise RejectedError(f"{name!r} is {_said(value)} and no list of whole numbers")
+        raise RejectedError(f"{name!r} is {shown(value)} and no list of whole numbers")
     if count is not None and len(value) != count:
         raise RejectedError(f"{name!r} has {len(value)} numbers where {count} must come")
     return list(value)  # type: ignore[arg-type]
@@ -156,9 +164,17 @@ def words(head: ConfigRecord, name: str) -> list[str]:
     """A list of texts of the head."""
     value = head.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise RejectedError(f"{name!r} is {_said(value)} and no list of texts")
+        raise RejectedError(f"{name!r} is {shown(value)} and no list of texts")
     return list(value)  # type: ignore[arg-type]
 
 
-def _said(value: object) -> str:
-    return repr(value)[:40]
+def shown(value: object, most: int = 40) -> str:
+    """A value that somebody else sent, for a sentence: short, on one line, and nothing that a terminal obeys."""
+    text = value[: most + 1] if isinstance(value, (str, bytes, list, tuple)) else value
+    return ascii(text)[:most]
+
+
+def sentence(text: object, most: int = 300) -> str:
+    """A sentence that somebody else sent, for a log: of bounded length, in printable letters."""
+    line = " ".join(str(text)[: 4 * most].split())[:most]
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)

@@ -18,6 +18,7 @@ from pathlib import Path
 from torch import Tensor
 
 from holdfast.errors import FederationError
+from holdfast.integrations.flower.operation.private import private_files, private_folder
 from holdfast.training.state import load_state, save_state
 
 _NAME = re.compile(r"after-(\d{8})\.safetensors")
@@ -40,8 +41,7 @@ class ClientStates:
     """The clients' states of one federation in a folder; made where it is missing."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = private_folder(folder)
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -74,9 +74,9 @@ class ClientStates:
 
     def keep(self, client: int, number: int, state: ClientMemory) -> None:
         """Remember the state after round `number`, and the one before it."""
-        folder = self._of(client)
-        folder.mkdir(exist_ok=True)
-        save_state({"rows": dict(state.rows), "drawn": state.drawn}, self._file(client, number))
+        folder = private_folder(self._of(client))
+        with private_files():
+            save_state({"rows": dict(state.rows), "drawn": state.drawn}, self._file(client, number))
         for old in self.rounds(client)[:-2]:
             self._file(client, old).unlink(missing_ok=True)
         for part in folder.glob(".*.part"):

@@ -6,6 +6,7 @@ keeps the federation's numbering: its data has as many clients as the federation
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,10 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
 
+_MOST_CLIENTS = 10**6
+#: An id, or the first and the last of several; no more digits than there are ids.
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+
 
 def parse_ids(text: str) -> list[int]:
     """Ids as an administrator writes them, ``"0-3,7"``.
@@ -26,10 +31,13 @@ def parse_ids(text: str) -> list[int]:
     """
     ids: list[int] = []
     for piece in text.split(","):
-        first, dash, last = piece.strip().partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        found = _RANGE.fullmatch(piece.strip())
+        if found is None:
             raise ConfigError(f'the clients of a node are {text!r}; write ids and ranges, such as clients="0-3,7"')
-        ids += range(int(first), int(last or first) + 1)
+        first, last = int(found[1]), int(found[2] or found[1])
+        if last >= _MOST_CLIENTS:
+            raise ConfigError(f"the clients of a node are {text!r}; ids go from 0 to below {_MOST_CLIENTS:,}")
+        ids += range(first, last + 1)
     if len(set(ids)) < len(ids) or not ids:
         raise ConfigError(f"the clients of a node are {text!r}; name each client once")
     return sorted(ids)
@@ -61,19 +69,24 @@ def placed(clients: Clients, ids: Sequence[int], total: int) -> Clients:
     return replace(clients, **parts, names=())
 
 
-def open_data(config: Mapping[str, object]) -> tuple[Clients, list[int]] | None:
+def open_data(config: Mapping[str, object], given: Sequence[int] | None = None) -> tuple[Clients, list[int]] | None:
     """The clients in the folder that a node's configuration names, and their ids; None where it names none.
 
+    Args:
+        config: of the node.
+        given: ids that the federation gave the node, for one whose configuration names none.
+
     Raises:
-        ConfigError: if it does not say whose data it is.
+        ConfigError: if nobody says whose data it is.
     """
     folder, ids = config.get("data"), config.get("clients")
     if folder is None:
         return None
-    if not isinstance(ids, str):
+    if isinstance(ids, str):
+        return Clients.open(Path(str(folder))), parse_ids(ids)
+    if given is None:
         raise ConfigError(f'the node has data at {folder} and does not say whose; add clients="3" to --node-config')
-    clients = Clients.open(Path(str(folder)))
-    return clients, parse_ids(ids)
+    return Clients.open(Path(str(folder))), list(given)
 
 
 def _picked(part: ClientPart, which: Tensor) -> ClientPart:

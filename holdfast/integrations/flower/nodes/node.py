@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -17,19 +17,23 @@ from flwr.app import RecordDict
 from torch import Tensor
 
 from holdfast.data.clients.clients import Clients
-from holdfast.errors import ConfigError, FederationError
+from holdfast.errors import ConfigError, FederationError, HoldfastError
 from holdfast.federated.blueprint import Blueprint
 from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, default_chunk, make_executor
 from holdfast.federated.metrics.scoring import PartName
 from holdfast.files import write_atomically
+from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, packed
 from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
 from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, picked, placed, share_of
+from holdfast.integrations.flower.operation.private import private_files, private_folder
 from holdfast.training.state import load_state, save_state
 
 _PARTS = ("train", "validation", "test")
+#: File of the state folder with the secret that a roster knows the node by.
+PROOF = "token"
 
 
 class Node:
@@ -41,16 +45,20 @@ class Node:
             `Clients.save` and the ids of those in it. Without data, ``share`` or ``clients`` say whom of the data set
             in the configuration the node has.
         federation: which one.
+        charter: what the federation owns, which the node's model and data are compared with before it joins.
 
     Raises:
         ConfigError: if the configuration lacks something.
     """
 
-    def __init__(self, blueprint: Blueprint, config: Mapping[str, object], federation: str) -> None:
+    def __init__(
+        self, blueprint: Blueprint, config: Mapping[str, object], federation: str, charter: Charter | None = None
+    ) -> None:
         if not isinstance(config.get("state"), str):
             raise ConfigError('the node has no place for personal models; add state="/a/folder" to --node-config')
-        self.blueprint, self.config = blueprint, config
-        self.folder = Path(str(config["state"])) / federation
+        self.blueprint, self.config, self.charter = blueprint, config, charter
+        private_folder(Path(str(config["state"])))
+        self.folder = private_folder(Path(str(config["state"])) / federation)
         self.states = ClientStates(self.folder)
 
     # ---------------------------------------------------------------------------------------------- answers
@@ -65,9 +73,9 @@ class Node:
         Returns:
             The reply.
         """
-        with self.states.held():
+        with private_files(), self.states.held():
             if request.action == "census":
-                return self._census()
+                return self._census(request)
             runtime = self.runtime(request.total)
             weights = array(content, "weights", (runtime.network.size,), runtime.network.initial.dtype)
             executor = make_executor(runtime, self._choice(runtime))
@@ -77,12 +85,22 @@ class Node:
             finally:
                 executor.close()
 
-    def _census(self) -> RecordDict:
-        clients, ids = self.holdings
+    def _census(self, request: Request) -> RecordDict:
+        """Say whom the node hosts, or why it does not join; the sentence is for the server's log as well."""
+        try:
+            self._take_ids(request.clients)
+            clients, ids = self.holdings
+            if self.charter is not None:
+                self.charter.model.check_here()
+                self.charter.check_data(clients)
+                self.charter.check_model(self.blueprint.model(clients))
+        except HoldfastError as error:
+            return packed({"identity": self._identity(), "refusal": str(error)}, {})
         facts = {part: clients.parts[part].counts.tolist() for part in _PARTS}
         about = {"classes": clients.classes, "task": clients.task, "shape": list(clients.input_shape)}
         write_atomically(self.folder / "options.json", json.dumps(dict(self.blueprint.options)).encode())
         write_atomically(self.folder / "node.json", json.dumps(dict(self.config)).encode())
+        about["charter"] = "" if self.charter is None else self.charter.digest
         return packed({"identity": self._identity(), "clients": ids, **facts, **about}, {})
 
     def _train(self, request: Request, executor: Executor, weights: Tensor) -> RecordDict:
@@ -151,9 +169,10 @@ class Node:
         Clients of a data set in the configuration are copied to the node's folder at the first look: the whole is read
         once, and not for every message.
         """
-        if (own := open_data(self.config)) is not None:
-            return own
         copy, ids_file = self.folder / "data", self.folder / "ids.json"
+        given = json.loads(ids_file.read_text()) if ids_file.exists() else None
+        if (own := open_data(self.config, given)) is not None:
+            return own
         if not ids_file.exists():
             every = self.blueprint.load()
             ids = self._chosen(len(every))
@@ -161,6 +180,23 @@ class Node:
                 picked(every, ids).save(copy)
             write_atomically(ids_file, json.dumps(ids).encode())
         return Clients.open(copy), list(json.loads(ids_file.read_text()))
+
+    def _take_ids(self, ids: Sequence[int]) -> None:
+        """Take the ids that the roster gives this node, once: personal models are kept by them.
+
+        Raises:
+            FederationError: if there are more or fewer than clients in the data, or other ones than before.
+        """
+        file = self.folder / "ids.json"
+        if self.config.get("data") is None or self.config.get("clients") is not None or not ids:
+            return
+        if not file.exists():
+            here = len(Clients.open(Path(str(self.config["data"]))))
+            if here != len(ids):
+                raise FederationError(f"the data has {here} clients and the node was admitted with {len(ids)}")
+            write_atomically(file, json.dumps(list(ids)).encode())
+        if json.loads(file.read_text()) != list(ids):
+            raise FederationError("the server gives this node other ids than before; start a new federation instead")
 
     def _chosen(self, total: int) -> list[int]:
         share, ids = self.config.get("share"), self.config.get("clients")
@@ -200,18 +236,29 @@ class Node:
         return dict(runtime.network.load(rows[0]).state_dict())
 
     def _identity(self) -> str:
-        """A secret by which the server knows this node again, whatever Flower calls it after a restart."""
+        """A secret by which the server knows this node again, whatever Flower calls it after a restart.
+
+        Where the roster knows the node by a token, it is in ``token`` of the state folder.
+        """
+        given = self.folder.parent / PROOF
+        if given.exists():
+            return given.read_text().strip()
         file = self.folder / "identity"
         if not file.exists():
             write_atomically(file, secrets.token_hex(16).encode())
         return file.read_text()
 
+    @cached_property
+    def _ids(self) -> frozenset[int]:
+        """The clients' ids; a node may have a hundred thousand, and each is looked up."""
+        return frozenset(self.holdings[1])
+
     def _own(self, client: int) -> None:
-        if client not in self.holdings[1]:
+        if client not in self._ids:
             raise FederationError(f"this node does not have client {client}")
 
     def _mine(self, request: Request) -> list[int]:
-        return [client for client in request.clients if client in self.holdings[1]]
+        return [client for client in request.clients if client in self._ids]
 
     def _choice(self, runtime: ClientRuntime) -> ExecutorChoice:
         if runtime.settings.executor == "serial":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -17,9 +18,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import FederationError, MissingDependencyError
+from holdfast.integrations.flower.nodes.holdings import share_of
+
+if TYPE_CHECKING:
+    from holdfast.integrations.flower.roster import Roster
 
 _HOST = "127.0.0.1"
 #: Seconds that a SuperLink has to start.
@@ -112,6 +117,7 @@ class Deployment:
             self._configs[number] = config
         state = self.node_folder(number)
         state.mkdir(parents=True, exist_ok=True)
+        self._token(number)
         port = _free_port()
         values = {"state": str(state), **self._configs[number]}
         words = ["flower-supernode", "--insecure", "--isolation", "process", "--host", _HOST, "--port", str(port)]
@@ -126,6 +132,22 @@ class Deployment:
     def node_folder(self, number: int) -> Path:
         """What node `number` keeps."""
         return self.folder / "nodes" / str(number)
+
+    def roster(self, clients: int, most_examples: int) -> Roster:
+        """The roster of the nodes that were started, which share so many clients evenly."""
+        from holdfast.integrations.flower.roster import even_roster, token_of  # noqa: PLC0415
+
+        nodes = sorted(self._configs)
+        shares = [len(share_of(f"{place}/{len(nodes)}", clients)) for place in range(len(nodes))]
+        return even_roster([token_of(self._token(node)) for node in nodes], shares, most_examples)
+
+    def _token(self, number: int) -> str:
+        """The secret by which the roster knows a node; written where the node keeps its things."""
+        file = self.node_folder(number) / "token"
+        if not file.exists():
+            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
+                stream.write(secrets.token_hex(16))
+        return file.read_text()
 
     def ended(self) -> list[str]:
         """Names of processes that ended by themselves."""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import FederationError
+from holdfast.integrations.flower.operation.access import Access
 from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE
 
 if TYPE_CHECKING:
@@ -31,11 +32,11 @@ _RETRY_PAUSE, _RETRY_PATIENCE = 0.25, 1.5 * START_PATIENCE
 
 
 @contextlib.contextmanager
-def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None = None) -> Iterator[Any]:
+def grid_of_new_run(where: str | Access, files: Mapping[str, bytes], bell: Path | None = None) -> Iterator[Any]:
     """The Grid of a new run of the app in `files`.
 
     Args:
-        address: of the SuperLink.
+        where: address of a rehearsal's SuperLink, or how to speak to one that asks who is there.
         files: of the app, see `app_files`.
         bell: a file to touch when messages were sent, see `Deployment.bell`.
 
@@ -60,8 +61,12 @@ def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None 
                 bell.touch()
             return sent
 
+    access = Access(where) if isinstance(where, str) else where
     grid = NotifyingGrid(
-        runtime_api_address=address, insecure=True, token=_task_of(address, _start_run(address, files))
+        access.address,
+        access.certificate is None,
+        access.certificate,
+        token=_task_of(access, _start_run(access, files)),
     )
     grid._retry_invoker = _retrying()
     got = grid._runtime_client.PullTaskInput(PullTaskInputRequest())
@@ -81,39 +86,27 @@ def grid_of_new_run(address: str, files: Mapping[str, bytes], bell: Path | None 
         grid.close()
 
 
-def _start_run(address: str, files: Mapping[str, bytes]) -> int:
+def _start_run(access: Access, files: Mapping[str, bytes]) -> int:
     from flwr.cli.build import build_fab_from_files  # noqa: PLC0415
     from flwr.common.serde import fab_to_proto  # noqa: PLC0415
     from flwr.proto.control_pb2 import StartRunRequest  # noqa: PLC0415
-    from flwr.supercore.control import ControlHttpClient  # noqa: PLC0415
     from flwr.supercore.fab import Fab  # noqa: PLC0415
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: PLC0415
 
     content = build_fab_from_files(dict(files))[0]
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
-    client = ControlHttpClient.from_server_address(
-        address, True, None, [RuntimeVersionHttpInterceptor(component_name="flwr CLI")]
-    )
-    try:
+    with access.control() as client:
         answer = client.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
-    finally:
-        client.close()
     if not answer.HasField("run_id"):
-        raise FederationError(f"the SuperLink at {address} did not start a run; its log says why")
+        raise FederationError(f"the SuperLink at {access.address} did not start a run; its log says why")
     return int(answer.run_id)
 
 
-def _task_of(address: str, run: int) -> str:
+def _task_of(access: Access, run: int) -> str:
     """Take the run's ServerApp over, and return the token that says so."""
     from flwr.proto.runtime_pb2 import AcquireTaskRequest  # noqa: PLC0415
     from flwr.supercore.constant import TaskType  # noqa: PLC0415
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: PLC0415
-    from flwr.supercore.runtime import RuntimeHttpClient  # noqa: PLC0415
 
-    interceptors = [RuntimeVersionHttpInterceptor(component_name="SuperExec")]
-    client = RuntimeHttpClient.from_server_address(
-        server_address=address, insecure=True, root_certificates=None, interceptors=interceptors
-    )
+    client = access.runtime()
     until = time.monotonic() + _HANDOUT_PATIENCE
     try:
         while time.monotonic() < until:
@@ -123,7 +116,9 @@ def _task_of(address: str, run: int) -> str:
             time.sleep(_PAUSE)
     finally:
         client.close()
-    raise FederationError(f"the SuperLink at {address} did not hand out run {run}; another process may have taken it")
+    raise FederationError(
+        f"the SuperLink at {access.address} did not hand out run {run}; another process may have taken it"
+    )
 
 
 def _heartbeat(grid: Any) -> Any:

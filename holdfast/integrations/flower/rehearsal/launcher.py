@@ -21,16 +21,14 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-#: Seconds between looks at the bell, and what a SuperNode's idle wait is longer than.
-_GLANCE, _IDLE = 0.02, 1.0
+from holdfast.integrations.flower.nodes.processes import Waits, be, be_supernode, execute
+from holdfast.integrations.flower.operation.access import Access
 
 
 def main(modules: Sequence[str]) -> None:
@@ -83,27 +81,8 @@ def _dead(started: set[int]) -> set[int]:
 def _fork(order: dict[str, Any]) -> int:
     pid = os.fork()
     if pid == 0:
-        _be(lambda: _lead(order))
+        be(lambda: _lead(order))
     return pid
-
-
-def _be(work: Callable[[], None]) -> None:
-    """Do `work` in a forked process and never return."""
-    code = 1
-    try:
-        work()
-        code = 0
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    except BaseException:
-        import traceback  # noqa: PLC0415
-
-        traceback.print_exc()
-    finally:
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(code)
 
 
 def _lead(order: dict[str, Any]) -> None:
@@ -124,80 +103,16 @@ def _lead(order: dict[str, Any]) -> None:
         work, done = os.pipe(), os.pipe()
         if os.fork() == 0:
             os.close(work[1])
-            _be(functools.partial(_execute, order["runtime"], work[0], done[1]))
+            be(functools.partial(execute, Access(order["runtime"]), work[0], done[1], _run_task))
         os.close(work[0])
-        _supernode(_Waits(Path(order["bell"]), work[1], done[0]))
+        be_supernode(Waits(work[1], done[0], Path(order["bell"])))
 
 
-def _supernode(waits: _Waits) -> None:
-    from flwr.supernode import start_client_internal  # noqa: PLC0415
-    from flwr.supernode.cli import flower_supernode  # noqa: PLC0415
-
-    vars(start_client_internal)["time"] = waits
-    flower_supernode()
-
-
-class _Waits:
-    """The clock that a SuperNode waits by: it waits until there is a reason not to, and at most as long as it would.
-
-    Args:
-        bell: a file that is touched when there are messages.
-        work: the end of a pipe to say that there is a task.
-        done: the end of a pipe where it is said that one is over.
-    """
-
-    def __init__(self, bell: Path, work: int, done: int) -> None:
-        self._bell, self._work, self._done, self._heard = bell, work, done, 0
-
-    def sleep(self, seconds: float) -> None:
-        """Wait for messages, where the wait is a long one, and for the end of a task otherwise."""
-        until = time.monotonic() + seconds
-        if seconds < _IDLE:
-            os.write(self._work, b".")
-            if select.select([self._done], [], [], seconds)[0]:
-                os.read(self._done, 1)
-            return
-        while time.monotonic() < until and self._rung() == self._heard:
-            time.sleep(_GLANCE)
-        self._heard = self._rung()
-
-    def _rung(self) -> int:
-        return self._bell.stat().st_mtime_ns if self._bell.exists() else 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
-
-
-def _execute(runtime: str, work: int, done: int) -> None:
-    """Run what a SuperNode has to run, a forked process per task, until the SuperNode is gone."""
-    from flwr.proto.runtime_pb2 import AcquireTaskRequest  # noqa: PLC0415
-    from flwr.supercore.constant import TaskType  # noqa: PLC0415
-
-    client = _runtime_client(runtime)
-    while os.read(work, 1):
-        got = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP]))
-        if got.HasField("task") and got.token:
-            pid = os.fork()
-            if pid == 0:
-                _be(functools.partial(_run_task, runtime, got.token))
-            os.waitpid(pid, 0)
-            os.write(done, b".")
-
-
-def _runtime_client(runtime: str) -> Any:
-    from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: PLC0415
-    from flwr.supercore.runtime import RuntimeHttpClient  # noqa: PLC0415
-
-    interceptors = [RuntimeVersionHttpInterceptor(component_name="SuperExec")]
-    return RuntimeHttpClient.from_server_address(
-        server_address=runtime, insecure=True, root_certificates=None, interceptors=interceptors
-    )
-
-
-def _run_task(runtime: str, token: str) -> None:
+def _run_task(access: Access, token: str) -> None:
+    """As Flower does: whatever app the server has sent, which on one machine is the user's own."""
     from flwr.supernode.runtime.run_clientapp import run_clientapp  # noqa: PLC0415
 
-    run_clientapp(runtime_api_address=runtime, token=token, insecure=True, parent_pid=os.getppid())
+    run_clientapp(runtime_api_address=access.address, token=token, insecure=True, parent_pid=os.getppid())
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from holdfast.errors import ConfigError
 from holdfast.files import plain_values, write_atomically
 
 #: Keys of the app's run configuration.
-OPTIONS, FEDERATION, RUN = "holdfast", "federation", "run"
+OPTIONS, FEDERATION, RUN, CHARTER = "holdfast", "federation", "run", "charter"
 
 _PYPROJECT = """[project]
 name = "holdfast-federation"

@@ -1,8 +1,9 @@
 """Asking clients: requests go to the nodes that have them, replies are checked, and nobody can hold the rest up.
 
-Nodes come and go. Who has which client is asked of every node that appears, and again where the answer is lost. A node
-is known by a secret in its state folder, so one that was killed and started again has its clients back at once, is
-asked again in the same round, and no other node can claim them.
+A round is open until everybody has answered or the timeout has passed, and a reply counts whenever it comes before
+that. A node that is still at work is not given a second order: what it is doing would be done twice, and what it sends
+thrown away. A reply that comes when its round is over is left out, or, with ``late="weigh"``, kept until its client is
+drawn again, in whose place it then counts; so a round never has more updates than its cohort, nor two of one client.
 """
 
 from __future__ import annotations
@@ -18,75 +19,86 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import Request, head_of, whole, wholes, word
+from holdfast.integrations.flower.messages.objects import Limits
+from holdfast.integrations.flower.messages.wire import Request, sentence
+from holdfast.integrations.flower.roster import spelled
+from holdfast.integrations.flower.server.attendance import Attendance
+from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of, unreadable
+from holdfast.integrations.flower.server.members import Members
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 
 _log = logging.getLogger("holdfast.federated.flower")
 #: Seconds between questions for replies, at first and at most; between looks for nodes; that replies may be late.
 _SHORTEST, _LONGEST, _LOOK, _MARGIN = 0.1, 1.0, 1.0, 60.0
-_MOST_CLIENTS, _MOST_EXAMPLES = 10**6, 2**40
-#: Seconds after which a node that has not said whom it has is asked again, twice as many every time; how often it may
-#: fail before nobody waits for it.
-_AGAIN, _FAILURES = 5.0, 3
-#: How often messages are sent that the SuperLink has not taken whole.
-_SENDINGS = 5
-_DIMENSIONS, _LETTERS = 8, 300
+#: Seconds that a message may take where the server waits for as long as it takes.
+_PATIENCE = 7 * 24 * 3600.0
+#: How often messages are sent that the SuperLink has not taken whole; faults that are written down, at most.
+_SENDINGS, _MOST_FAULTS = 5, 10_000
+#: Most clients of a node where no roster says how many it has.
+_UNLISTED = 10**5
 
-#: Takes the clients that were asked and the content of the reply. Returns what it makes of each client that answered
-#: well, and for others why not; raises `RejectedError` where the whole reply is of no use.
-Reader = Callable[[Sequence[int], RecordDict], tuple[dict[int, Any], dict[int, str]]]
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a reply says, by client.
+
+    Attributes:
+        good: what is made of those that answered well.
+        bad: why others' answers can't be used.
+        declined: why the node did not let others take part; it may have its reasons.
+    """
+
+    good: Mapping[int, Any]
+    bad: Mapping[int, str] = field(default_factory=dict)
+    declined: Mapping[int, str] = field(default_factory=dict)
+
+
+#: Takes the clients that were asked and the content of the reply; raises where the whole reply is of no use.
+Reader = Callable[[Sequence[int], RecordDict], Answers]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What clients are asked.
+
+    Attributes:
+        number: of the round, from 0.
+        make_request: makes the request for the clients of one node.
+        read: makes something of a reply.
+        limits: what a reply about so many clients may be.
+        trains: whether it is a round of training, whose answers may count later.
+    """
+
+    number: int
+    make_request: Callable[[Sequence[int]], Request]
+    read: Reader
+    limits: Callable[[int], Limits] = Limits.of
+    trains: bool = True
 
 
 @dataclass(frozen=True)
-class ClientFacts:
-    """What a client says of itself.
-
-    Attributes:
-        train: number of training examples.
-        validation: of validation examples.
-        test: of test examples.
-        classes: in its data.
-        task: how outputs are scored.
-        shape: of an input.
-    """
-
-    train: int
-    validation: int
-    test: int
-    classes: int
-    task: str
-    shape: tuple[int, ...]
-
-
-@dataclass
-class _Sent:
-    """A message under way: to which node, and for whom; for nobody if it is a census."""
+class _Order:
+    """A message under way: to which node, about whom; a census has no question."""
 
     node: int
+    limits: Limits
+    expires: float
     clients: tuple[int, ...] = ()
+    question: Question | None = None
 
 
 @dataclass
-class _Census:
-    """What became of asking a node whom it has: how often it was asked and failed, and whether it has said it."""
+class _Round:
+    """A question that is open: who was asked, who has answered, who failed and how."""
 
-    attempts: int = 0
-    failed: int = 0
-    due: float = 0.0
-    answered: bool = False
-
-    def put_off(self, now: float) -> None:
-        """Not before some seconds have passed, for a node may be slow; and ever more rarely, for it may be broken."""
-        self.due = now + _AGAIN * 2**self.attempts
-        self.attempts += 1
+    question: Question
+    wanted: set[int]
+    got: dict[int, Any] = field(default_factory=dict)
+    failed: dict[int, tuple[str, str]] = field(default_factory=dict)
 
     @property
-    def is_hopeless(self) -> bool:
-        return not self.answered and self.failed >= _FAILURES
-
-    @property
-    def is_open(self) -> bool:
-        return not self.answered and self.failed < _FAILURES
+    def waiting(self) -> set[int]:
+        return self.wanted - self.got.keys() - self.failed.keys()
 
 
 @dataclass
@@ -95,186 +107,225 @@ class Exchange:
 
     Attributes:
         grid: of the run.
-        settings: timeout, minimum and what to do when few answer.
+        settings: timeout, minimum, what to do when few answer and with those that are late.
         federation: its name, 32 hexadecimal digits.
-        facts: what each client has said of itself.
+        members: whose clients are whose.
         faults: what went wrong, oldest first.
+        stale: of the last question, how many rounds late each answer was that came from an earlier round.
     """
 
     grid: Any
     settings: FlowerSettings
     federation: str
-    facts: dict[int, ClientFacts] = field(default_factory=dict)
+    members: Members = field(default_factory=Members)
     faults: list[Fault] = field(default_factory=list)
-    _holder: dict[int, int] = field(default_factory=dict)
-    _last: dict[int, int] = field(default_factory=dict)
-    _owner: dict[int, str] = field(default_factory=dict)
-    _expelled: set[int] = field(default_factory=set)
-    _turned_away: set[int] = field(default_factory=set)
-    _censuses: dict[int, _Census] = field(default_factory=dict)
-    _sent: dict[str, _Sent] = field(default_factory=dict)
+    stale: dict[int, int] = field(default_factory=dict)
+    _orders: dict[str, _Order] = field(default_factory=dict)
+    _late: dict[int, tuple[int, Any]] = field(default_factory=dict)
     _looked: float = 0.0
     _number: int = 0
     _pause: float = _SHORTEST
+    _recorded: int = 0
+
+    def __post_init__(self) -> None:
+        self.attendance = Attendance(self.grid)
+        self._intake: Intake = intake_of(self.grid)
 
     # ---------------------------------------------------------------------------------------------- who is there
 
     def gather(self) -> None:
         """Wait until as many nodes as there should be have said whom they have, or failed too often.
 
+        With a roster all of its nodes are waited for, and as many as there should be suffice in the end.
+
         Raises:
             FederationError: if they don't in time.
         """
+        roster = self.members.roster
+        best = self.settings.nodes if roster is None else max(len(roster.nodes), self.settings.nodes)
         until = time.monotonic() + self.settings.timeout
-        while (heard := self._heard()) < self.settings.nodes:
+        while (heard := self._heard()) < best:
             if time.monotonic() > until:
+                if heard >= self.settings.nodes:
+                    return
                 why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
                 raise FederationError(
                     f"{heard} of {self.settings.nodes} nodes said within {self.settings.timeout:g} seconds whom they "
                     f"have{why}; start the others, or give --nodes and --timeout as they are"
                 )
             self._look()
-            self._collect({}, {}, None)
+            self._collect(None)
             self._wait()
 
     def _heard(self) -> int:
-        """How many nodes need not be waited for."""
-        hopeless = sum(census.is_hopeless for census in self._censuses.values())
-        return len(set(self._owner.values())) + len(self._turned_away) + hopeless
-
-    def expel(self, client: int, reason: str) -> None:
-        """Leave a client out from now on."""
-        self._expelled.add(client)
-        self._holder.pop(client, None)
-        self._fault((client,), "refused", reason)
+        """How many nodes need not be waited for; of those that are not on a roster nobody speaks."""
+        censuses = self.attendance.censuses.values()
+        answered = {census.name for census in censuses if census.answered and not census.turned_away}
+        hopeless = 0 if self.members.roster else sum(census.is_hopeless for census in censuses)
+        return len(answered) + hopeless
 
     def _look(self) -> None:
-        """Ask nodes whom they have that have not said it yet, and forget those that are gone."""
-        if time.monotonic() - self._looked < _LOOK:
+        """Ask nodes whom they host that have not said it yet, and forget those that are gone."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK:
             return
-        now = self._looked = time.monotonic()
-        here = set(self.grid.get_node_ids())
-        self._censuses = {node: self._censuses.get(node, _Census()) for node in sorted(here)}
-        due = {node: census for node, census in self._censuses.items() if not census.answered and census.due <= now}
-        for census in due.values():
-            census.put_off(now)
-        self._send({node: Request("census", self.federation) for node in due})
-        self._sent = {name: sent for name, sent in self._sent.items() if sent.node in here}
-        self._holder = {client: node for client, node in self._holder.items() if node in here}
+        self._looked = now
+        gone = self.attendance.look()
+        for name in [name for name, order in self._orders.items() if order.node in gone or order.expires < now]:
+            self._forget(name)
+        for node, census in self.attendance.censuses.items():
+            if not census.attempts and not self._may_speak(census.seen.key):
+                census.turned_away = True
+                self._fault((), "refused", f"node {node} is not on the roster and is not asked")
+        requests = {node: self._census_of(node) for node in self.attendance.due(now)}
+        self._send(
+            requests,
+            {
+                node: _Order(node, self._census_limits(request), now + self._patience)
+                for node, request in requests.items()
+            },
+        )
 
-    def _hear(self, node: int, message: Message) -> bool:
-        """Take in what came when a node was asked whom it has, and return whether it has said it.
+    def _may_speak(self, key: bytes) -> bool:
+        """Whether a node can be on the roster: by its key, or by a token that it has yet to send."""
+        roster = self.members.roster
+        return roster is None or roster.has_tokens or roster.of_key(key) is not None
+
+    def _census_of(self, node: int) -> Request:
+        roster = self.members.roster
+        listed = None if roster is None else roster.of_key(self.attendance.censuses[node].seen.key)
+        total, ids = (0, ()) if roster is None or listed is None else (len(roster), listed.clients)
+        return Request("census", self.federation, total=total, clients=ids)
+
+    def _census_limits(self, request: Request) -> Limits:
+        roster = self.members.roster
+        most = len(request.clients) or (_UNLISTED if roster is None else roster.largest(1))
+        return Limits.of(most)
+
+    def _hear(self, node: int, arrival: Arrival) -> None:
+        """Take in what came when a node was asked whom it hosts.
 
         One that failed is asked again: the SuperLink may have lost the answer. One that says what can't be is not.
         """
-        if message.has_error():
-            self._censuses[node].failed += 1
-            self._fault((), "failed", f"node {node} was asked whom it has: {_failure(message)}")
-            return False
-        self._censuses[node].answered = True
-        self._sent = {name: sent for name, sent in self._sent.items() if sent.clients or sent.node != node}
+        census = self.attendance.censuses.get(node)
+        if census is None:
+            return
+        if arrival.content is None:
+            census.failed += 1
+            kind = "failed" if arrival.failure else "refused"
+            why = f"the node failed: {arrival.failure}" if arrival.failure else arrival.refusal
+            self._fault((), kind, f"node {node} was asked whom it hosts: {why}")
+            return
+        census.answered = True
+        for name in [name for name, order in self._orders.items() if order.node == node and order.question is None]:
+            self._forget(name)
         try:
-            self._admit(node, message.content)
-        except RejectedError as error:
-            self._turned_away.add(node)
-            self._fault((), "refused", f"node {node} was asked whom it has: {error}")
-            return False
-        return True
-
-    def _admit(self, node: int, content: RecordDict) -> None:
-        head = head_of(content)
-        ids, secret = wholes(head, "clients"), word(head, "identity")
-        if len(ids) > _MOST_CLIENTS or len(set(ids)) < len(ids) or any(not 0 <= one < _MOST_CLIENTS for one in ids):
-            raise RejectedError(f"it claims {len(ids)} clients that can't be; ids differ and go from 0 to a million")
-        counts = [wholes(head, part, len(ids)) for part in ("train", "validation", "test")]
-        if any(not 0 <= count <= _MOST_EXAMPLES for part in counts for count in part) or any(n < 1 for n in counts[0]):
-            raise RejectedError("it claims numbers of examples that can't be")
-        shape = tuple(wholes(head, "shape"))
-        classes, task = whole(head, "classes"), word(head, "task")
-        possible = all(1 <= side <= _MOST_CLIENTS for side in (*shape, classes)) and len(shape) <= _DIMENSIONS
-        if not possible or task not in ("classes", "margin"):
-            raise RejectedError("it describes data that can't be")
-        back = [client for client in ids if self._last.get(client, node) != node and self._owner.get(client) == secret]
-        if back:
+            census.name, listed = self.members.identify(arrival.content, census.seen.key)
+            if self.members.is_expelled(census.name):
+                raise RejectedError("it was expelled before")
+            clients, refused = self.members.admit(census.name, listed, arrival.content)
+        except Exception as error:  # whatever a node says must not end the federation
+            census.turned_away = True
+            self._fault((), "refused", f"node {node} was asked whom it hosts: {unreadable(error)}")
+            return
+        for why in refused:
+            self._fault((), "refused", f"{census.name}: {why}")
+        here = [client for client in clients if not self.members.is_expelled(_client(client))]
+        if back := self.attendance.seat(node, here):
             self._fault(tuple(back), "returned", "their node was lost and has been started again")
-        for client, train, validation, test in zip(ids, *counts, strict=True):
-            facts = ClientFacts(train, validation, test, classes, task, shape)
-            if self._owner.setdefault(client, secret) != secret:
-                self._fault((client,), "refused", f"node {node} claims client {client}, who belongs to another node")
-            elif self.facts.setdefault(client, facts) != facts:
-                self._fault((client,), "refused", f"client {client} came back with other data; start a new federation")
-            elif client not in self._expelled:
-                self._holder[client] = self._last[client] = node
 
     # ---------------------------------------------------------------------------------------------- asking
 
-    def ask(
-        self, number: int, clients: Sequence[int], make_request: Callable[[Sequence[int]], Request], read: Reader
-    ) -> dict[int, Any]:
+    def ask(self, question: Question, clients: Sequence[int]) -> dict[int, Any]:
         """Ask clients, and wait for them as the settings say.
 
         Args:
-            number: of the round, for the record.
+            question: what.
             clients: whom.
-            make_request: makes the request for the clients of one node.
-            read: makes something of a reply.
 
         Returns:
-            What was made of the replies, by client.
+            What was made of the replies, by client; `stale` says which of them are of earlier rounds.
 
         Raises:
             FederationError: if fewer than the minimum answered and that is a failure.
         """
-        self._number = number
-        wanted, got = set(clients), dict[int, Any]()
-        failed: dict[int, tuple[str, str]] = {}
-        minimum = min(self.settings.minimum, len(wanted))
+        self._number, self.stale = question.number, {}
+        current = _Round(question, set(clients))
+        minimum = min(self.settings.minimum, len(current.wanted))
+        self._use_late(current)
         until = time.monotonic() + self.settings.timeout
         while True:
             self._look()
-            self._dispatch(wanted - got.keys() - failed.keys(), make_request)
-            heard = self._collect(got, failed, read)
+            self._dispatch(current)
+            self._collect(current)
             late = time.monotonic() > until
-            hope = heard or self._is_hope(wanted - got.keys() - failed.keys())
-            if len(got) == len(wanted) or late or not hope:
-                if len(got) >= minimum or self.settings.on_few != "wait":
+            if late or not self._is_hope(current, minimum):
+                if len(current.got) >= minimum or self.settings.on_few != "wait":
                     break
                 if late:
                     until = time.monotonic() + self.settings.timeout
-                    failed.clear()
-                    self._give_up()
+                    current.failed.clear()
+                    self._tell_waiting(current, minimum)
             self._wait()
-        self._record(wanted - got.keys(), failed)
-        self._give_up()
-        if len(got) < minimum and self.settings.on_few == "fail":
+        self._record(current)
+        if len(current.got) < minimum and self.settings.on_few == "fail":
             raise FederationError(
-                f"{len(got)} of {len(wanted)} clients answered in round {number + 1} and at least {minimum} must; the "
-                "state is saved: look after the nodes and continue with --resume"
+                f"{len(current.got)} of {len(current.wanted)} clients answered in round {question.number + 1} and at "
+                f"least {minimum} must; the state is saved: look after the nodes and continue with --resume"
             )
-        return got
+        return current.got
 
-    def _is_hope(self, waiting: set[int]) -> bool:
-        """Whether somebody may still answer: a node that has one of these clients, or one that may say it has."""
-        may_have = any(census.is_open for census in self._censuses.values())
-        return bool(waiting) and (may_have or any(waiting & set(sent.clients) for sent in self._sent.values()))
+    def _is_hope(self, current: _Round, minimum: int) -> bool:
+        """Whether somebody may still answer: who was asked, a node that may host them, or one busy with an old order.
 
-    def _give_up(self) -> None:
-        """Expect no more replies to requests that are under way; those that come late are not looked at."""
-        for name in [name for name, sent in self._sent.items() if sent.clients]:
-            del self._sent[name]
+        Those are waited for where their answer can count: late, if it is weighed, or because too few have answered.
+        """
+        if not current.waiting:
+            return False
+        if any(census.is_open for census in self.attendance.censuses.values()):
+            return True
+        if (current.waiting & self.attendance.holder.keys()) - self._busy():
+            return True  # a node has just said that it hosts them
+        patient = self.settings.late == "weigh" or not current.question.trains or len(current.got) < minimum
+        return any(
+            current.waiting.intersection(order.clients)
+            for order in self._orders.values()
+            if order.question is current.question or (patient and order.question is not None)
+        )
 
-    def _dispatch(self, waiting: set[int], make_request: Callable[[Sequence[int]], Request]) -> None:
-        """Send requests to the nodes of clients that wait for one."""
-        under_way = {(client, sent.node) for sent in self._sent.values() for client in sent.clients}
+    def _dispatch(self, current: _Round) -> None:
+        """Send requests to the nodes of clients that wait for one, unless they are at work on another."""
         by_node: dict[int, list[int]] = {}
-        for client in sorted(waiting):
-            node = self._holder.get(client)
-            if node is not None and (client, node) not in under_way:
+        for client in sorted(current.waiting - self._busy()):
+            node = self.attendance.holder.get(client)
+            if node is not None:
                 by_node.setdefault(node, []).append(client)
-        self._send({node: make_request(theirs) for node, theirs in sorted(by_node.items())})
+        question = current.question
+        requests = {node: question.make_request(theirs) for node, theirs in sorted(by_node.items())}
+        expires = time.monotonic() + self._patience
+        orders = {
+            node: _Order(node, question.limits(len(theirs)), expires, tuple(theirs), question)
+            for node, theirs in by_node.items()
+        }
+        self._send(requests, orders)
 
-    def _send(self, requests: Mapping[int, Request]) -> None:
-        ttl = self.settings.timeout + _MARGIN
+    @property
+    def _patience(self) -> float:
+        """Seconds after which an order counts as lost, and its clients can be asked again."""
+        return _PATIENCE if self.settings.on_few == "wait" else (1 + self.settings.late_rounds) * self.settings.timeout
+
+    def _busy(self) -> set[int]:
+        """Clients whose node is at work for them; not those whose node was lost and is another one now."""
+        holder = self.attendance.holder
+        return {
+            client
+            for order in self._orders.values()
+            for client in order.clients
+            if holder.get(client, order.node) == order.node
+        }
+
+    def _send(self, requests: Mapping[int, Request], orders: Mapping[int, _Order]) -> None:
+        ttl = self._patience + _MARGIN
         messages = [
             Message(request.pack(), dst_node_id=node, message_type="train", ttl=ttl, group_id=str(request.number + 1))
             for node, request in requests.items()
@@ -282,9 +333,9 @@ class Exchange:
         if not messages:
             return
         self._pause = _SHORTEST
-        for name, (node, request) in zip(self._push(messages), requests.items(), strict=False):
+        for name, node in zip(self._push(messages), requests, strict=False):
             if name:
-                self._sent[name] = _Sent(node, tuple(request.clients))
+                self._orders[name] = orders[node]
 
     def _push(self, messages: Sequence[Message]) -> list[str]:
         """Hand messages to the SuperLink and return their names.
@@ -312,75 +363,141 @@ class Exchange:
         time.sleep(self._pause)
         self._pause = min(1.3 * self._pause, _LONGEST)
 
-    def _collect(self, got: dict[int, Any], failed: dict[int, tuple[str, str]], read: Reader | None) -> bool:
-        """Take in the replies that there are, and return whether a node has said whom it has."""
-        heard = False
-        for message in self._pull():
+    # ---------------------------------------------------------------------------------------------- replies
+
+    def _collect(self, current: _Round | None) -> None:
+        """Take in the replies that there are."""
+        if not self._orders:
+            return
+        for arrival in self._intake.pull({name: order.limits for name, order in self._orders.items()}):
             self._pause = _SHORTEST
-            sent = self._sent.pop(message.metadata.reply_to_message_id, None)
-            if sent is None:
+            order = self._orders.pop(arrival.order, None)
+            if order is None or arrival.lost:
                 continue
-            if not sent.clients:
-                heard |= self._hear(sent.node, message)
+            if order.question is None:
+                self._hear(order.node, arrival)
                 continue
-            pending = [client for client in sent.clients if client not in got]
-            good: dict[int, Any] = {}
-            bad: dict[int, tuple[str, str]] = {}
-            try:
-                if message.has_error():
-                    raise RejectedError(_failure(message))
-                if read is not None:
-                    good, refused = read(sent.clients, message.content)
-                    bad = {client: ("refused", why[:_LETTERS]) for client, why in refused.items()}
-            except RejectedError as error:
-                bad = dict.fromkeys(pending, ("failed" if message.has_error() else "refused", str(error)))
-            left_out = ("refused", "the reply leaves the client out")
-            for client in pending:
-                if client in good:
-                    got[client] = good[client]
-                else:
-                    failed[client] = bad.get(client, left_out)
-        return heard
-
-    def _pull(self) -> list[Message]:
-        """Replies that have arrived; one that can't be read becomes an error of its node and of nobody else."""
-        if not self._sent:
-            return []
-        try:
-            return list(self.grid.pull_messages(list(self._sent)))
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-            _log.warning("a reply can't be read (%s); replies are taken one by one", str(error)[:100])
-        messages: list[Message] = []
-        for name, sent in list(self._sent.items()):
-            try:
-                messages += self.grid.pull_messages([name])
-            except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:
-                del self._sent[name]
-                if not sent.clients:
-                    self._censuses[sent.node].failed += 1
-                self._fault(sent.clients, "refused", f"the reply can't be read: {str(error)[:100]}")
-        return messages
-
-    def _record(self, missing: set[int], failed: dict[int, tuple[str, str]]) -> None:
-        """Write down who is missing and why."""
-        reasons: dict[tuple[str, str], list[int]] = {}
-        for client in sorted(missing):
-            if client in failed:
-                why = failed[client]
-            elif client in self._holder:
-                why = ("silent", f"no answer within {self.settings.timeout:g} seconds")
+            good, bad = self._read(order, order.question, arrival)
+            if current is not None and order.question is current.question:
+                current.got |= {client: value for client, value in good.items() if client not in current.got}
+                current.failed |= bad
             else:
-                why = ("away", "no node has the client")
+                self._take_late(order.question, good, current)
+
+    def _read(
+        self, order: _Order, question: Question, arrival: Arrival
+    ) -> tuple[dict[int, Any], dict[int, tuple[str, str]]]:
+        """What a reply is worth, by client, and why not; whatever is wrong with it is a fault of its node alone."""
+        if arrival.failure:
+            return {}, dict.fromkeys(order.clients, ("failed", f"the node failed: {arrival.failure}"))
+        refusal, answers = arrival.refusal, Answers({})
+        if arrival.content is not None:
+            try:
+                answers = question.read(order.clients, arrival.content)
+            except Exception as error:  # anything can be in a reply, and a reply is less than a round
+                refusal = unreadable(error)
+        if refusal:
+            self._strike(self.attendance.name(order.node), self._hosted(order.node))
+            return {}, dict.fromkeys(order.clients, ("refused", refusal))
+        good, bad = dict[int, Any](), dict[int, tuple[str, str]]()
+        for client in order.clients:  # of others a node may say what it likes
+            if client in answers.bad:
+                bad[client] = ("refused", sentence(answers.bad[client]))
+                self._strike(_client(client), [client])
+            elif client in answers.good:
+                good[client] = answers.good[client]
+            elif client in answers.declined:
+                bad[client] = ("failed", f"the node says: {sentence(answers.declined[client])}")
+            else:
+                bad[client] = ("refused", "the reply leaves the client out")
+        return good, bad
+
+    def _use_late(self, current: _Round) -> None:
+        """Let answers to earlier rounds count for clients that are drawn again."""
+        if current.question.trains:
+            for client in sorted(current.wanted & self._late.keys()):
+                self._count_late(current, client)
+
+    def _take_late(self, question: Question, good: Mapping[int, Any], current: _Round | None) -> None:
+        """An answer to a round that is over: kept until it can count, or left out with a line."""
+        if self.settings.late == "drop" or not question.trains:
+            if good:
+                why = f"the answer to round {question.number + 1} came after the round was closed and is left out"
+                self._fault(tuple(sorted(good)), "late", why)
+            return
+        for client, value in good.items():
+            self._late[client] = (question.number, value)
+            if current is not None and current.question.trains and client in current.waiting:
+                self._count_late(current, client)
+
+    def _count_late(self, current: _Round, client: int) -> None:
+        number, value = self._late.pop(client)
+        late = current.question.number - number
+        if 0 < late <= self.settings.late_rounds:
+            current.got[client], self.stale[client] = value, late
+        else:
+            self._fault((client,), "late", f"the answer to round {number + 1} is {late} rounds late and is left out")
+
+    # ---------------------------------------------------------------------------------------------- the record
+
+    def _tell_waiting(self, current: _Round, minimum: int) -> None:
+        _log.warning(
+            "round %d: %d of %d clients have answered after another %g seconds, %d must; still waiting for clients %s",
+            self._number + 1, len(current.got), len(current.wanted), self.settings.timeout, minimum,
+            spelled(sorted(current.waiting))[:200],
+        )  # fmt: skip
+
+    def _record(self, current: _Round) -> None:
+        """Write down who is missing and why."""
+        asked = {
+            client for order in self._orders.values() if order.question is current.question for client in order.clients
+        }
+        busy = {
+            client: order.question.number
+            for order in self._orders.values()
+            if order.question is not None and order.question is not current.question
+            for client in order.clients
+        }
+        reasons: dict[tuple[str, str], list[int]] = {}
+        for client in sorted(current.wanted - current.got.keys()):
+            why = ("away", "no node has the client")
+            if client in current.failed:
+                why = current.failed[client]
+            elif client in asked:
+                why = ("silent", f"no answer within {self.settings.timeout:g} seconds")
+            elif client in busy:
+                why = ("busy", f"still at work on round {busy[client] + 1}")
             reasons.setdefault(why, []).append(client)
         for (kind, reason), clients in reasons.items():
             self._fault(tuple(clients), kind, reason)
 
+    def expel(self, client: int, reason: str) -> None:
+        """Leave a client out from now on."""
+        self.members.expel(_client(client))
+        self.attendance.unseat([client])
+        self._fault((client,), "refused", reason)
+
+    def _hosted(self, node: int) -> list[int]:
+        return [client for client, holder in self.attendance.holder.items() if holder == node]
+
+    def _strike(self, who: str, clients: Sequence[int]) -> None:
+        """Count a refused reply; who has had too many is left out from now on."""
+        if self.members.strike(who):
+            self.attendance.unseat(clients)
+            why = f"{who} is left out from now on: {self.members.most_faults} of its replies were refused"
+            self._fault(tuple(sorted(clients)), "expelled", why)
+
+    def _forget(self, name: str) -> None:
+        del self._orders[name]
+        self._intake.forget(name)
+
     def _fault(self, clients: tuple[int, ...], kind: Any, reason: str) -> None:
-        fault = Fault(self._number, clients, kind, reason)
-        self.faults.append(fault)
-        who = f"clients {list(clients)}" if clients else "a node"
+        who = f"clients {spelled(clients)[:200]}" if clients else "a node"
         _log.warning("round %d: %s %s: %s", self._number + 1, who, kind, reason)
+        self._recorded += 1
+        if self._recorded <= _MOST_FAULTS:
+            self.faults.append(Fault(self._number, clients, kind, reason))
 
 
-def _failure(message: Message) -> str:
-    return f"the node failed: {str(message.error.reason)[:_LETTERS]}"
+def _client(client: int) -> str:
+    return f"client {client}"

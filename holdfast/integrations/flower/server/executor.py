@@ -6,8 +6,9 @@ round's rows are those of the clients that answered, and `joined` says who that 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from holdfast.federated.engine.executors import Executor
 from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import Request, array, head_of, whole, wholes, words
-from holdfast.integrations.flower.server.exchange import Exchange
+from holdfast.integrations.flower.messages.objects import Limits
+from holdfast.integrations.flower.messages.wire import Action, Request, array, head_of, whole, wholes, words
+from holdfast.integrations.flower.server.exchange import Answers, Exchange, Question, Reader
 from holdfast.primitives.threads import torch_threads
 
 
@@ -66,28 +68,34 @@ class FlowerExecutor(Executor):
         (assignment,) = assignments
         self._scored = None
         updates.fill_(torch.nan)
-        got = self._ask(assignment.number, assignment.clients, "train", received, self._read_round)
+        network, number = self.runtime.network, assignment.number
+        sizes = {"updates": network.size * network.initial.element_size(), "losses": 8}
+        got = self._ask(
+            number, assignment.clients, "train", received, read=partial(self._read_round, number), sizes=sizes
+        )
         for place, client in enumerate(assignment.clients.tolist()):
             if client in got:
                 updates[place], losses[place] = got[client]
+                if late := self.exchange.stale.get(client, 0):
+                    updates[place] *= staleness_weight(late)
         self._here = torch.tensor([client in got for client in assignment.clients.tolist()], dtype=torch.bool)
 
-    def _read_round(self, expected: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
+    def _read_round(self, number: int, expected: Sequence[int], content: RecordDict) -> Answers:
         head = head_of(content)
-        ids = _ids(content, expected, self._number)
+        ids = _ids(content, expected, number)
         size, kind = self.runtime.network.size, self.runtime.network.initial.dtype
         updates = array(content, "updates", (len(ids), size), kind)
         losses = array(content, "losses", (len(ids),), torch.float64)
-        bad = dict(zip(wholes(head, "refused"), words(head, "reasons"), strict=False))
-        good = {}
+        declined = dict(zip(wholes(head, "refused"), words(head, "reasons"), strict=False))
+        good, bad = {}, {}
         for row, (client, examples) in enumerate(zip(ids, wholes(head, "examples", len(ids)), strict=True)):
-            if examples != (claimed := self.exchange.facts[client].train):
+            if examples != (claimed := self.exchange.members.facts[client].train):
                 bad[client] = f"the client claims {examples} examples and had said {claimed}"
             elif not (updates[row].isfinite().all() and losses[row].isfinite()):
                 bad[client] = "the update is not finite"
             else:
                 good[client] = (updates[row], losses[row])
-        return good, bad
+        return Answers(good, bad, declined)
 
     # ---------------------------------------------------------------------------------------------- afterwards
 
@@ -96,11 +104,9 @@ class FlowerExecutor(Executor):
         self._scored = None
         number = self.runtime.settings.rounds + list(self.runtime.post_hoc).index(method.label)
         everybody = torch.cat(list(chunks)).sort().values
-        self._ask(number, everybody, "tune", received, self._read_names, labels=(method.label,))
+        read = partial(_read_names, number)
+        self._ask(number, everybody, "tune", received, read=read, sizes={}, labels=(method.label,))
         self._tuned.append(method.label)
-
-    def _read_names(self, expected: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
-        return dict.fromkeys(_ids(content, expected, self._number), True), {}
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Scores of clients, as they report them; of all models at once, so that several reports take one message."""
@@ -114,48 +120,78 @@ class FlowerExecutor(Executor):
     def _score_models(self, part: PartName, shared: Tensor) -> None:
         trained = [method.label for method in (*self.runtime.alongside, *self.runtime.joint)]
         labels: list[str | None] = [None, *trained, *self._tuned]
-        self._part, total = part, len(self.runtime.clients)
-        words_ = tuple(label or "" for label in labels)
-        got = self._ask(self._number, torch.arange(total), "score", shared, self._read_scores, labels=words_, part=part)
+        total, words_ = len(self.runtime.clients), tuple(label or "" for label in labels)
+        sizes = {"loss": 8 * len(labels), "correct": 8 * len(labels), "count": 8}
+        read = partial(self._read_scores, self._number, part, len(labels))
+        everybody, further = torch.arange(total), {"labels": words_, "part": part}
+        got = self._ask(self._number, everybody, "score", shared, read=read, sizes=sizes, **further)
         for place, label in enumerate(labels):
             loss, correct = torch.zeros(total, dtype=torch.float64), torch.zeros(total, dtype=torch.int64)
             count = torch.zeros(total, dtype=torch.int64)
             for client, (losses, rights, examples) in got.items():
-                loss[client], correct[client], count[client] = losses[place], rights[place], examples
+                counted = min(examples, self.exchange.members.cap(client))
+                right = int(rights[place])
+                right = right if counted == examples else right * counted // examples
+                loss[client], correct[client], count[client] = losses[place], right, counted
             self._scores[label] = ClientScores(torch.arange(total), loss, correct, count)
 
-    def _read_scores(self, expected: Sequence[int], content: RecordDict) -> tuple[dict[int, Any], dict[int, str]]:
-        ids, models = _ids(content, expected, self._number), 1 + len(self.runtime.alongside) + len(self.runtime.joint)
-        models += len(self._tuned)
+    def _read_scores(
+        self, number: int, part: str, models: int, expected: Sequence[int], content: RecordDict
+    ) -> Answers:
+        ids = _ids(content, expected, number)
         loss = array(content, "loss", (models, len(ids)), torch.float64)
         correct = array(content, "correct", (models, len(ids)), torch.int64)
         count = array(content, "count", (len(ids),), torch.int64)
         good, bad = {}, {}
         for place, client in enumerate(ids):
             rights = correct[:, place]
-            if int(count[place]) != getattr(self.exchange.facts[client], self._part):
+            if int(count[place]) != getattr(self.exchange.members.facts[client], part):
                 bad[client] = f"the client reports on {int(count[place])} examples and had said otherwise"
             elif not loss[:, place].isfinite().all() or bool(((rights < 0) | (rights > count[place])).any()):
                 bad[client] = "the scores can't be"
             else:
                 good[client] = (loss[:, place], rights, int(count[place]))
-        return good, bad
+        return Answers(good, bad)
 
     # ---------------------------------------------------------------------------------------------- messages
 
     _number = 0
-    _part: str = "test"
 
     def _ask(
-        self, number: int, clients: Tensor, action: Any, weights: Tensor, read: Any, **further: Any
+        self,
+        number: int,
+        clients: Tensor,
+        action: Action,
+        weights: Tensor,
+        *,
+        read: Reader,
+        sizes: Mapping[str, int],
+        **further: Any,
     ) -> dict[int, Any]:
+        """Ask clients; `sizes` are the bytes that each array of a reply has per client."""
         self._number = number
         total, name = len(self.runtime.clients), self.exchange.federation
 
         def make_request(some: Sequence[int]) -> Request:
             return Request(action, name, number, total, tuple(some), weights=weights, **further)
 
-        return self.exchange.ask(number, clients.tolist(), make_request, read)
+        def limits(some: int) -> Limits:
+            return Limits.of(some, {array_: size * some for array_, size in sizes.items()})
+
+        return self.exchange.ask(Question(number, make_request, read, limits, action == "train"), clients.tolist())
+
+
+def staleness_weight(late: int) -> float:
+    """What an update is multiplied by that is `late` rounds late: (1 + late)^(-1/2).
+
+    The polynomial of asynchronous federated optimization (Xie et al., 2019, https://arxiv.org/abs/1903.03934, section
+    5.2) with its exponent of one half. The update itself shrinks, so rules that compare updates see a smaller one.
+    """
+    return (1.0 + late) ** -0.5
+
+
+def _read_names(number: int, expected: Sequence[int], content: RecordDict) -> Answers:
+    return Answers(dict.fromkeys(_ids(content, expected, number), True))
 
 
 def _ids(content: RecordDict, expected: Sequence[int], number: int) -> list[int]:

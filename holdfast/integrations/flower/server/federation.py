@@ -8,9 +8,9 @@ nodes.
 
 from __future__ import annotations
 
+import math
 import secrets
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,22 +21,35 @@ from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, FederationError
 from holdfast.federated.blueprint import Blueprint
 from holdfast.federated.engine.executors import Executor, ExecutorChoice
+from holdfast.federated.expectation import Expectation
 from holdfast.federated.federation import Federation
 from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
 from holdfast.federated.result import FederationResult
-from holdfast.files import write_atomically
-from holdfast.integrations.flower.server.exchange import ClientFacts, Exchange
+from holdfast.federated.run_files import FREE
+from holdfast.files import plain_values, write_atomically
+from holdfast.integrations.flower.charter import Charter
+from holdfast.integrations.flower.roster import Roster
+from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.integrations.flower.server.executor import FlowerExecutor
+from holdfast.integrations.flower.server.members import ClientFacts, Members
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 from holdfast.training.events import Listener
 from holdfast.training.run import Run
+
+#: Options that a run may be continued with others of: they say where things are, and how long and for whom to wait.
+_FREE = {
+    *FREE, "nodes", "timeout", "minimum", "on_few", "late", "late_rounds", "roster", "unlisted", "most_faults",
+    "data_root", "out", "track", "resume", "app", "config", "engine",
+}  # fmt: skip
 
 
 def federate_on_flower(
     grid: Any,
     blueprint: Blueprint,
     settings: FlowerSettings,
+    charter: Charter,
     *,
+    roster: Roster | None = None,
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
 ) -> FederationResult:
@@ -46,6 +59,8 @@ def federate_on_flower(
         grid: of the run.
         blueprint: what the federation is built from; the nodes have the same.
         settings: timeout, minimum and what to do when few answer.
+        charter: what the federation owns; the nodes compare their own with it.
+        roster: who may take part; the file that the settings name by default.
         run: a run directory; the state is saved in it after every round, and a federation that was stopped continues.
         listeners: told what happens.
 
@@ -53,19 +68,94 @@ def federate_on_flower(
         The shared model and the reports. Personal models stay at the nodes.
 
     Raises:
-        ConfigError: if methods don't go together, or can't run where nobody sees all clients.
+        ConfigError: if methods don't go together, can't run where nobody sees all clients, there is no roster and
+            nobody said that none is needed, or the run was started with another configuration.
         FederationError: if nodes don't appear, or too few clients answer and that is a failure.
     """
     refuse_methods_that_see_all(blueprint.personalize)
+    members = Members(roster or roster_of(settings), charter, settings.most_faults)
+    blueprint = replace(blueprint, expectation=expectation_of_nodes(blueprint.expectation, settings, members.roster))
     if run is not None:
         run.lock()
     try:
-        exchange = Exchange(grid, settings, _name_of(run))
+        if run is not None:
+            check_unchanged(run, blueprint.options, charter)
+            members.keep_in(run.path)
+        exchange = Exchange(grid, settings, _name_of(run), members)
         exchange.gather()
         return FlowerFederation(exchange, blueprint, run).run_rounds(listeners)
     finally:
         if run is not None:
             run.unlock()
+
+
+def roster_of(settings: FlowerSettings) -> Roster | None:
+    """The roster that the settings name; None where nobody needs to be on one.
+
+    Raises:
+        ConfigError: if there is none and nobody said so.
+    """
+    if settings.roster is not None:
+        return Roster.load(settings.roster)
+    if settings.unlisted:
+        return None
+    raise ConfigError(
+        "there is no roster, so any node could claim any client; give --roster FILE (holdfast federation init writes "
+        "one), or --unlisted if every node that can reach the SuperLink is yours"
+    )
+
+
+def expectation_of_nodes(expectation: Expectation, settings: FlowerSettings, roster: Roster | None) -> Expectation:
+    """The expectation in clients, where it is stated in nodes: as many as so many nodes host at most.
+
+    A node speaks for all of its clients, so a malicious one is as many malicious clients. Which nodes they are nobody
+    knows; the largest are the worst case, and the number of a cohort follows from that of the federation as ever.
+
+    Raises:
+        ConfigError: if nobody knows who shares a node.
+    """
+    nodes = settings.expect_malicious_nodes
+    if nodes is None:
+        return expectation
+    if roster is None:
+        raise ConfigError(f"--expect-malicious-nodes {nodes} needs a roster, which says which clients share a node")
+    if nodes > len(roster.nodes):
+        raise ConfigError(f"{nodes} malicious nodes are expected among {len(roster.nodes)}; expect fewer")
+    stated = expectation.expect_malicious or 0.0
+    clients = math.ceil(round(stated * len(roster), 9)) if stated < 1 else int(stated)
+    return replace(expectation, expect_malicious=float(max(clients, roster.largest(nodes))))
+
+
+def check_unchanged(run: Run, options: Mapping[str, Any], charter: Charter) -> None:
+    """Refuse to go on with a run that was started with something else, and write down what a new one is started with.
+
+    Raises:
+        ConfigError: which names every key that differs.
+    """
+    file = run.path / "charter.json"
+    if not file.exists():
+        write_atomically(file, charter.to_json().encode())
+    changed = [
+        f"charter.{key}" for key in differences(Charter.from_json(file.read_text()).as_dict(), charter.as_dict())
+    ]
+    changed += [key for key in differences(run.config, plain_values(options)) if key.split(".")[0] not in _FREE]
+    if changed:
+        raise ConfigError(
+            f"the run at {run.path} was started with another configuration, and these differ: {', '.join(changed)}; "
+            "give them as they were, or choose another folder for a new run"
+        )
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """Keys whose values differ; of a section, its keys with a dot between."""
+    keys = []
+    for key in sorted({*before, *now}):
+        old, new = before.get(key), now.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            keys += [f"{key}.{inner}" for inner in differences(old, new)]
+        elif old != new:
+            keys.append(key)
+    return keys
 
 
 def refuse_methods_that_see_all(methods: Sequence[Personalizer]) -> None:
@@ -95,8 +185,11 @@ class FlowerFederation(Federation):
     def __init__(self, exchange: Exchange, blueprint: Blueprint, run: Run | None) -> None:
         self.exchange = exchange
         self.clients = roll(exchange)
+        model = blueprint.model(self.clients)
+        if exchange.members.charter is not None:
+            exchange.members.charter.check_model(model)
         settings = replace(blueprint.settings, executor="serial", checkpoint_seconds=0.0)
-        super().__init__(blueprint.prepare(self.clients, settings), run)
+        super().__init__(blueprint.prepare(self.clients, settings, model=model), run)
         self.choice = ExecutorChoice("flower", exchange.settings.nodes)
 
     def _personal_folder(self) -> None:
@@ -162,34 +255,35 @@ class ReportedPart(ClientPart):
 def roll(exchange: Exchange) -> Clients:
     """What the server knows of its clients: how many there are, how much data they have, and of what kind.
 
-    Ids without a gap from 0 on are clients; others are left out, and so are those whose data is not like most.
+    With a roster that says how many there are; those that have not reported yet count for one example. Without, ids
+    without a gap from 0 on are clients. Nobody counts for more examples than the roster allows.
 
     Raises:
         FederationError: if there is no client 0.
     """
-    total = 0
-    while total in exchange.facts:
+    members = exchange.members
+    total = 0 if members.roster is None else len(members.roster)
+    while members.roster is None and total in members.facts:
         total += 1
-    if not total:
+    if not total or members.kind is None:
         why = f" (the last trouble: {exchange.faults[-1].reason})" if exchange.faults else ""
         raise FederationError(f"no node has client 0{why}; give every client an id, from 0 on, in --node-config")
-    for client in sorted(client for client in exchange.facts if client > total):
+    for client in sorted(client for client in members.facts if client >= total):
         exchange.expel(client, f"ids go from 0 on without a gap, and there is no client {total}")
-    facts = [exchange.facts[client] for client in range(total)]
-    usual: ClientFacts = Counter(replace(each, train=1, validation=0, test=0) for each in facts).most_common(1)[0][0]
-    for client, each in enumerate(facts):
-        if (each.classes, each.task, each.shape) != (usual.classes, usual.task, usual.shape):
-            exchange.expel(client, f"its data is {each.shape} with {each.classes} classes, others' is not")
-    parts = {name: _told(facts, name, usual.shape) for name in ("train", "validation", "test")}
-    if usual.task not in ("classes", "margin"):
-        raise FederationError(f"nodes have the task {usual.task!r}, which runs in the simulator only so far")
-    return Clients(**parts, classes=usual.classes, task=usual.task)  # type: ignore[arg-type]
+    facts = [members.facts.get(client, ClientFacts(1, 0, 0)) for client in range(total)]
+    kind = members.kind
+    parts = {
+        name: _told([min(getattr(each, name), members.cap(client)) for client, each in enumerate(facts)], kind.shape)
+        for name in ("train", "validation", "test")
+    }
+    schema = None if members.charter is None else members.charter.read_schema()
+    return Clients(**parts, classes=kind.classes, task=kind.task, schema=schema)  # type: ignore[arg-type]
 
 
-def _told(facts: Sequence[ClientFacts], name: str, shape: tuple[int, ...]) -> ReportedPart:
-    number = len(facts)
+def _told(counts: Sequence[int], shape: tuple[int, ...]) -> ReportedPart:
+    number = len(counts)
     inputs = torch.zeros((1,) * (len(shape) + 1)).expand(2 * number, *shape)
-    reported = torch.tensor([getattr(each, name) for each in facts], dtype=torch.int64)
+    reported = torch.tensor(counts, dtype=torch.int64)
     return ReportedPart(inputs, torch.arange(2 * number) % 2, 2 * torch.arange(number + 1), reported=reported)
 
 

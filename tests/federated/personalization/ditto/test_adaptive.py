@@ -11,6 +11,7 @@ from holdfast.federated.attacks import Gaussian, LabelPoisoning, ModelReplacemen
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.executors import InProcess
+from holdfast.federated.engine.local_training import LocalTraining
 from holdfast.federated.engine.network import Network
 from holdfast.federated.expectation import Expectation
 from holdfast.federated.metrics.scoring import score_models
@@ -23,7 +24,6 @@ from holdfast.federated.personalization import (
     strong_attack,
     strong_in_the_documents,
 )
-from holdfast.federated.personalization.ditto import adaptive as choosing
 from holdfast.federated.personalization.ditto.adaptive import AdaptiveDitto
 from holdfast.federated.personalization.ditto.oracle import validation_accuracy
 from tests.federated.personalization.toy import SETTINGS, clients, model, part, rows, run
@@ -47,14 +47,14 @@ class Untouchable:
 def tried(monkeypatch):
     """Every call that compares candidates: clients and losses (candidates, clients)."""
     calls = []
-    original = choosing.validation_losses
+    original = LocalTraining.mean_losses
 
-    def spy(runtime, part, ids, models):
-        losses = original(runtime, part, ids, models)
+    def spy(training, part, ids, models):
+        losses = original(training, part, ids, models)
         calls.append((ids.clone(), losses))
         return losses
 
-    monkeypatch.setattr(choosing, "validation_losses", spy)
+    monkeypatch.setattr(LocalTraining, "mean_losses", spy)
     return calls
 
 

@@ -13,8 +13,9 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.wire import Request, head_of, packed, wholes
-from holdfast.integrations.flower.server.exchange import Exchange
+from holdfast.integrations.flower.server.exchange import Answers, Exchange, Question
 from holdfast.integrations.flower.server.federation import roll
+from holdfast.integrations.flower.server.members import Members
 from holdfast.integrations.flower.settings import FlowerSettings
 
 NAME = "0123456789abcdef" * 2
@@ -53,6 +54,7 @@ class Grid:
     def __init__(self, **nodes: Peer) -> None:
         self.nodes = {int(name[1:]): node for name, node in nodes.items()}
         self.replies: dict[str, Message] = {}
+        self.held: list[tuple[str, Message]] = []
         self.numbers = itertools.count()
 
     def get_node_ids(self):
@@ -63,11 +65,22 @@ class Grid:
         for message in messages:
             name = f"message-{next(self.numbers)}"
             message.metadata.__dict__["_message_id"] = name
-            answer = self.nodes[message.metadata.dst_node_id].answer(message)
-            if answer is not None:
-                self.replies[name] = Message(answer, reply_to=message)
+            self.deliver(name, message)
             names.append(name)
         return names
+
+    def deliver(self, name, message):
+        answer = self.nodes[message.metadata.dst_node_id].answer(message)
+        if answer is None:
+            self.held.append((name, message))
+        else:
+            self.replies[name] = Message(answer, reply_to=message)
+
+    def release(self):
+        """Nodes that were silent are done with what they were asked."""
+        held, self.held = self.held, []
+        for name, message in held:
+            self.deliver(name, message)
 
     def pull_messages(self, names):
         return [self.replies.pop(name) for name in names if name in self.replies]
@@ -85,9 +98,9 @@ def impatient(monkeypatch):
     monkeypatch.setattr("holdfast.integrations.flower.server.exchange._LOOK", 0.0)
 
 
-def gathered(grid: Grid, nodes: int | None = None, **settings) -> Exchange:
+def gathered(grid: Grid, nodes: int | None = None, members: Members | None = None, **settings) -> Exchange:
     settings = {"timeout": 0.2, **settings}
-    exchange = Exchange(grid, FlowerSettings(nodes=nodes or len(grid.nodes), **settings), NAME)
+    exchange = Exchange(grid, FlowerSettings(nodes=nodes or len(grid.nodes), **settings), NAME, members or Members())
     exchange.gather()
     return exchange
 
@@ -97,9 +110,9 @@ def ask(exchange: Exchange, clients, number: int = 0):
         return Request("train", NAME, number, 10, tuple(some), weights=torch.zeros(2))
 
     def read(asked, content):
-        return dict.fromkeys(wholes(head_of(content), "clients"), "fine"), {}
+        return Answers(dict.fromkeys(wholes(head_of(content), "clients"), "fine"))
 
-    return exchange.ask(number, clients, make_request, read)
+    return exchange.ask(Question(number, make_request, read), clients)
 
 
 def test_clients_are_asked_at_the_node_that_has_them():
@@ -118,7 +131,8 @@ def test_nodes_that_do_not_appear_are_named():
 
 def test_a_silent_node_costs_its_clients_the_round_and_others_nothing():
     silent = Peer("b", [2, 3])
-    exchange = gathered(Grid(n7=Peer("a", [0, 1]), n5=silent))
+    grid = Grid(n7=Peer("a", [0, 1]), n5=silent)
+    exchange = gathered(grid)
     silent.silent = True
 
     assert sorted(ask(exchange, [0, 1, 2, 3], number=4)) == [0, 1]
@@ -130,7 +144,11 @@ def test_a_silent_node_costs_its_clients_the_round_and_others_nothing():
         "reason": "no answer within 0.2 seconds",
     }
     silent.silent = False
-    assert sorted(ask(exchange, [0, 1, 2, 3], number=5)) == [0, 1, 2, 3]
+    assert sorted(ask(exchange, [0, 1, 2, 3], number=5)) == [0, 1]
+    assert exchange.faults[-1].as_dict()["reason"] == "still at work on round 5"
+    grid.release()
+    assert sorted(ask(exchange, [0, 1, 2, 3], number=6)) == [0, 1, 2, 3]
+    assert [fault.kind for fault in exchange.faults] == ["silent", "busy", "late"]
 
 
 def test_a_node_that_fails_is_not_waited_for():
@@ -251,7 +269,7 @@ def test_a_node_that_always_fails_when_asked_whom_it_has_holds_neither_the_start
         unreadable(grid, node=5)
     exchange = gathered(grid, timeout=300.0)
 
-    assert list(exchange.facts) == [0]
+    assert list(exchange.members.facts) == [0]
     assert broken.censuses == 3
     started = clock.now
     assert sorted(ask(exchange, [0, 1])) == [0]
@@ -335,7 +353,7 @@ def test_no_other_node_can_claim_a_client():
     ask(exchange, [0, 1])
 
     assert grid.nodes[9].trained == []
-    assert "belongs to another node" in exchange.faults[0].reason
+    assert "claims 1 clients of others" in exchange.faults[0].reason
 
 
 def test_too_few_answers_are_a_failure_where_that_is_wanted():
@@ -356,6 +374,8 @@ def test_too_few_answers_are_waited_for_where_that_is_wanted():
 
     def later():
         slow.silent = next(calls) < 200
+        if not slow.silent:
+            grid.release()
         return usual()
 
     grid.get_node_ids = later
@@ -385,10 +405,10 @@ def test_too_few_answers_are_waited_for_where_that_is_wanted():
 def test_a_node_whose_claims_can_not_be_is_turned_away_and_does_not_stop_the_start(census):
     exchange = gathered(Grid(n7=Peer("a", [0]), n5=Peer("b", [1], **census)))
 
-    assert list(exchange.facts) == [0]
+    assert list(exchange.members.facts) == [0]
     assert sorted(ask(exchange, [0, 1])) == [0]
     assert exchange.faults[0].kind == "refused"
-    assert "node 5 was asked whom it has" in exchange.faults[0].reason
+    assert "node 5 was asked whom it hosts" in exchange.faults[0].reason
 
 
 def test_a_reply_that_can_not_be_read_is_the_fault_of_its_sender_alone():
@@ -415,6 +435,7 @@ def test_clients_beyond_a_gap_and_with_other_data_are_left_out():
     grid = Grid(n1=Peer("a", [0, 1]), n2=Peer("b", [2], shape=[4]), n3=Peer("c", [5]))
     exchange = gathered(grid)
 
-    assert len(roll(exchange)) == 3
-    assert {client for fault in exchange.faults for client in fault.clients} == {2, 5}
-    assert sorted(ask(exchange, [0, 1, 2])) == [0, 1]
+    assert len(roll(exchange)) == 2
+    assert {client for fault in exchange.faults for client in fault.clients} == {5}
+    assert "its data is (4,)" in exchange.faults[0].reason
+    assert sorted(ask(exchange, [0, 1, 2, 5])) == [0, 1]

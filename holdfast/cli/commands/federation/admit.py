@@ -1,0 +1,79 @@
+"""`holdfast federation admit` and `dismiss`: who may take part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+from holdfast.errors import FederationError
+
+
+def admit(
+    folder: tyro.conf.Positional[Path],
+    name: tyro.conf.Positional[str],
+    key: tyro.conf.Positional[Path],
+    *,
+    clients: int = 1,
+    most_examples: int = 10_000,
+    replace: bool = False,
+) -> None:
+    """Put a node on the roster, by its public key; nobody else can speak for its clients.
+
+    Args:
+        folder: of the federation.
+        name: what you call the node.
+        key: its .pub file, which it sent you.
+        clients: how many clients it hosts.
+        most_examples: the most training examples that one of its clients may count for.
+        replace: the node is on the roster and has lost its key; give it this one.
+    """
+    from holdfast.integrations.flower.operation import membership
+    from holdfast.integrations.flower.operation.federation_folder import FederationFolder
+    from holdfast.integrations.flower.roster import spelled
+
+    federation = FederationFolder.open(folder)
+    node = membership.admit(federation, name, key, clients, most_examples, replace=replace)
+    said = f"{node.name} hosts the clients {spelled(node.clients)}, each of at most {node.most_examples:,} examples"
+    _follow(federation, said)
+
+
+def dismiss(folder: tyro.conf.Positional[Path], name: tyro.conf.Positional[str]) -> None:
+    """Let a node in no more; its clients keep their ids and stay away.
+
+    Args:
+        folder: of the federation.
+        name: of the node.
+    """
+    from holdfast.integrations.flower.operation import membership
+    from holdfast.integrations.flower.operation.federation_folder import FederationFolder
+
+    federation = FederationFolder.open(folder)
+    _follow(federation, f"{membership.dismiss(federation, name).name} is let in no more")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run `admit`."""
+    tyro.cli(admit, args=list(arguments), prog="holdfast federation admit")
+
+
+def dismiss_main(arguments: Sequence[str]) -> None:
+    """Run `dismiss`."""
+    tyro.cli(dismiss, args=list(arguments), prog="holdfast federation dismiss")
+
+
+def _follow(federation: object, said: str) -> None:
+    """Have the SuperLink's register follow the roster, where it runs."""
+    from holdfast.integrations.flower.operation.federation_folder import FederationFolder
+    from holdfast.integrations.flower.operation.membership import register
+
+    assert isinstance(federation, FederationFolder)
+    try:
+        register(federation.access(), federation.roster())
+        when = ""
+    except FederationError:
+        when = " from the next start of `holdfast federation serve` on"
+    Console().print(escape(f"{said}{when}."), highlight=False, soft_wrap=True)

@@ -1,0 +1,175 @@
+"""`holdfast federation join`: be a node, with data of your own that never leaves this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.cli.common.sections import Section, found_anywhere, parse_sections
+from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flwr.app import Context, Message
+
+    from holdfast.data.own.options import ReadingOptions
+    from holdfast.integrations.flower.operation.invitation import Invitation
+
+_ABOUT = """Take part in a federation. The data is read as the federation's invitation says and checked before \
+anything is sent; then this node waits until the operator has admitted its key, and answers until you stop it. It \
+trains with the holdfast that is installed here: no code of the server runs on this machine.
+
+Example: `holdfast federation join --invitation invitation.json --server fl.example.org:8443 --data wards.csv --label \
+outcome --client ward --state /var/lib/holdfast`."""
+_DATA = "data"
+
+
+@dataclass(frozen=True)
+class Joining:
+    """Which federation, and what this node brings.
+
+    Attributes:
+        invitation: the file that the operator gave you.
+        server: host and port of the federation.
+        data: your data: a table (csv, parquet), a folder of images, an npz file.
+        state: a folder for what this node keeps: its key, personal models, its log. Back it up.
+        allow_code: packages of the federation's own code that you have read and that may run here.
+        threads: of the processor, for training.
+        check: only check the data, say what would be sent, and stop.
+    """
+
+    invitation: Path
+    server: str
+    data: str
+    state: Path
+    allow_code: tuple[str, ...] = ()
+    threads: int = 1
+    check: bool = False
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    from holdfast.data.own.options import ReadingOptions
+    from holdfast.integrations.flower.nodes.joining import JoinedNode, check_server
+    from holdfast.integrations.flower.operation.invitation import Invitation
+    from holdfast.integrations.flower.operation.private import close_to_others, private_folder
+    from holdfast.integrations.flower.rehearsal.deployment import require_flower
+
+    require_flower()
+    sections = {"joining": Section(Joining, None), "reading": Section(ReadingOptions, ReadingOptions)}
+    parsed = parse_sections(arguments, sections, program="holdfast federation join", about=_ABOUT)
+    joining: Joining = parsed["joining"]
+    check_server(joining.server)
+    invitation = Invitation.load(joining.invitation)
+    _check_code(invitation, joining.allow_code)
+    state = private_folder(joining.state.resolve())
+    close_to_others(state)
+    _tell(f"invitation {invitation.digest}: {_trained(invitation)}")
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:  # its threads must not be here when messages are forked
+        for line in pool.submit(_prepare, invitation, joining.data, found_anywhere(parsed["reading"]), state).result():
+            _tell(line)
+    key = _key(state)
+    if joining.check:
+        return
+    JoinedNode(
+        server=joining.server,
+        certificate=_certificate(state, invitation),
+        key=key,
+        state=state,
+        config={"data": str(state / _DATA)},
+        answer=_answer(invitation),
+        threads=joining.threads,
+        tell=_tell,
+    ).run()
+
+
+def _answer(invitation: Invitation) -> Callable[[Message, Context], Message]:
+    """The app of this node: what holdfast installed here makes of an order, where the invitation allows it."""
+    from holdfast.cli.commands.federation.apps import make_client_app, ordered
+    from holdfast.cli.commands.federation.options import parse
+    from holdfast.cli.common.arguments import as_arguments
+
+    parse(as_arguments(invitation.options))  # imports what every message needs
+    app = make_client_app()
+
+    def answer(message: Message, context: Context) -> Message:
+        invitation.check_order(*ordered(context))
+        invitation.charter.model.check_here()
+        return app(message, context)
+
+    return answer
+
+
+def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state: Path) -> list[str]:
+    """Read and check the data, and keep it where every message finds it; in a process of its own."""
+    import shutil
+
+    from holdfast.cli.commands.federation.blueprint import blueprint_of
+    from holdfast.cli.commands.federation.options import parse
+    from holdfast.cli.common.arguments import as_arguments
+    from holdfast.integrations.flower.nodes.own_data import most_examples, read_clients
+    from holdfast.integrations.flower.operation.private import private_files
+
+    options = parse(as_arguments(invitation.options))
+    clients = read_clients(invitation.charter, place, reading, seed=options.settings.seed)
+    invitation.charter.check_model(blueprint_of(options).model(clients))
+    with private_files():
+        fresh, kept = state / f".{_DATA}.new", state / _DATA
+        shutil.rmtree(fresh, ignore_errors=True)
+        clients.save(fresh)
+        shutil.rmtree(kept, ignore_errors=True)
+        fresh.replace(kept)
+    names = ", ".join(clients.names[:8]) + (", ..." if len(clients) > 8 else "")
+    return [
+        f"{place}: {len(clients)} clients ({names}), {int(clients.train.counts.sum()):,} rows to train on, the largest "
+        f"part of a client has {most_examples(clients):,}; it fits the federation"
+    ]
+
+
+def _check_code(invitation: Invitation, allowed: Sequence[str]) -> None:
+    """Refuse code that nobody here has allowed, before any of it is imported."""
+    model = invitation.charter.model
+    if not model.package:
+        return
+    if model.package not in allowed:
+        raise ConfigError(
+            f"the federation trains {model.name}, which is code of the package {model.package} {model.version} (source "
+            f"{model.sha256[:16]}); read it, and if it may run here add --allow-code {model.package}"
+        )
+    model.check_here()
+
+
+def _trained(invitation: Invitation) -> str:
+    charter = invitation.charter
+    methods = invitation.options.get("personalize", "none")
+    return f"{charter.model.name}, {charter.classes} classes, personal models: {methods}"
+
+
+def _key(state: Path) -> Path:
+    from holdfast.integrations.flower.operation.credentials import make_node_key
+
+    key = state / "node"
+    if not key.exists():
+        make_node_key(key)
+        _tell(f"made a key; send {key}.pub to the operator and keep {key} to yourself")
+    return key
+
+
+def _certificate(state: Path, invitation: Invitation) -> Path:
+    from holdfast.files import write_atomically
+
+    file = state / "ca.crt"
+    write_atomically(file, invitation.certificate.encode())
+    return file
+
+
+def _tell(sentence: str) -> None:
+    """A line for the user; what others wrote can't move the cursor."""
+    from holdfast.integrations.flower.messages.wire import sentence as escaped
+
+    sys.stdout.write(f"{escaped(sentence, most=2000)}\n")
+    sys.stdout.flush()

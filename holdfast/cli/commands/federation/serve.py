@@ -1,0 +1,47 @@
+"""`holdfast federation serve`: SuperLink and proxy, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+import tyro
+from rich.console import Console
+from rich.markup import escape
+
+
+def serve(folder: tyro.conf.Positional[Path]) -> None:
+    """Start the SuperLink on this machine's loopback address, and the proxy that lets admitted nodes in.
+
+    Ends with both when it is stopped, or when one of them ends; run it under systemd or another supervisor.
+
+    Args:
+        folder: of the federation.
+    """
+    from holdfast.integrations.flower.operation.federation_folder import FederationFolder
+    from holdfast.integrations.flower.operation.membership import register
+    from holdfast.integrations.flower.operation.private import close_to_others
+    from holdfast.integrations.flower.operation.service import serving
+
+    federation, console = FederationFolder.open(folder), Console()
+    if opened := close_to_others(federation.path):
+        console.print(f"{opened} files of the federation could be read by other users; they no longer can.")
+    signal.signal(signal.SIGTERM, _stop)
+    with serving(federation) as service:
+        register(federation.access(), federation.roster())
+        known = federation.roster()
+        nodes = "nobody is admitted yet" if known is None else f"{len(known.nodes)} nodes are admitted"
+        text = f"Nodes reach the federation at {', '.join(federation.hosts)}, {federation.listen}; {nodes}."
+        console.print(escape(text), highlight=False, soft_wrap=True)
+        service.wait()
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command."""
+    tyro.cli(serve, args=list(arguments), prog="holdfast federation serve")
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

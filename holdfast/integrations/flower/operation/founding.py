@@ -1,0 +1,119 @@
+"""Making a federation's folder: keys, secrets, the invitation, the app, the proxy's file, and what starts it all.
+
+The folder appears as a whole or not at all. Only the invitation is meant for others, and nothing in it is secret.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from holdfast.errors import ConfigError
+from holdfast.files import write_atomically, written_whole
+from holdfast.integrations.flower.charter import Charter
+from holdfast.integrations.flower.operation.credentials import make_authority
+from holdfast.integrations.flower.operation.federation_folder import FILE, FederationFolder
+from holdfast.integrations.flower.operation.invitation import Invitation
+from holdfast.integrations.flower.operation.private import private_files, write_secret
+from holdfast.integrations.flower.operation.proxy import proxy_file
+
+_UNIT = """# systemd: copy this to /etc/systemd/system, then: systemctl enable --now holdfast-federation
+[Unit]
+Description=SuperLink and proxy of a holdfast federation
+After=network-online.target
+
+[Service]
+ExecStart={python} -m holdfast.cli.main federation serve {folder}
+User={user}
+Restart=always
+RestartSec=5
+NoNewPrivileges=yes
+ProtectSystem=strict
+ReadWritePaths={folder}
+PrivateTmp=yes
+
+[Install]
+WantedBy=multi-user.target
+"""
+_COMPOSE = """# docker compose up: the same in a container. Only the proxy's port is published.
+services:
+  federation:
+    build:
+      dockerfile_inline: |
+        FROM python:3.11-slim
+        RUN apt-get update && apt-get install -y --no-install-recommends nginx-light && rm -rf /var/lib/apt/lists/*
+        COPY --from=holdfast . /holdfast
+        RUN pip install /holdfast[flower]
+      additional_contexts:
+        holdfast: ${{HOLDFAST_SOURCE:?the folder with holdfast's pyproject.toml}}
+    command: ["holdfast", "federation", "serve", "{folder}"]
+    user: "{uid}:{gid}"
+    volumes: ["{folder}:{folder}"]
+    ports: ["{port}:{port}"]
+    restart: always
+    read_only: true
+    tmpfs: [/tmp]
+"""
+
+
+def found(
+    path: Path, *, charter: Charter, options: dict[str, object], hosts: Sequence[str], listen: str, superlink: str
+) -> FederationFolder:
+    """Write the folder of a new federation.
+
+    Args:
+        path: where; must not exist, or be empty.
+        charter: model, schema and sizes.
+        options: of `holdfast federate`, without what only this machine knows.
+        hosts: names and addresses under which nodes reach the server.
+        listen: address and port of the proxy.
+        superlink: address and port of the SuperLink, a loopback address.
+
+    Raises:
+        ConfigError: if there is something at `path`, or an address can't be used.
+    """
+    final = path.resolve()
+    if final.exists() and any(final.iterdir()):
+        raise ConfigError(f"{path} is not empty; choose another folder for the federation")
+    _check_addresses(listen, superlink)
+    folder = FederationFolder(final, listen, superlink, tuple(hosts))
+    with private_files(), written_whole(final) as place:
+        place.mkdir()
+        make_authority(place / "keys", [*hosts, superlink.rpartition(":")[0].strip("[]")])
+        write_secret(place / "operator.token", secrets.token_hex(32).encode())
+        write_secret(place / "superexec.secret", secrets.token_bytes(32))
+        certificate = (place / "keys" / "ca.crt").read_text()
+        Invitation(charter, options, certificate).save(place / "invitation.json")
+        _write_texts(place, folder)
+        (place / "invitation.json").chmod(0o644)
+    return folder
+
+
+def _write_texts(place: Path, folder: FederationFolder) -> None:
+    """What names the folder's final place."""
+    import getpass  # noqa: PLC0415
+    import os  # noqa: PLC0415
+    import sys  # noqa: PLC0415
+
+    known = {"folder": folder.path, "python": sys.executable, "user": getpass.getuser(), "uid": os.getuid(),
+             "gid": os.getgid(), "port": folder.listen.rpartition(":")[2]}  # fmt: skip
+    texts = {
+        FILE: folder.to_json(),
+        "proxy.conf": proxy_file(folder.path, listen=folder.listen, upstream=folder.superlink, name=folder.hosts[0]),
+        "holdfast-federation.service": _UNIT.format(**known),
+        "compose.yaml": _COMPOSE.format(**known),
+    }
+    for name, text in texts.items():
+        write_atomically(place / name, text.encode())
+
+
+def _check_addresses(listen: str, superlink: str) -> None:
+    for option, address in (("--listen", listen), ("--superlink", superlink)):
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise ConfigError(f"{option} is {address!r}; give an address and a port, as in 127.0.0.1:8000")
+    if superlink.rpartition(":")[0] not in ("127.0.0.1", "[::1]", "localhost"):
+        raise ConfigError(f"--superlink is {superlink!r}, which others reach past the proxy; give a port of 127.0.0.1")
+    if listen.rpartition(":")[2] == superlink.rpartition(":")[2]:
+        raise ConfigError(f"proxy and SuperLink can't share port {listen.rpartition(':')[2]}; give another to one")

@@ -1,0 +1,1 @@
+"""Personal models inside somebody else's ClientApp: the simulator's methods on one client."""
