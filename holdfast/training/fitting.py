@@ -24,6 +24,7 @@ from holdfast.streams import derive_seed
 from holdfast.training.curator import Curator
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
+from holdfast.training.evaluation.folding import FOLDED_ABOVE
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.interruption import Interrupted, interruptions
@@ -247,7 +248,7 @@ class _Fit:
             "full_epochs": full_epochs,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "stage": curator.stage,
-            "validation": report.to_json(),
+            "validation": report.fold().to_json(),
             "score": score,
             "best": self.best_epoch == epoch,
         }
@@ -289,7 +290,7 @@ class _Fit:
             "of": len(self.splits.train),
             "slots": sorted(plan.tensors()),
         }
-        if self.splits.train.groups is not None:
+        if self.splits.train.groups is not None and self.splits.train.n_groups <= FOLDED_ABOVE:
             values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
         if self.run is not None and plan.tensors():
@@ -324,9 +325,9 @@ class _Fit:
             "best_full_epochs": result.best_full_epochs,
             "full_epochs": self.curator.examples_seen / len(self.splits.train),
             "select_by": self.settings.select_by,
-            "validation": validation.to_json(),
-            "test": test.to_json(),
-            "test_last": test_last.to_json(),
+            "validation": validation.fold().to_json(),
+            "test": test.fold().to_json(),
+            "test_last": test_last.fold().to_json(),
             "seconds": result.seconds,
         }
         if finished:
@@ -334,6 +335,7 @@ class _Fit:
         if self.run is not None:
             self.run.save_weights(self.model.state_dict(), self._card())
             self.run.save_predictions(predictions, self.splits.test)
+            self.run.save_report(test, "test")
         self._tell("end", scores, self.epochs - 1)
         if self.run is not None:
             self.run.save_results(scores)

@@ -11,6 +11,7 @@
     model.json             what the model is made from, where it has a name; `ModelSpec` rebuilds it
     weights.safetensors    the chosen model's state dict, under its own names; the header says which inputs it takes
     predictions.parquet    the chosen model on the test set, by example id
+    tables/*.parquet       of very many groups, what results.json leaves out: every group and class, what was predicted
     results.json           the final scores; its presence says that the run is finished
     report.html            the page to look at
 
@@ -45,6 +46,8 @@ from holdfast.models.spec import ModelSpec
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation.evaluation import Predictions
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.evaluation.report_tables import tables_of
 from holdfast.training.events import Event
 from holdfast.training.metrics_file import MetricsFile, MetricsMark
 from holdfast.training.model_card import ModelCard
@@ -318,6 +321,12 @@ class Run:
         if examples.groups is not None:
             columns["group"] = examples.groups.numpy()
         self._write_table("predictions.parquet", columns)
+
+    def save_report(self, report: GroupReport, part: str) -> None:
+        """Save the tables of a report on so many groups that its record has not all of them."""
+        if report.fold() is not report:
+            for name, columns in tables_of(report, part).items():
+                self._write_table(name, columns)
 
     def save_spec(self, spec: ModelSpec) -> None:
         """Write down what the model is made from, so that it can be built again without the program that made it."""
