@@ -33,7 +33,7 @@ from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
 _STEP_EVENTS_PER_SECOND = 10
@@ -159,7 +159,8 @@ class _Fit:
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
             if self.run is not None and self.run.has_checkpoint():
-                self._load(self.run.load_checkpoint())
+                with understanding(self.run.path):
+                    self._load(self.run.load_checkpoint())
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:

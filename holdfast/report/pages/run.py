@@ -22,7 +22,7 @@ from holdfast.report.pages.federation.page import write_federation_report
 from holdfast.report.pages.run_parts import repeat_section, unfinished_banner
 from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 
 _AVERAGES = {
     "test mix": ("Average, {part} mix", "every example of the {part} set alike"),
@@ -45,8 +45,11 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
         DataError: if `splits` are not what the run was on.
         CheckpointError: if the page can't be written; an earlier one is left alone.
     """
-    if run.kind == "federation":
-        return write_federation_report(run)
+    with understanding(run.path):
+        return write_federation_report(run) if run.kind == "federation" else _write_report(run, splits)
+
+
+def _write_report(run: Run, splits: Splits | None) -> Path:
     record = RunRecord.of(run)
     data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
     parts = [

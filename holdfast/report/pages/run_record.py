@@ -15,7 +15,7 @@ import numpy as np
 
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.report_tables import report_of_tables
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,11 @@ class RunRecord:
     @classmethod
     def of(cls, run: Run) -> RunRecord:
         """Read the run's files; none of them is changed."""
+        with understanding(run.path):
+            return cls._read(run)
+
+    @classmethod
+    def _read(cls, run: Run) -> RunRecord:
         config, results, events = run.config, run.results, _since_start(run.metrics())
         epochs = tuple(event for event in events if event["event"] == "epoch")
         plans = tuple(event for event in events if event["event"] == "plan")
