@@ -30,6 +30,7 @@ from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
+from holdfast.training.model_outputs import call, check_outputs, device_of, evaluating, to_device
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
@@ -167,6 +168,7 @@ class _Fit:
                     self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
+            self._check_outputs()
             with self._timed("policy"):
                 self.curator.start(self.model, self.optimizer)
             if known is None:
@@ -179,6 +181,13 @@ class _Fit:
                     self._train_epoch()
                 self._end_epoch()
             return self._finish()
+
+    def _check_outputs(self) -> None:
+        """Refuse a model with too few outputs before anything is trained."""
+        train = self.splits.train
+        inputs = to_device(train.inputs.gather(torch.arange(1)), device_of(self.model))
+        with evaluating(self.model):
+            check_outputs(call(self.model, inputs), train.n_classes)
 
     # ------------------------------------------------------------------------------------------------- an epoch
 
