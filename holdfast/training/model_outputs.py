@@ -126,11 +126,14 @@ class ModelOutputs:
 
     def losses(self, positions: Tensor | None = None) -> Tensor:
         """Cross-entropy of each example, shape (positions,)."""
-        return F.cross_entropy(self.logits(positions), self._labels(positions), reduction="none")
+        logits = self.logits(positions)
+        check_outputs(logits, self._examples.n_classes)
+        return F.cross_entropy(logits, self._labels(positions), reduction="none")
 
     def residuals(self, positions: Tensor | None = None) -> Tensor:
         """Gradient of the loss with respect to the logits, softmax minus one-hot, shape (positions, classes)."""
         residual = self.probabilities(positions)
+        check_outputs(residual, self._examples.n_classes)
         residual[torch.arange(len(residual)), self._labels(positions)] -= 1
         return residual
 
@@ -141,6 +144,10 @@ class ModelOutputs:
         missing = ~self._known if positions is None else torch.zeros_like(self._known)
         if positions is not None:
             missing[positions] = ~self._known[positions]
+        if not len(self._examples):
+            raise DataError("there are no examples to run the model on; give at least one")
+        if kind not in self._stored and not missing.any():
+            missing[:1] = True  # nobody was asked for, and how wide the answer is must be known
         self._fill(missing.nonzero().flatten())
         stored = self._stored[kind]
         return stored.clone() if positions is None else stored[positions]
@@ -157,7 +164,6 @@ class ModelOutputs:
                     self._store("features", chunk, features)
                 else:
                     logits = call(self._model, inputs)
-                check_outputs(logits, self._examples.n_classes)
                 self._store("logits", chunk, logits)
                 self.forwarded += len(chunk)
         self._known[positions] = True

@@ -27,6 +27,7 @@ OPTIONS = {
     "lowest-confidence": {"start": 1, "every": 1},
     "pde": {"first_expansion": 1, "every": 1, "added": 2},
     "spare": {"infer_epoch": 1},
+    "ssa": {"iterations": 20, "check_every": 10},
     "spectral-signatures": {"filter_epochs": 1, "expected": 0.03},
 }
 
