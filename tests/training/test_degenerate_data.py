@@ -51,6 +51,8 @@ DATA = {
     "fewer outputs than classes": ([0, 1, 2] * 4, 3, 2, False),
     "one output for three classes": ([0, 1, 2] * 4, 3, 1, False),
 }
+#: Those that are tried with batch norm too, which can't learn from one example.
+NORMALISED = ("one example of two classes", "two examples of one class", "a class each")
 
 
 def degenerate(name: str) -> tuple[Splits, int]:
@@ -75,7 +77,7 @@ def network(outputs: int, *, normalised: bool) -> nn.Module:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("data", DATA)
 def test_a_method_gives_a_result_or_a_sentence(data, method):
-    for normalised in (False, True):
+    for normalised in (False, True) if data in NORMALISED else (False,):
         splits, outputs = degenerate(data)
         settings = Training(epochs=2, batch_size=4, learning_rate=0.01)
         try:
