@@ -407,7 +407,7 @@ class _Fit:
             self._prepare_objective()
             self.objective.load_state_dict(state["objective"])
         torch.set_rng_state(state["generator"])
-        self.losses = _RunningMean(**state["losses"])
+        self.losses = _RunningMean(state["losses"]["total"], state["losses"]["count"])
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]

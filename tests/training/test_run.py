@@ -42,12 +42,23 @@ def sizes_by_epoch(policy, folder, monkeypatch):
     return sizes
 
 
-@pytest.mark.parametrize("policy", ["uniform", "spare", "crest, every batch", "epic >> crest", "pde", "forgetting"])
+@pytest.mark.parametrize(
+    "policy", ["uniform", "spare", "jtt", "group-dro", "forgetting", "two-stages >> drop >> weights"]
+)
 def test_a_checkpoint_does_not_grow_with_the_epochs(policy, tmp_path, monkeypatch):
     sizes = sizes_by_epoch(POLICIES[policy](), tmp_path, monkeypatch)
     assert len(sizes) >= 14
     # A number may have a digit more than before; a record of the epoch would be hundreds of bytes.
     assert sizes[-1] - sizes[-7] <= 8 * 6, sizes
+
+
+@pytest.mark.parametrize(("policy", "bytes_per_record"), [("crest, every batch", 200), ("pde", 200)])
+def test_a_method_that_keeps_accounts_adds_a_record_of_each_choice_and_no_more(
+    policy, bytes_per_record, tmp_path, monkeypatch
+):
+    sizes, run = sizes_by_epoch(POLICIES[policy](), tmp_path, monkeypatch), Run.open(tmp_path / "run")
+    choices = sum(event["event"] == "plan" for event in run.metrics())
+    assert sizes[-1] - sizes[0] <= bytes_per_record * choices
 
 
 def test_what_a_killed_process_left_half_written_is_removed_by_the_next_one(stopped):
