@@ -90,7 +90,7 @@ class RowStore:
         """Where the rows are; from now on these are kept until the next call."""
         if self._lasting:
             self._table.flush()
-            for client in np.flatnonzero(self._current != self._saved):
+            for client in np.flatnonzero(self._current != self._saved).tolist():
                 self._digests[client] = np.frombuffer(self._digest(client), np.uint8)
         self._saved[:] = self._current
         places = torch.from_numpy(self._current.copy())
@@ -135,4 +135,4 @@ class RowStore:
             self._unchecked[client] = False
 
     def _digest(self, client: int) -> bytes:
-        return hashlib.sha256(np.ascontiguousarray(self._table[self._current[client] - 1, client])).digest()
+        return hashlib.sha256(self._table[self._current[client] - 1, client].tobytes()).digest()

@@ -85,7 +85,7 @@ class RunRecord:
             epochs_planned=started.get("epochs"),
             epochs=epochs,
             plans=plans,
-            report=_whole(run, GroupReport.from_json(scored)) if results else _scores(scored),
+            report=None if scored is None else _whole(run, GroupReport.from_json(scored)),
             part="test" if results else "validation",
             last=GroupReport.from_json(results["test_last"]) if results else None,
             select_by=str(chosen.get("select_by") or _setting(config, "select_by") or ""),
@@ -118,13 +118,9 @@ def _since_start(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return events[starts[-1] :] if starts else events
 
 
-def _scores(stored: Any) -> GroupReport | None:
-    return None if stored is None else GroupReport.from_json(stored)
-
-
 def _whole(run: Run, report: GroupReport) -> GroupReport:
     """The report with all its groups, where the run's record has only those at both ends and its tables are there."""
-    if report.folded is None or not (run.path / "tables").exists():
+    if report.folded is None or run.results is None or not (run.path / "tables").exists():
         return report
     return report_of_tables(run.table, "test", report)
 

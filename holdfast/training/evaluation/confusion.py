@@ -88,7 +88,7 @@ class Confusion:
         else:
             dense = np.array(stored, np.int64).reshape(len(stored), -1 if len(stored) else shape[1])
             rows, columns = np.nonzero(dense)
-            table = cls(dense.shape, rows, columns, dense[rows, columns])  # type: ignore[arg-type]
+            table = cls(dense.shape, rows, columns, dense[rows, columns])
         low, high = (np.array(pair) for pair in ((0, 0), shape))
         places = np.stack([table.rows, table.columns])
         if table.shape != shape or (places < low[:, None]).any() or (places >= high[:, None]).any():
