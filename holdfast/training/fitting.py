@@ -24,14 +24,17 @@ from holdfast.streams import derive_seed
 from holdfast.training.curator import Curator
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
+from holdfast.training.evaluation.folding import FOLDED_ABOVE
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
+from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
+from holdfast.training.model_outputs import call, check_outputs, device_of, evaluating, to_device
 from holdfast.training.objective import CrossEntropy, Forward, Objective
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
 _STEP_EVENTS_PER_SECOND = 10
@@ -157,13 +160,15 @@ class _Fit:
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
             if self.run is not None and self.run.has_checkpoint():
-                self._load(self.run.load_checkpoint())
+                with understanding(self.run.path):
+                    self._load(self.run.load_checkpoint())
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
-                    self.run.cut_metrics(0)
+                    self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
+            self._check_outputs()
             with self._timed("policy"):
                 self.curator.start(self.model, self.optimizer)
             if known is None:
@@ -176,6 +181,13 @@ class _Fit:
                     self._train_epoch()
                 self._end_epoch()
             return self._finish()
+
+    def _check_outputs(self) -> None:
+        """Refuse a model with too few outputs before anything is trained."""
+        train = self.splits.train
+        inputs = to_device(train.inputs.gather(torch.arange(1)), device_of(self.model))
+        with evaluating(self.model):
+            check_outputs(call(self.model, inputs), train.n_classes)
 
     # ------------------------------------------------------------------------------------------------- an epoch
 
@@ -204,6 +216,18 @@ class _Fit:
                 self._tell("step", {"steps_done": curator.clock.step_in_epoch, "steps_left": curator.steps_left})
             if now >= self.next_save:
                 self._save()
+            self._end_if_asked()
+
+    def _end_if_asked(self) -> None:
+        """Save and end where a signal asked for it; without a run there is nothing to continue, and training goes on.
+
+        Raises:
+            Interrupted: once the state is saved.
+        """
+        asked = interruptions.requested()
+        if asked is not None and self.run is not None:
+            self._save()
+            raise Interrupted(asked)
 
     def _set_learning_rate(self) -> None:
         clock, settings = self.curator.clock, self.settings
@@ -234,7 +258,7 @@ class _Fit:
             "full_epochs": full_epochs,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "stage": curator.stage,
-            "validation": report.to_json(),
+            "validation": report.fold().to_json(),
             "score": score,
             "best": self.best_epoch == epoch,
         }
@@ -251,6 +275,7 @@ class _Fit:
             self._plan_changed()
         # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
+        self._end_if_asked()
 
     def _begin_stage(self) -> None:
         """Training starts, or starts again."""
@@ -275,7 +300,7 @@ class _Fit:
             "of": len(self.splits.train),
             "slots": sorted(plan.tensors()),
         }
-        if self.splits.train.groups is not None:
+        if self.splits.train.groups is not None and self.splits.train.n_groups <= FOLDED_ABOVE:
             values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
         if self.run is not None and plan.tensors():
@@ -310,9 +335,9 @@ class _Fit:
             "best_full_epochs": result.best_full_epochs,
             "full_epochs": self.curator.examples_seen / len(self.splits.train),
             "select_by": self.settings.select_by,
-            "validation": validation.to_json(),
-            "test": test.to_json(),
-            "test_last": test_last.to_json(),
+            "validation": validation.fold().to_json(),
+            "test": test.fold().to_json(),
+            "test_last": test_last.fold().to_json(),
             "seconds": result.seconds,
         }
         if finished:
@@ -320,6 +345,7 @@ class _Fit:
         if self.run is not None:
             self.run.save_weights(self.model.state_dict(), self._card())
             self.run.save_predictions(predictions, self.splits.test)
+            self.run.save_report(test, "test")
         self._tell("end", scores, self.epochs - 1)
         if self.run is not None:
             self.run.save_results(scores)
@@ -359,9 +385,8 @@ class _Fit:
                         "full_epochs": self.best_full_epochs,
                         "weights": self.best_weights,
                     },
-                    "history": self.history,
                     "seconds": self.seconds,
-                    "metrics_size": self.run.metrics_size(),
+                    "metrics": self.run.metrics_mark(),
                 }
             )
 
@@ -382,13 +407,14 @@ class _Fit:
             self._prepare_objective()
             self.objective.load_state_dict(state["objective"])
         torch.set_rng_state(state["generator"])
-        self.losses = _RunningMean(**state["losses"])
+        self.losses = _RunningMean(state["losses"]["total"], state["losses"]["count"])
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]
-        self.history, self.seconds = state["history"], state["seconds"]
+        self.seconds = state["seconds"]
         # Events that were logged after this checkpoint will be logged again.
-        self.run.cut_metrics(state["metrics_size"])
+        self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
+        self.history = state["history"] if "history" in state else _history(self.run)
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
         clock = self.curator.clock
@@ -403,6 +429,12 @@ class _Fit:
             yield
         finally:
             self.seconds[activity] += time.perf_counter() - started
+
+
+def _history(run: Run) -> list[dict[str, Any]]:
+    """The records of the epochs so far, out of the run's events."""
+    epochs = [dict(event) for event in run.metrics() if event["event"] == "epoch"]
+    return [{key: event[key] for key in event if key not in ("event", "step", "seconds")} for event in epochs]
 
 
 class _RunningMean:

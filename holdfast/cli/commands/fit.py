@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
         print_config(options.config())
         return 0
     if options.choices.resume is not None:
-        options, run = continued(options.choices.resume, arguments, parse, "fit")
+        options, run = continued(options.choices.resume, arguments, parse, "fit", free=("checkpoint_seconds",))
     train(options, Console(), run)
     return 0
 
