@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.errors import ConfigError
 from holdfast.integrations.flower.nodes.processes import Waits, answer_task, be, be_supernode, execute
+from holdfast.integrations.flower.nodes.scribe import write_escaped
 from holdfast.integrations.flower.operation.access import Access
-from holdfast.integrations.flower.operation.private import private_files
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -144,11 +144,11 @@ class JoinedNode:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         end_with_parent()
-        _write_to(self.log)
+        os.umask(0o077)
+        _print_to(self.log)
         port, secret = _free_port(), self.state / "superexec.secret"
-        with private_files():
-            secret.unlink(missing_ok=True)
-            secret.write_bytes(secrets.token_bytes(32))
+        secret.unlink(missing_ok=True)
+        secret.write_bytes(secrets.token_bytes(32))
         access = Access(f"{_HOST}:{port}", secret=secret.read_bytes())
         work, done = os.pipe(), os.pipe()
         if os.fork() == 0:
@@ -172,7 +172,6 @@ class JoinedNode:
     def _run_task(self, access: Access, token: str) -> None:
         import torch  # noqa: PLC0415
 
-        os.umask(0o077)
         torch.set_num_threads(self.threads)
         answer_task(access, token, self.answer)
 
@@ -211,11 +210,18 @@ def check_server(server: str) -> str:
     return server
 
 
-def _write_to(log: Path) -> None:
-    with private_files(), log.open("ab") as stream, Path(os.devnull).open("rb") as nothing:
+def _print_to(log: Path) -> None:
+    """Have all that this process and its children print written to the log, by a process of its own."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.close(write)
+        be(functools.partial(write_escaped, read, log))
+    os.close(read)
+    with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-        os.dup2(stream.fileno(), 1)
-        os.dup2(stream.fileno(), 2)
+    os.dup2(write, 1)
+    os.dup2(write, 2)
+    os.close(write)
 
 
 def _free_port() -> int:
