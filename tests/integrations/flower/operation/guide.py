@@ -96,16 +96,11 @@ class Machines:
 
     def _start(self, name: str, block: str) -> None:
         with self.log(name).open("wb") as log:
-            self.started.append(
-                subprocess.Popen(
-                    ["bash", "-e", "-c", block],
-                    cwd=self.of(name),
-                    env=self.environment,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )  # fmt: skip
+            words, where = ["bash", "-e", "-c", block], self.of(name)
+            process = subprocess.Popen(
+                words, cwd=where, env=self.environment, stdout=log, stderr=log, start_new_session=True
             )
+        self.started.append(process)
 
     def log(self, name: str) -> Path:
         return self.of(name) / "printed.log"

@@ -73,10 +73,8 @@ def test_an_outsider_fails_on_the_guides_federation(machines, tmp_path):
         f'root-certificates = "{tmp_path / "ca.crt"}"\n'
     )
     environment = {**os.environ, "FLWR_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0"}
-    flwr_command = str(Path(sys.executable).parent / "flwr")
-    done = subprocess.run(
-        [flwr_command, "list", "theirs"], env=environment, capture_output=True, timeout=60, check=False
-    )
+    words = [str(Path(sys.executable).parent / "flwr"), "list", "theirs"]
+    done = subprocess.run(words, env=environment, capture_output=True, timeout=60, check=False)
     assert done.returncode != 0
 
 
