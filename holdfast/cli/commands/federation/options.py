@@ -242,9 +242,12 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     _check_threat(choices)
     if choices.app is not None and not on_flower:
         raise ConfigError(f"--app {choices.app} writes a Flower app; add --engine flower")
+    rounds: Rounds = parsed["settings"]
+    if choices.app is not None and value_of("sampling", typed) is None:
+        rounds = replace(rounds, sampling="uniform")  # elsewhere nobody counts the examples that a client claims
     return FederateOptions(
         choices,
-        parsed["settings"],
+        rounds,
         data,
         chosen[objective.name],
         build_aggregator(choices.aggregate, {name: fields_of(chosen[name]) for name in rules}),

@@ -20,10 +20,10 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Limits
-from holdfast.integrations.flower.messages.wire import Request, sentence
+from holdfast.integrations.flower.messages.wire import Request, sentence, unreadable
 from holdfast.integrations.flower.roster import spelled
 from holdfast.integrations.flower.server.attendance import Attendance
-from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of, unreadable
+from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of
 from holdfast.integrations.flower.server.members import Members
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 

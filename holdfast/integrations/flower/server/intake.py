@@ -20,7 +20,7 @@ from flwr.app import RecordDict
 
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Download, Limits, NotYetError
-from holdfast.integrations.flower.messages.wire import sentence
+from holdfast.integrations.flower.messages.wire import sentence, unreadable
 
 _log = logging.getLogger("holdfast.federated.flower")
 #: Most bytes that the SuperLink's list of replies may have, and per reply; what stands around an object.
@@ -199,13 +199,6 @@ class BoundedIntake(Intake):
 def intake_of(grid: Any) -> Intake:
     """The intake for a Grid."""
     return BoundedIntake(grid) if hasattr(grid, "_runtime_client") else Intake(grid)
-
-
-def unreadable(error: Exception) -> str:
-    """Why a message can't be read, as a sentence."""
-    if isinstance(error, RejectedError):
-        return str(error)
-    return f"the reply can't be read: {type(error).__name__}, {sentence(error, 100)}"
 
 
 def messages_in(listed: bytes) -> Iterator[Any]:
