@@ -25,6 +25,7 @@ from holdfast.integrations.flower.messages.wire import sentence, unreadable
 _log = logging.getLogger("holdfast.federated.flower")
 #: Most bytes that the SuperLink's list of replies may have, and per reply; what stands around an object.
 _LIST, _LIST_OF_REPLY, _ENVELOPE = 2**24, 2**20, 1024
+_NO_REASON = "nobody says why"
 _PULL, _OBJECT = "/v1/runtime/pull-messages", "/v1/runtime/pull-object"
 
 
@@ -79,7 +80,7 @@ class Intake:
     def _checked(self, message: Any, orders: Mapping[str, Limits]) -> Arrival:
         order = message.metadata.reply_to_message_id
         if message.has_error():
-            return Arrival(order, failure=sentence(message.error.reason))
+            return Arrival(order, failure=sentence(message.error.reason) or _NO_REASON)
         try:
             orders[order].check(message.content)
         except RejectedError as error:
@@ -133,7 +134,7 @@ class BoundedIntake(Intake):
             if order not in orders:
                 continue
             if message.HasField("error"):
-                arrivals.append(Arrival(order, failure=sentence(message.error.reason)))
+                arrivals.append(Arrival(order, failure=sentence(message.error.reason) or _NO_REASON))
                 self._confirm(message.metadata.message_id)
             else:
                 self._under_way[order] = Download(message.metadata.message_id, orders[order])

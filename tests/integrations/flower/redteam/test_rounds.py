@@ -65,9 +65,9 @@ def test_a_node_of_three_that_sends_minus_fifty_times_its_update_costs_nothing_u
     nodes = Nodes(tmp_path, words, NODES)
     nodes.tamper[0] = fifty_times_against
     outcome = nodes.federate()
-    assert clean > 0.75
+    assert clean > 0.9
     assert outcome.expected.f == CLIENTS // NODES
-    assert accuracy(outcome) > clean - 0.06
+    assert accuracy(outcome) > clean - 0.04
 
 
 def test_the_mean_falls_to_the_same_attack(tmp_path, clean):
@@ -101,7 +101,7 @@ def test_malicious_nodes_are_as_many_clients_as_the_largest_of_them_host(tmp_pat
 
 CHANGES = {
     "aggregate": ["--aggregate", "median"],
-    "learning_rate": ["--learning-rate", "0.3"],
+    "learning_rate": ["--learning-rate", "0.123"],
     "seed": ["--seed", "5"],
     "ditto.lambda": ["--personalize", "ditto", "--ditto.lambda", "0.5"],
 }
