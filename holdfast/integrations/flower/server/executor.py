@@ -22,7 +22,8 @@ from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Limits
 from holdfast.integrations.flower.messages.wire import Action, Request, array, head_of, whole, wholes, words
-from holdfast.integrations.flower.server.exchange import Answers, Exchange, Question, Reader
+from holdfast.integrations.flower.server.exchange import Exchange
+from holdfast.integrations.flower.server.questions import Answers, Question, Reader
 from holdfast.primitives.threads import torch_threads
 
 

@@ -196,7 +196,7 @@ def roll(exchange: Exchange) -> Clients:
         why = f" (the last trouble: {exchange.faults[-1].reason})" if exchange.faults else ""
         raise FederationError(f"no node has client 0{why}; give every client an id, from 0 on, in --node-config")
     for client in sorted(client for client in members.facts if client >= total):
-        exchange.expel(client, f"ids go from 0 on without a gap, and there is no client {total}")
+        exchange.ledger.expel(client, f"ids go from 0 on without a gap, and there is no client {total}")
     facts = [members.facts.get(client, ClientFacts(1, 0, 0)) for client in range(total)]
     kind = members.kind
     parts = {

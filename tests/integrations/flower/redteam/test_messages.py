@@ -12,7 +12,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 
 from holdfast.integrations.flower.messages.objects import Limits
 from holdfast.integrations.flower.messages.wire import Request, array, head_of, packed, wholes
-from holdfast.integrations.flower.server.exchange import Answers, Exchange, Question
+from holdfast.integrations.flower.server.exchange import Exchange
+from holdfast.integrations.flower.server.questions import Answers, Question
 from holdfast.integrations.flower.settings import FlowerSettings
 from tests.integrations.flower.byte_grid import ByteGrid, Sent, as_sent
 

@@ -9,8 +9,9 @@ from flwr.app import Message, RecordDict
 from flwr.app.error import Error
 
 from holdfast.integrations.flower.messages.wire import Request, head_of, packed, wholes
-from holdfast.integrations.flower.server.exchange import Answers, Exchange, Question
+from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.integrations.flower.server.members import Members
+from holdfast.integrations.flower.server.questions import Answers, Question
 from holdfast.integrations.flower.settings import FlowerSettings
 
 NAME = "0123456789abcdef" * 2
