@@ -205,13 +205,12 @@ def intake_of(grid: Any) -> Intake:
 def messages_in(listed: bytes) -> Iterator[Any]:
     """The messages of a SuperLink's list (field 1), each parsed by itself, and the trees beside them (field 2) not."""
     from flwr.proto.message_pb2 import Message  # noqa: PLC0415
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
 
     for number, field in fields_of(listed):
         if number == 1:
             try:
                 yield Message.FromString(field)
-            except DecodeError as error:
+            except Exception as error:  # protobuf's own, which has no types
                 _log.warning("an entry in the SuperLink's list of replies can't be read: %s", sentence(error, 100))
 
 

@@ -211,8 +211,12 @@ class Members:
                 self.kind = DataKind(saved["kind"]["classes"], saved["kind"]["task"], tuple(saved["kind"]["shape"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{folder / _FILE} is damaged ({error}); it says whose clients are whose") from error
-        for client, owner in sorted(self.owners.items()) if self.roster is not None else []:
-            now = self.roster.host(client).name if client < len(self.roster) else "nobody"
+        if self.roster is not None:
+            self._check_owners(self.roster)
+
+    def _check_owners(self, roster: Roster) -> None:
+        for client, owner in sorted(self.owners.items()):
+            now = roster.host(client).name if client < len(roster) else "nobody"
             if now != owner:
                 raise ConfigError(
                     f"client {client} belonged to {owner!r} when the run was started and the roster gives it to "
