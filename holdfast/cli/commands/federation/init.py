@@ -60,7 +60,8 @@ def main(arguments: Sequence[str]) -> None:
     founding, rest = tyro.cli(
         Founding, args=list(arguments), return_unknown_args=True, prog="holdfast federation init", description=_ABOUT
     )
-    options = parse(["--engine", "flower", *rest])
+    fair = [] if value_of("sampling", rest) is not None else ["--sampling", "uniform"]  # counts are claims
+    options = parse(["--engine", "flower", *fair, *rest])
     _refuse(options, founding, rest)
     charter, clients = _charter(options, founding.clients_per_node)
     folder = found(
