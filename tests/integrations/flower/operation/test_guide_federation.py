@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.proto.runtime_pb2 import AcquireTaskRequest
 
 from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.wire import Request
+from holdfast.integrations.flower.operation.access import Access
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
 from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
 from holdfast.integrations.flower.rehearsal.project import CHARTER, app_files
@@ -139,6 +143,18 @@ def test_a_changed_order_is_answered_with_the_names_of_what_differs(machines):
     replies = replies_to(machines, files, Request("census", "0" * 32).pack())
     assert all("another learning_rate than the invitation" in reply.error.reason for reply in replies)
     assert len(replies) == len(WARDS)
+
+
+def test_another_user_of_a_nodes_machine_gets_no_task(machines):
+    """He reaches the loopback port of the SuperNode's Runtime API, and has no secret."""
+    log = (machines.of("north") / "state" / "node.log").read_text()
+    port = re.findall(r"Uvicorn running on http://127.0.0.1:(\d+)", log)[-1]
+    for secret in (None, b"guessed"):
+        client = Access(f"127.0.0.1:{port}", secret=secret).runtime()
+        with pytest.raises(httpx.HTTPStatusError) as refused:
+            client.AcquireTask(AcquireTaskRequest(supported_task_types=["flwr-clientapp"]))
+        client.close()
+        assert refused.value.response.status_code in (401, 403)
 
 
 def test_a_node_starts_again_when_its_supernode_is_killed(machines):

@@ -5,6 +5,7 @@ A missing nginx fails these tests: what they promise can't be had without it.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 import pkgutil
@@ -29,13 +30,16 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from holdfast.errors import FederationError
+from holdfast.errors import ConfigError, FederationError
+from holdfast.integrations.flower.nodes.joining import JoinedNode
 from holdfast.integrations.flower.operation.access import Access
-from holdfast.integrations.flower.operation.credentials import make_node_key
-from holdfast.integrations.flower.operation.membership import admit, register
+from holdfast.integrations.flower.operation.credentials import make_authority, make_node_key
+from holdfast.integrations.flower.operation.membership import admit, dismiss, register
+from holdfast.integrations.flower.operation.private import private_files
 from holdfast.integrations.flower.operation.proxy import FLEET_METHODS
 from holdfast.integrations.flower.operation.service import serving
 from holdfast.integrations.flower.rehearsal.project import app_files, write_app
+from holdfast.integrations.flower.roster import Roster
 from tests.integrations.flower.operation.server import small_federation
 
 pytestmark = pytest.mark.xdist_group("flower")
@@ -285,6 +289,43 @@ def test_the_superlink_listens_on_a_loopback_address_only(federation):
     ]
     assert f"0100007F:{port:04X}" in listening
     assert f"00000000:{port:04X}" not in listening
+
+
+def joined(federation, folder: Path, certificate: Path) -> JoinedNode:
+    return JoinedNode(
+        federation.listen, certificate, folder / "key", folder, {}, lambda message, context: message, 1, print
+    )
+
+
+def test_a_node_learns_why_it_is_not_let_in(federation, tmp_path):
+    make_node_key(tmp_path / "key")
+    node = joined(federation, tmp_path, federation.keys / "ca.crt")
+    assert "not admitted yet" in node.refusal()
+    assert "no server at" in dataclasses.replace(node, server="127.0.0.1:9").refusal()
+    assert dataclasses.replace(node, key=federation.path / "north").refusal() is None
+
+
+def test_a_server_with_another_certificate_ends_the_node_with_a_sentence(federation, tmp_path):
+    make_node_key(tmp_path / "key")
+    make_authority(tmp_path / "other", ["127.0.0.1"])
+    with pytest.raises(ConfigError, match="not the certificate of the invitation"):
+        joined(federation, tmp_path, tmp_path / "other" / "ca.crt").refusal()
+
+
+def test_a_dismissed_node_is_let_in_no_more(federation, tmp_path):
+    make_node_key(tmp_path / "key")
+    node = joined(federation, tmp_path, federation.keys / "ca.crt")
+    try:
+        admit(federation, "east", tmp_path / "key.pub", 1, 10)
+        assert register(federation.access(), federation.roster()) == (["east"], 0)
+        assert node.refusal() is None
+        dismiss(federation, "east")
+        assert register(federation.access(), federation.roster()) == ([], 1)
+        assert "not admitted" in node.refusal()
+    finally:
+        with private_files():
+            Roster([federation.roster().nodes[0]]).save(federation.roster_file)
+        register(federation.access(), federation.roster())
 
 
 # -------------------------------------------------------------------------------------------------- other users
