@@ -10,7 +10,7 @@ from tests.docs.pages import ROOT, prose
 PAGE = ROOT / "docs" / "guides" / "threat-model.md"
 
 
-def tests_there_are() -> set[str]:
+def known_tests() -> set[str]:
     trees = (ast.parse(file.read_text()) for file in (ROOT / "tests").rglob("test_*.py"))
     return {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -18,7 +18,7 @@ def tests_there_are() -> set[str]:
 def test_every_test_that_the_threat_model_names_is_there():
     named = set(re.findall(r"`(test_\w+)`", prose(PAGE)))
     assert len(named) > 30
-    assert sorted(named - tests_there_are()) == []
+    assert sorted(named - known_tests()) == []
 
 
 def test_every_row_of_an_attackers_table_names_a_test():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import ClassVar
 
 import pytest
 from flwr.app import Message, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.wire import Request
@@ -30,6 +32,8 @@ class Silent:
 def pushed(monkeypatch):
     """What a task's process sends, without a SuperNode."""
     sent: list = []
+    for name in ("_task_id", "_run_id", "_node_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
     order = Message(RecordDict(), 1, "train")
     order.metadata.__dict__["_message_id"] = "0" * 64
     run_clientapp = __import__("flwr.supernode.runtime.run_clientapp", fromlist=["x"])
@@ -84,7 +88,7 @@ def test_a_supernode_whose_executor_has_ended_ends_too():
 class OneModel:
     """As much of a blueprint as a census needs."""
 
-    options: dict = {}
+    options: ClassVar = {}
 
 
 def test_a_node_keeps_the_ids_it_was_given_first(tmp_path):

@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import flwr.proto
 import grpc
@@ -292,9 +293,8 @@ def test_the_superlink_listens_on_a_loopback_address_only(federation):
 
 
 def joined(federation, folder: Path, certificate: Path) -> JoinedNode:
-    return JoinedNode(
-        federation.listen, certificate, folder / "key", folder, {}, lambda message, context: message, 1, print
-    )
+    answer = Mock()
+    return JoinedNode(federation.listen, certificate, folder / "key", folder, {}, answer, threads=1, tell=print)
 
 
 def test_a_node_learns_why_it_is_not_let_in(federation, tmp_path):
