@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.cli.common.sections import Section, found_anywhere, parse_sections
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -69,9 +69,8 @@ def main(arguments: Sequence[str]) -> None:
     state = private_folder(joining.state.resolve())
     close_to_others(state)
     _tell(f"invitation {invitation.digest}: {_trained(invitation)}")
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:  # its threads must not be here when messages are forked
-        for line in pool.submit(_prepare, invitation, joining.data, found_anywhere(parsed["reading"]), state).result():
-            _tell(line)
+    for line in _elsewhere(_prepare, invitation, joining.data, found_anywhere(parsed["reading"]), state):
+        _tell(line)
     key = _key(state)
     if joining.check:
         return
@@ -85,6 +84,15 @@ def main(arguments: Sequence[str]) -> None:
         threads=joining.threads,
         tell=_tell,
     ).run()
+
+
+def _elsewhere(work: Callable[..., list[str]], *given: object) -> list[str]:
+    """Do `work` in a process of its own: threads of readers must not be here when messages are forked."""
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        try:
+            return pool.submit(work, *given).result()
+        except HoldfastError as error:
+            raise error from None  # where in that process it was raised is nothing for the user
 
 
 def _answer(invitation: Invitation) -> Callable[[Message, Context], Message]:
