@@ -28,7 +28,7 @@ def slow_run(deployment, tmp_path, rounds: int, *words: str):
     options = options_of(
         *("--nodes", str(NODES), "--digits-clients.clients", str(CLIENTS), "--cohort", str(CLIENTS), "--rounds"),
         *(str(rounds), "--local-steps", str(STEPS), "--personalize", "ditto", "--ditto.lambda", "0.5"),
-        *("--timeout", str(TIMEOUT), *words),
+        *("--timeout", str(TIMEOUT), "--join-timeout", "60", *words),
     )
     run = new_run(tmp_path / "run", options)
     files = {"holdfast_client.py": SLOW_CLIENT.read_bytes()}

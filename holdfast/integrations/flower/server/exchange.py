@@ -82,15 +82,16 @@ class Exchange:
         """
         roster = self.members.roster
         best = self.settings.nodes if roster is None else max(len(roster.nodes), self.settings.nodes)
-        until = time.monotonic() + self.settings.timeout
+        patience = self.settings.join_timeout or self.settings.timeout
+        until = time.monotonic() + patience
         while (heard := self._heard()) < best:
             if time.monotonic() > until:
                 if heard >= self.settings.nodes:
                     return
                 why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
                 raise FederationError(
-                    f"{heard} of {self.settings.nodes} nodes said within {self.settings.timeout:g} seconds whom they "
-                    f"have{why}; start the others, or give --nodes and --timeout as they are"
+                    f"{heard} of {self.settings.nodes} nodes said within {patience:g} seconds whom they have{why}; "
+                    "start the others, or give --nodes and --join-timeout as they are"
                 )
             self._look()
             self._collect(None)

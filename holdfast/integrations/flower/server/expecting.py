@@ -18,7 +18,8 @@ from holdfast.training.run import Run
 
 #: Options that a run may be continued with others of: they say where things are, and how long and for whom to wait.
 _FREE = {
-    *FREE, "nodes", "timeout", "minimum", "on_few", "late", "late_rounds", "roster", "unlisted", "most_faults",
+    *FREE, "nodes", "timeout",
+    "join_timeout", "minimum", "on_few", "late", "late_rounds", "roster", "unlisted", "most_faults",
     "data_root", "out", "track", "resume", "app", "config", "engine",
 }  # fmt: skip
 
