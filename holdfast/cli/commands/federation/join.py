@@ -119,14 +119,15 @@ def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state:
     from holdfast.cli.commands.federation.blueprint import blueprint_of
     from holdfast.cli.commands.federation.options import parse
     from holdfast.cli.common.arguments import as_arguments
-    from holdfast.integrations.flower.nodes.own_data import most_examples, read_clients
+    from holdfast.integrations.flower.nodes.own_data import check_names, most_examples, read_clients
     from holdfast.integrations.flower.operation.private import private_files
 
     options = parse(as_arguments(invitation.options))
     clients = read_clients(invitation.charter, place, reading, seed=options.settings.seed)
     invitation.charter.check_model(blueprint_of(options).model(clients))
+    kept, fresh = state / _DATA, state / f".{_DATA}.new"
+    check_names(kept, clients)
     with private_files():
-        fresh, kept = state / f".{_DATA}.new", state / _DATA
         shutil.rmtree(fresh, ignore_errors=True)
         clients.save(fresh)
         shutil.rmtree(kept, ignore_errors=True)

@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ConfigError
+from holdfast.files import write_atomically
 from holdfast.integrations.flower.nodes.processes import Waits, answer_task, be, be_supernode, execute
 from holdfast.integrations.flower.nodes.scribe import write_escaped
 from holdfast.integrations.flower.operation.access import Access
+from holdfast.integrations.flower.operation.lifetime import end_with_parent
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -92,10 +94,19 @@ class JoinedNode:
         from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest  # noqa: PLC0415
 
         client, key = self._client()
+        hello = ActivateNodeRequest(public_key=key, heartbeat_interval=_HEARTBEAT)
         try:
             with client:
-                answer = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=_HEARTBEAT))
-                client.DeactivateNode(DeactivateNodeRequest(node_id=answer.node_id))
+                try:
+                    number = client.ActivateNode(hello).node_id
+                except httpx.HTTPStatusError:
+                    # A node that fell over counts as connected until its heartbeat runs out: it signs itself off.
+                    if not self._number.exists():
+                        raise
+                    client.DeactivateNode(DeactivateNodeRequest(node_id=int(self._number.read_text())))
+                    number = client.ActivateNode(hello).node_id
+                client.DeactivateNode(DeactivateNodeRequest(node_id=number))
+            write_atomically(self._number, str(number).encode())
         except httpx.ConnectError as error:
             if "certificate" in str(error).lower():
                 raise ConfigError(
@@ -106,14 +117,19 @@ class JoinedNode:
         except httpx.TransportError:
             return f"the server at {self.server} does not answer"
         except httpx.HTTPStatusError as error:
-            if error.response.status_code == httpx.codes.UNAUTHORIZED:
+            if error.response.status_code == httpx.codes.UNAUTHORIZED and not self._number.exists():
                 return "the server does not accept this node's signature; compare the clocks of both machines"
             if error.response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
                 return f"the server at {self.server} is not ready"
             return f"the key of this node is not admitted yet; send {self.key}.pub to the operator"
         return None
 
-    def _client(self) -> tuple[object, bytes]:
+    @property
+    def _number(self) -> Path:
+        """The number by which the SuperLink knows this node."""
+        return self.state / "number"
+
+    def _client(self) -> tuple[Any, bytes]:
         from cryptography.hazmat.primitives.serialization import load_ssh_private_key  # noqa: PLC0415
         from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: PLC0415
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: PLC0415
@@ -188,14 +204,6 @@ def prepare_to_fork() -> None:
     os.environ.update({"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"})
     torch.set_num_threads(1)
     gc.freeze()
-
-
-def end_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends, however that happens; Linux only."""
-    import ctypes  # noqa: PLC0415
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
 
 
 def check_server(server: str) -> str:

@@ -72,6 +72,16 @@ def test_data_that_fits_is_accepted_and_makes_a_key(founded, capsys):
     assert (founded / "state" / "node").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_node_that_comes_back_has_the_same_clients(founded, capsys):
+    """Ids go by order and personal models by ids: another ward would be given this one's model."""
+    assert join() == 0
+    more = (founded / "example.csv").read_text() + "\n".join(row.replace("b,", "aa,") for row in ROWS[12:]) + "\n"
+    (founded / "more.csv").write_text(more)
+    assert join(data="more.csv") == 2
+    assert "a, aa, b" in capsys.readouterr().err
+    assert join() == 0
+
+
 def test_columns_may_have_other_names(founded):
     renamed = "\n".join(["station,age,pulse,sex,outcome", *ROWS]) + "\n"
     (founded / "other.csv").write_text(renamed)

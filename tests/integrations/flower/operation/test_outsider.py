@@ -5,6 +5,7 @@ A missing nginx fails these tests: what they promise can't be had without it.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import os
@@ -13,6 +14,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,7 +24,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
-from flwr.proto.fleet_pb2 import ActivateNodeRequest
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest
 from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
@@ -73,7 +75,7 @@ def nothing_happened(federation):
     yield
     with federation.access().control() as control:
         nodes = control.ListNodes(ListNodesRequest()).nodes_info
-        assert [node.name for node in nodes] == ["north"]
+        assert [node.name for node in nodes if node.status != "unregistered"] == ["north"]
         assert not control.ListRuns(ListRunsRequest()).run_dict
 
 
@@ -105,6 +107,14 @@ def node_client(federation, key: Path) -> tuple[FleetHttpClient, bytes]:
     return client, public_key_to_bytes(private.public_key())
 
 
+@contextlib.contextmanager
+def activated(client: FleetHttpClient, key: bytes) -> Iterator[int]:
+    """The number of a node that is connected meanwhile."""
+    number = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id
+    yield number
+    client.DeactivateNode(DeactivateNodeRequest(node_id=number))
+
+
 def raw_request(federation, *lines: str, body: bytes = b"") -> bytes:
     """What comes back for a request that no library would send."""
     host, _, port = federation.listen.rpartition(":")
@@ -125,15 +135,14 @@ def raw_request(federation, *lines: str, body: bytes = b"") -> bytes:
 
 def test_an_admitted_node_comes_in_through_the_proxy(federation):
     client, key = node_client(federation, federation.path / "north")
-    with client:
-        assert client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id > 0
+    with client, activated(client, key) as number:
+        assert number > 0
 
 
 def test_a_piece_of_a_model_is_taken(federation):
     """Five megabytes, which nginx keeps in a file before it hands them on; Flower falls over the unknown run."""
     client, key = node_client(federation, federation.path / "north")
-    with client:
-        number = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id
+    with client, activated(client, key) as number:
         piece = PushObjectRequest(
             node=Node(node_id=number), run_id=1, object_id="0" * 64, object_content=b"\0" * 5 * 2**20
         )
@@ -303,6 +312,17 @@ def test_a_node_learns_why_it_is_not_let_in(federation, tmp_path):
     assert "not admitted yet" in node.refusal()
     assert "no server at" in dataclasses.replace(node, server="127.0.0.1:9").refusal()
     assert dataclasses.replace(node, key=federation.path / "north").refusal() is None
+
+
+def test_a_node_that_fell_over_need_not_wait_until_its_heartbeat_runs_out(federation, tmp_path):
+    node = dataclasses.replace(
+        joined(federation, tmp_path, federation.keys / "ca.crt"), key=federation.path / "north", state=tmp_path
+    )
+    assert node.refusal() is None
+    client, key = node_client(federation, node.key)
+    with client:
+        client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30))  # and is killed
+    assert node.refusal() is None
 
 
 def test_a_server_with_another_certificate_ends_the_node_with_a_sentence(federation, tmp_path):
