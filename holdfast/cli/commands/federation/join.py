@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,6 +11,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.cli.commands.federation.serve import stop
 from holdfast.cli.common.sections import Section, found_anywhere, parse_sections
 from holdfast.errors import ConfigError, HoldfastError
 
@@ -74,6 +76,7 @@ def main(arguments: Sequence[str]) -> None:
     key = _key(state)
     if joining.check:
         return
+    signal.signal(signal.SIGTERM, stop)
     JoinedNode(
         server=joining.server,
         certificate=_certificate(state, invitation),

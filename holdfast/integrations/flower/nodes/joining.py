@@ -67,6 +67,12 @@ class JoinedNode:
             ConfigError: if the server has another certificate than the invitation.
         """
         prepare_to_fork()
+        try:
+            self._take_part()
+        finally:
+            self._sign_off()
+
+    def _take_part(self) -> None:
         told = ""
         while True:
             if (reason := self.refusal()) is None:
@@ -78,6 +84,16 @@ class JoinedNode:
                 self.tell(f"{reason}; trying again every {_PAUSE:g} s")
                 told = reason
             time.sleep(_PAUSE)
+
+    def _sign_off(self) -> None:
+        """Tell the server that this node is gone, so that it is not waited for."""
+        import httpx  # noqa: PLC0415
+        from flwr.proto.fleet_pb2 import DeactivateNodeRequest  # noqa: PLC0415
+
+        if self._number.exists():
+            client, _ = self._client()
+            with client, contextlib.suppress(httpx.HTTPError, ValueError):
+                client.DeactivateNode(DeactivateNodeRequest(node_id=int(self._number.read_text())))
 
     @property
     def log(self) -> Path:

@@ -200,11 +200,8 @@ def test_no_method_of_any_service_answers_over_grpc(federation, outsider):
     "words",
     [
         ("run", "{app}", "theirs", "--stream"),
-        ("list", "theirs"),
         ("log", "1", "theirs"),
-        ("stop", "1", "theirs"),
         ("supernode", "register", "{key}", "theirs"),
-        ("supernode", "list", "theirs"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )
