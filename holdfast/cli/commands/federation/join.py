@@ -56,22 +56,27 @@ class Joining:
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     from holdfast.data.own.options import ReadingOptions
+
+    sections = {"joining": Section(Joining, None), "reading": Section(ReadingOptions, ReadingOptions)}
+    parsed = parse_sections(arguments, sections, program="holdfast federation join", about=_ABOUT)
+    take_part(parsed["joining"], found_anywhere(parsed["reading"]))
+
+
+def take_part(joining: Joining, reading: ReadingOptions) -> None:
+    """Read, check, and be a node until the user ends it."""
     from holdfast.integrations.flower.nodes.joining import JoinedNode, check_server
     from holdfast.integrations.flower.operation.invitation import Invitation
     from holdfast.integrations.flower.operation.private import close_to_others, private_folder
     from holdfast.integrations.flower.rehearsal.deployment import require_flower
 
     require_flower()
-    sections = {"joining": Section(Joining, None), "reading": Section(ReadingOptions, ReadingOptions)}
-    parsed = parse_sections(arguments, sections, program="holdfast federation join", about=_ABOUT)
-    joining: Joining = parsed["joining"]
     check_server(joining.server)
     invitation = Invitation.load(joining.invitation)
     _check_code(invitation, joining.allow_code)
     state = private_folder(joining.state.resolve())
     close_to_others(state)
     _tell(f"invitation {invitation.digest}: {_trained(invitation)}")
-    for line in _elsewhere(_prepare, invitation, joining.data, found_anywhere(parsed["reading"]), state):
+    for line in _elsewhere(_prepare, invitation, joining.data, reading, state):
         _tell(line)
     key = _key(state)
     if joining.check:

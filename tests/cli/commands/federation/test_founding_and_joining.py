@@ -8,6 +8,8 @@ import sys
 import pytest
 import yaml
 
+pytest.importorskip("flwr")
+
 from holdfast.cli.main import main
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
