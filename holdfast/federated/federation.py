@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
+from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.criterion import PerExample
@@ -359,6 +360,11 @@ class Federation:
         self.state = State.of(saved)
         self.state.weights = self.state.weights.to(self.network.device)
         self.state.server = self._on_device(self.state.server)
+        if missing := sorted(self.runtime.stores.keys() - saved["stores"].keys()):
+            raise ConfigError(
+                f"the run at {self.run.path} has no personal models {missing[0]!r}, it was started with "
+                f"{', '.join(saved['stores']) or 'none'}; give --personalize as it was, or start a new run"
+            )
         for label, store in self.runtime.stores.items():
             store.load_state_dict(saved["stores"][label])
             store.check()

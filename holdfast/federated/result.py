@@ -41,6 +41,7 @@ class FederationResult:
         seconds: training time, of all processes that had a part in it.
         choice: the executor that was used.
         faults: what kept clients of a real federation out of rounds: round, clients, kind and reason.
+        participation: of a real federation, in what share of the rounds that drew a client its update counted.
     """
 
     reports: dict[str, ClientReport]
@@ -59,6 +60,7 @@ class FederationResult:
     seconds: float
     choice: ExecutorChoice
     faults: Sequence[dict[str, Any]] = ()
+    participation: dict[str, Any] | None = None
 
     def model(self) -> nn.Module:
         """The shared model."""

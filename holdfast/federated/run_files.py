@@ -225,6 +225,8 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "history": outcome.history,
         "dropped": outcome.dropped,
         "faults": list(outcome.faults),
+        "participation": outcome.participation,
+        "self_reported": outcome.choice.name == "flower",
         "diverged_at": outcome.diverged_at,
         "divergence": None if outcome.divergence is None else outcome.divergence.record(),
         "never_joined": int((outcome.joined == 0).sum()),

@@ -9,8 +9,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
+import io
 import re
 import shlex
 from pathlib import Path
@@ -22,6 +24,7 @@ from holdfast.cli.commands.audit.groups import parse_groups
 from holdfast.cli.commands.audit.multimodal import parse_multimodal
 from holdfast.cli.commands.audit.poison import parse_poison
 from holdfast.cli.commands.federation import options as federate_options
+from holdfast.cli.commands.federation.command import COMMANDS as FEDERATION
 from holdfast.cli.commands.fit import task_of
 from holdfast.cli.commands.fit_clip import parse_clip
 from holdfast.cli.commands.select.options import parse_s2l
@@ -184,6 +187,9 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
             parse_fit = parse_clip if command == "fit" and task_of(arguments) == "clip" else options.parse
             (parse_fit if command == "fit" else federate_options.parse)(arguments)
             return
+        if command == "federation":
+            federation_parses(arguments, where)
+            return
         if command in ("audit", "select"):
             command, arguments = f"{command} {arguments[0]}", arguments[1:]
         if command in PARSERS:
@@ -202,6 +208,17 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
     assert called, f"{where}: holdfast {shlex.join(words)} calls nothing"
     if command == "reproduce" and called[0].get("name"):
         find(called[0]["name"])
+
+
+def federation_parses(arguments: list[str], where: str) -> None:
+    """These run as they stand in tests/integrations/flower/operation; here their options are looked up in the help."""
+    assert arguments[0] in FEDERATION, f"{where}: there is no `holdfast federation {arguments[0]}`"
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), pytest.raises(SystemExit):
+        FEDERATION[arguments[0]](["--help"])
+    if arguments[0] not in ("init", "run"):  # which take the options of `federate` as well
+        unknown = [word for word in arguments if word.startswith("--") and word not in printed.getvalue()]
+        assert not unknown, f"{where}: `holdfast federation {arguments[0]}` has no {unknown[0]}"
 
 
 def _recorder(function, called):

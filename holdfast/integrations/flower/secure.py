@@ -12,18 +12,23 @@ stand on it::
 
 Updates travel as fixed-point numbers with random rounding, so runs agree to about 1e-7 and not to the bit. Clients
 report no metrics: those would be readable. What a hidden update contains can't be checked, so one malicious client can
-move the mean anywhere. The masks of Flower 1.41 grow from seeds of 32 bits: they keep an honest server from looking,
-not one that is ready to compute.
+move the mean anywhere. Flower 1.41 folds the 256 bits of its seeds and keys into 32 before it makes masks of them,
+which a server tries out in minutes; here masks are the keystream of ChaCha20 with all of them (`long_masks`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import importlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
 from holdfast.federated.aggregation import Aggregator, Mean
@@ -50,6 +55,9 @@ _log = logging.getLogger(__name__)
 
 #: Record of a message that tells clients how to hide their update.
 _HIDING = "holdfast.secure"
+#: Flower's two halves of the protocol.
+_CLIENT_HALF = "flwr.client.mod.secure_aggregation.secaggplus_mod"
+_SERVER_HALF = "flwr.server.workflow.secure_aggregation.secaggplus_workflow"
 
 
 def check_secure(aggregator: Aggregator, objective: FederatedObjective | None = None) -> None:
@@ -76,7 +84,42 @@ def check_secure(aggregator: Aggregator, objective: FederatedObjective | None = 
 
 def secure_mods() -> list[Callable[..., Message]]:
     """The mods of a ClientApp whose updates are to be hidden; other mods come behind them."""
-    return [secaggplus_mod, _send_hidden]
+    return [_masked, _send_hidden]
+
+
+def long_masks(seed: bytes, num_range: int, dimensions_list: Sequence[tuple[int, ...]]) -> list[NDArray[np.int64]]:
+    """Masks in place of Flower's: numbers below `num_range`, a power of two up to 2^32, of each shape.
+
+    They are the keystream of ChaCha20 (RFC 8439) under the SHA-256 of the seed, which Flower draws from the system's
+    generator, or agrees on by elliptic curves: 256 bits of it, all of which count.
+    """
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms  # noqa: PLC0415
+
+    if num_range & (num_range - 1) or not 0 < num_range <= 2**32:
+        raise ConfigError(f"masks are numbers below a power of two up to 2^32, not below {num_range}")
+    stream = Cipher(algorithms.ChaCha20(hashlib.sha256(seed).digest(), bytes(16)), mode=None).encryptor()
+    masks = []
+    for shape in dimensions_list:
+        words = np.frombuffer(stream.update(bytes(4 * int(np.prod(shape, dtype=np.int64)))), "<u4")
+        masks.append((words.astype(np.int64) % num_range).reshape(shape))
+    return masks
+
+
+@contextlib.contextmanager
+def _long_masks_in(module: str) -> Iterator[None]:
+    """Let Flower's half of the protocol in a module make its masks by `long_masks`; both halves must."""
+    half = importlib.import_module(module)
+    theirs = half.pseudo_rand_gen
+    vars(half)["pseudo_rand_gen"] = long_masks
+    try:
+        yield
+    finally:
+        vars(half)["pseudo_rand_gen"] = theirs
+
+
+def _masked(message: Message, context: Context, call_next: Callable[[Message, Context], Message]) -> Message:
+    with _long_masks_in(_CLIENT_HALF):
+        return secaggplus_mod(message, context, call_next)
 
 
 class SecureGrid(Grid):
@@ -149,8 +192,9 @@ class SecureGrid(Grid):
         _forget_missing(state)
         if not workflow.collect_masked_vectors_stage(self._grid, context, state):
             return None
-        if not workflow.unmask_stage(self._grid, context, state) or result.parameters is None:
-            return None
+        with _long_masks_in(_SERVER_HALF):
+            if not workflow.unmask_stage(self._grid, context, state) or result.parameters is None:
+                return None
         (vector,) = parameters_to_ndarrays(result.parameters)
         return torch.from_numpy(vector)
 

@@ -19,7 +19,8 @@ class FlowerSettings:
 
     Attributes:
         nodes: SuperNodes; clients are dealt out to them evenly. The first round waits for all of them.
-        timeout: seconds that clients have to answer, and nodes to appear.
+        timeout: seconds that clients have to answer.
+        join_timeout: seconds that nodes have to appear before the first round; as long as clients to answer by default.
         minimum: clients of a round that should answer.
         on_few: what to do when fewer than the minimum have answered in time: combine those that have (continue), go on
             waiting (wait), or stop with everything saved (fail).
@@ -35,6 +36,7 @@ class FlowerSettings:
 
     nodes: int = 2
     timeout: float = 300.0
+    join_timeout: float | None = None
     minimum: int = 1
     on_few: OnFew = "continue"
     late: Late = "drop"
@@ -47,8 +49,9 @@ class FlowerSettings:
     def __post_init__(self) -> None:
         if self.nodes < 1:
             raise ConfigError(f"nodes is {self.nodes}; give at least 1")
-        if not self.timeout > 0:
-            raise ConfigError(f"timeout is {self.timeout}; give a positive number of seconds")
+        for name in ("timeout", "join_timeout"):
+            if (seconds := getattr(self, name)) is not None and not seconds > 0:
+                raise ConfigError(f"{name} is {seconds}; give a positive number of seconds")
         for name in ("minimum", "most_faults", "late_rounds"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give at least 1")

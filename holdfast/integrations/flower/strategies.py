@@ -28,6 +28,7 @@ from holdfast.federated.aggregation import Aggregator, Memory, RoundFacts, build
 from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair, kept_as, memory_of
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
+from holdfast.integrations.flower.messages.wire import sentence, unreadable
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
 
 try:
@@ -134,6 +135,7 @@ class RobustStrategy(FlowerFedAvg):
         self._asked = {message.metadata.dst_node_id for message in messages}
         if messages:
             self._warn(self.aggregator.check(len(messages), self.f))
+            self._refuse_too_many(len(messages), self.f)
         return messages
 
     def aggregate_train(
@@ -196,6 +198,15 @@ class RobustStrategy(FlowerFedAvg):
         if self.f < 0:
             raise ConfigError(f"f is {self.f}; give 0 or more")
 
+    def _refuse_too_many(self, replies: int, f: int) -> None:
+        """Refuse to combine where the rule promises nothing against so many malicious replies."""
+        stands = self.aggregator.stands(replies)
+        if stands is not None and f > stands:
+            raise ConfigError(
+                f"{self.aggregator.label} stands {stands} malicious replies among {replies}, and {f} are expected; "
+                "take more nodes into a round, expect fewer, or use a rule that stands more"
+            )
+
     def _numbers(self, message: Message) -> Reply:
         metrics = only(message.content.metric_records, "metric")
         node = message.metadata.src_node_id
@@ -209,7 +220,7 @@ class RobustStrategy(FlowerFedAvg):
         for message in replies:
             node = message.metadata.src_node_id
             if message.has_error():
-                _log.warning("round %d: node %d failed: %s", server_round, node, message.error.reason)
+                _log.warning("round %d: node %d failed: %s", server_round, node, sentence(message.error.reason))
                 continue
             try:
                 if expected is not None and node not in expected:
@@ -217,9 +228,10 @@ class RobustStrategy(FlowerFedAvg):
                 if node in readable:
                     raise RejectedError("it has replied before")
                 readable[node] = read(message)
-            except RejectedError as error:
-                self.dropped.append(DroppedReply(server_round, node, str(error)))
-                _log.warning("round %d: the reply of node %d was left out: %s", server_round, node, error)
+            except Exception as error:  # anything can be in a reply, and a reply is less than a round
+                reason = unreadable(error)
+                self.dropped.append(DroppedReply(server_round, node, reason))
+                _log.warning("round %d: the reply of node %d was left out: %s", server_round, node, reason)
         return list(readable.values())
 
     def _combine(
@@ -231,6 +243,7 @@ class RobustStrategy(FlowerFedAvg):
         f = max(self.f - malformed, 0)
         try:
             self._warn(self.aggregator.check(len(readable), f))
+            self._refuse_too_many(len(readable), f)
         except ConfigError as error:
             _log.warning("round %d: the model is kept as it was: %s", server_round, error)
             return None
@@ -267,7 +280,7 @@ class RobustStrategy(FlowerFedAvg):
         return function([RecordDict({"metrics": MetricRecord(one)}) for one in records], self.weighted_by_key)
 
     def _warn(self, sentences: Iterable[str]) -> None:
-        for sentence in sentences:
-            if sentence not in self._warned:
-                self._warned.add(sentence)
-                _log.warning(sentence)
+        for each in sentences:
+            if each not in self._warned:
+                self._warned.add(each)
+                _log.warning(each)

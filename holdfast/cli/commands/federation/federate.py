@@ -9,6 +9,7 @@ import logging
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
 
     from holdfast.data import Clients
     from holdfast.federated import ClientReport, FederationResult
+    from holdfast.federated.blueprint import Blueprint
     from holdfast.federated.preparation import PreparedFederation
     from holdfast.integrations.flower.charter import Charter
     from holdfast.integrations.flower.roster import Roster
+    from holdfast.integrations.flower.settings import FlowerSettings
     from holdfast.training import Listener, Run
 
 _COLUMNS = {
@@ -177,7 +180,7 @@ def finish(
     run.save_spec(model_spec(options, clients.input_shape, clients.outputs))
     save_outcome(run, outcome, clients, spec)
     page = report.write_report(run)
-    console.print(results_table(outcome.reports, options.title))
+    console.print(results_table(outcome.reports, options.title, self_reported=outcome.choice.name == "flower"))
     if environments := (run.results or {}).get("environments"):
         console.print(environments_table(environments))
     for label, rates in ((run.results or {}).get("backdoor") or {}).items():
@@ -186,6 +189,8 @@ def finish(
         console.print(escape(gain["sentence"]), highlight=False, soft_wrap=True)
     console.print(escape(outcome.expected.sentence()), highlight=False, soft_wrap=True)
     console.print(escape(facts(outcome, clients)), highlight=False)
+    if outcome.participation is not None:
+        console.print(escape(outcome.participation["sentence"]), highlight=False, soft_wrap=True)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
     return outcome
 
@@ -207,10 +212,23 @@ def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tup
         training.Run.check_free(choices.out)
     blueprint = blueprint_of(options)
     clients = blueprint.load()
+    if options.flower is not None:
+        blueprint = _expecting_nodes(options.flower, blueprint, len(clients))
     show_notes(clients.notes, Path(choices.data).name, console)
     model, outputs = blueprint.model(clients), clients.outputs
     show_model(model_spec(options, clients.input_shape, outputs), model, clients.train.inputs[:2], console)
     return clients, blueprint.prepare(clients, model=model)
+
+
+def _expecting_nodes(settings: FlowerSettings, blueprint: Blueprint, clients: int) -> Blueprint:
+    """The blueprint of a rehearsal, whose nodes share the clients evenly, with malicious nodes counted in clients."""
+    from holdfast.integrations.flower.nodes.holdings import share_of
+    from holdfast.integrations.flower.roster import even_roster, token_of
+    from holdfast.integrations.flower.server.expecting import expectation_of_nodes
+
+    shares = [len(share_of(f"{node}/{settings.nodes}", clients)) for node in range(settings.nodes)]
+    roster = even_roster([token_of(str(node)) for node in range(settings.nodes)], shares, 1)
+    return replace(blueprint, expectation=expectation_of_nodes(blueprint.expectation, settings, roster))
 
 
 @contextmanager
@@ -244,11 +262,12 @@ def _write_app(options: FederateOptions, console: Console) -> int:
     return 0
 
 
-def results_table(reports: dict[str, ClientReport], title: str) -> Table:
-    """A row per model: how benign clients fare on their test data."""
+def results_table(reports: dict[str, ClientReport], title: str, *, self_reported: bool = False) -> Table:
+    """A row per model: how benign clients fare on their test data; elsewhere it is what nodes say of themselves."""
     counted_clients = int(next(iter(reports.values())).counted.sum())
     measure = next(iter(reports.values())).measure
-    table = Table(title=f"{title}\ntest {measure} of {counted_clients} benign clients", title_justify="left")
+    who = f"{counted_clients} {'clients, as their nodes report it' if self_reported else 'benign clients'}"
+    table = Table(title=f"{title}\ntest {measure} of {who}", title_justify="left")
     table.add_column("model")
     for column in _COLUMNS.values():
         table.add_column(column, justify="right", no_wrap=True)

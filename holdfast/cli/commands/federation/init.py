@@ -53,15 +53,16 @@ class Founding:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
+    founding, rest = tyro.cli(
+        Founding, args=list(arguments), return_unknown_args=True, prog="holdfast federation init", description=_ABOUT
+    )
+    fair = [] if value_of("sampling", rest) is not None else ["--sampling", "uniform"]  # counts are claims
+    options = parse(["--engine", "flower", *fair, *rest])
+    _refuse(options, founding, rest)
     from holdfast.integrations.flower.operation.founding import found
     from holdfast.integrations.flower.rehearsal.deployment import require_flower
 
     require_flower()
-    founding, rest = tyro.cli(
-        Founding, args=list(arguments), return_unknown_args=True, prog="holdfast federation init", description=_ABOUT
-    )
-    options = parse(["--engine", "flower", *rest])
-    _refuse(options, founding, rest)
     charter, clients = _charter(options, founding.clients_per_node)
     folder = found(
         founding.folder,

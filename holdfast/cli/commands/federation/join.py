@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -10,8 +11,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from holdfast.cli.commands.federation.serve import stop
 from holdfast.cli.common.sections import Section, found_anywhere, parse_sections
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -54,27 +56,32 @@ class Joining:
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     from holdfast.data.own.options import ReadingOptions
+
+    sections = {"joining": Section(Joining, None), "reading": Section(ReadingOptions, ReadingOptions)}
+    parsed = parse_sections(arguments, sections, program="holdfast federation join", about=_ABOUT)
+    take_part(parsed["joining"], found_anywhere(parsed["reading"]))
+
+
+def take_part(joining: Joining, reading: ReadingOptions) -> None:
+    """Read, check, and be a node until the user ends it."""
     from holdfast.integrations.flower.nodes.joining import JoinedNode, check_server
     from holdfast.integrations.flower.operation.invitation import Invitation
     from holdfast.integrations.flower.operation.private import close_to_others, private_folder
     from holdfast.integrations.flower.rehearsal.deployment import require_flower
 
     require_flower()
-    sections = {"joining": Section(Joining, None), "reading": Section(ReadingOptions, ReadingOptions)}
-    parsed = parse_sections(arguments, sections, program="holdfast federation join", about=_ABOUT)
-    joining: Joining = parsed["joining"]
     check_server(joining.server)
     invitation = Invitation.load(joining.invitation)
     _check_code(invitation, joining.allow_code)
     state = private_folder(joining.state.resolve())
     close_to_others(state)
     _tell(f"invitation {invitation.digest}: {_trained(invitation)}")
-    with ProcessPoolExecutor(1, get_context("fork")) as pool:  # its threads must not be here when messages are forked
-        for line in pool.submit(_prepare, invitation, joining.data, found_anywhere(parsed["reading"]), state).result():
-            _tell(line)
+    for line in _elsewhere(_prepare, invitation, joining.data, reading, state):
+        _tell(line)
     key = _key(state)
     if joining.check:
         return
+    signal.signal(signal.SIGTERM, stop)
     JoinedNode(
         server=joining.server,
         certificate=_certificate(state, invitation),
@@ -85,6 +92,15 @@ def main(arguments: Sequence[str]) -> None:
         threads=joining.threads,
         tell=_tell,
     ).run()
+
+
+def _elsewhere(work: Callable[..., list[str]], *given: object) -> list[str]:
+    """Do `work` in a process of its own: threads of readers must not be here when messages are forked."""
+    with ProcessPoolExecutor(1, get_context("fork")) as pool:
+        try:
+            return pool.submit(work, *given).result()
+        except HoldfastError as error:
+            raise error from None  # where in that process it was raised is nothing for the user
 
 
 def _answer(invitation: Invitation) -> Callable[[Message, Context], Message]:
@@ -111,14 +127,15 @@ def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state:
     from holdfast.cli.commands.federation.blueprint import blueprint_of
     from holdfast.cli.commands.federation.options import parse
     from holdfast.cli.common.arguments import as_arguments
-    from holdfast.integrations.flower.nodes.own_data import most_examples, read_clients
+    from holdfast.integrations.flower.nodes.own_data import check_names, most_examples, read_clients
     from holdfast.integrations.flower.operation.private import private_files
 
     options = parse(as_arguments(invitation.options))
     clients = read_clients(invitation.charter, place, reading, seed=options.settings.seed)
     invitation.charter.check_model(blueprint_of(options).model(clients))
+    kept, fresh = state / _DATA, state / f".{_DATA}.new"
+    check_names(kept, clients)
     with private_files():
-        fresh, kept = state / f".{_DATA}.new", state / _DATA
         shutil.rmtree(fresh, ignore_errors=True)
         clients.save(fresh)
         shutil.rmtree(kept, ignore_errors=True)

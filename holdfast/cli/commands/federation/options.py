@@ -249,9 +249,12 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
             f"--app {choices.app} would take model and step size from the digits' recipe, whatever nodes have; name "
             "the --data that the app is for, or found a federation with `holdfast federation init`"
         )
+    rounds: Rounds = parsed["settings"]
+    if choices.app is not None and value_of("sampling", typed) is None:
+        rounds = replace(rounds, sampling="uniform")  # elsewhere nobody counts the examples that a client claims
     return FederateOptions(
         choices,
-        parsed["settings"],
+        rounds,
         data,
         chosen[objective.name],
         build_aggregator(choices.aggregate, {name: fields_of(chosen[name]) for name in rules}),

@@ -34,6 +34,9 @@ class Rounds:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
+    given, rest = tyro.cli(
+        Rounds, args=list(arguments), return_unknown_args=True, prog="holdfast federation run", description=_ABOUT
+    )
     from holdfast.cli.commands.federation.federate import finish, on_grid
     from holdfast.cli.common.progress import RoundsProgress
     from holdfast.integrations.flower.operation.federation_folder import FederationFolder
@@ -41,9 +44,6 @@ def main(arguments: Sequence[str]) -> None:
     from holdfast.integrations.flower.rehearsal.project import CHARTER, app_files
     from holdfast.training import Run
 
-    given, rest = tyro.cli(
-        Rounds, args=list(arguments), return_unknown_args=True, prog="holdfast federation run", description=_ABOUT
-    )
     federation, console = FederationFolder.open(given.folder), Console()
     roster, invitation = federation.roster(), federation.invitation()
     if roster is None:

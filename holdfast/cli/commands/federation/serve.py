@@ -28,7 +28,7 @@ def serve(folder: tyro.conf.Positional[Path]) -> None:
     federation, console = FederationFolder.open(folder), Console()
     if opened := close_to_others(federation.path):
         console.print(f"{opened} files of the federation could be read by other users; they no longer can.")
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, stop)
     with serving(federation) as service:
         register(federation.access(), federation.roster())
         known = federation.roster()
@@ -43,5 +43,6 @@ def main(arguments: Sequence[str]) -> None:
     tyro.cli(serve, args=list(arguments), prog="holdfast federation serve")
 
 
-def _stop(number: int, frame: FrameType | None) -> None:
+def stop(number: int, frame: FrameType | None) -> None:
+    """End as by Ctrl-C: what supervisors send is no accident."""
     raise KeyboardInterrupt

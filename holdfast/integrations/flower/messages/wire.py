@@ -178,3 +178,10 @@ def sentence(text: object, most: int = 300) -> str:
     """A sentence that somebody else sent, for a log: of bounded length, in printable letters."""
     line = " ".join(str(text)[: 4 * most].split())[:most]
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in line)
+
+
+def unreadable(error: Exception) -> str:
+    """Why a message can't be read, as a sentence."""
+    if isinstance(error, RejectedError):
+        return str(error)
+    return f"the reply can't be read: {type(error).__name__}, {sentence(error, 100)}"

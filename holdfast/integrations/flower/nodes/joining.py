@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import ConfigError
+from holdfast.files import write_atomically
 from holdfast.integrations.flower.nodes.processes import Waits, answer_task, be, be_supernode, execute
+from holdfast.integrations.flower.nodes.scribe import write_escaped
 from holdfast.integrations.flower.operation.access import Access
-from holdfast.integrations.flower.operation.private import private_files
+from holdfast.integrations.flower.operation.lifetime import end_with_parent
 
 if TYPE_CHECKING:
     from flwr.app import Context, Message
@@ -65,6 +67,12 @@ class JoinedNode:
             ConfigError: if the server has another certificate than the invitation.
         """
         prepare_to_fork()
+        try:
+            self._take_part()
+        finally:
+            self._sign_off()
+
+    def _take_part(self) -> None:
         told = ""
         while True:
             if (reason := self.refusal()) is None:
@@ -76,6 +84,16 @@ class JoinedNode:
                 self.tell(f"{reason}; trying again every {_PAUSE:g} s")
                 told = reason
             time.sleep(_PAUSE)
+
+    def _sign_off(self) -> None:
+        """Tell the server that this node is gone, so that it is not waited for."""
+        import httpx  # noqa: PLC0415
+        from flwr.proto.fleet_pb2 import DeactivateNodeRequest  # noqa: PLC0415
+
+        if self._number.exists():
+            client, _ = self._client()
+            with client, contextlib.suppress(httpx.HTTPError, ValueError):
+                client.DeactivateNode(DeactivateNodeRequest(node_id=int(self._number.read_text())))
 
     @property
     def log(self) -> Path:
@@ -92,10 +110,19 @@ class JoinedNode:
         from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest  # noqa: PLC0415
 
         client, key = self._client()
+        hello = ActivateNodeRequest(public_key=key, heartbeat_interval=_HEARTBEAT)
         try:
             with client:
-                answer = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=_HEARTBEAT))
-                client.DeactivateNode(DeactivateNodeRequest(node_id=answer.node_id))
+                try:
+                    number = client.ActivateNode(hello).node_id
+                except httpx.HTTPStatusError:
+                    # A node that fell over counts as connected until its heartbeat runs out: it signs itself off.
+                    if not self._number.exists():
+                        raise
+                    client.DeactivateNode(DeactivateNodeRequest(node_id=int(self._number.read_text())))
+                    number = client.ActivateNode(hello).node_id
+                client.DeactivateNode(DeactivateNodeRequest(node_id=number))
+            write_atomically(self._number, str(number).encode())
         except httpx.ConnectError as error:
             if "certificate" in str(error).lower():
                 raise ConfigError(
@@ -106,14 +133,19 @@ class JoinedNode:
         except httpx.TransportError:
             return f"the server at {self.server} does not answer"
         except httpx.HTTPStatusError as error:
-            if error.response.status_code == httpx.codes.UNAUTHORIZED:
+            if error.response.status_code == httpx.codes.UNAUTHORIZED and not self._number.exists():
                 return "the server does not accept this node's signature; compare the clocks of both machines"
             if error.response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
                 return f"the server at {self.server} is not ready"
             return f"the key of this node is not admitted yet; send {self.key}.pub to the operator"
         return None
 
-    def _client(self) -> tuple[object, bytes]:
+    @property
+    def _number(self) -> Path:
+        """The number by which the SuperLink knows this node."""
+        return self.state / "number"
+
+    def _client(self) -> tuple[Any, bytes]:
         from cryptography.hazmat.primitives.serialization import load_ssh_private_key  # noqa: PLC0415
         from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: PLC0415
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: PLC0415
@@ -144,11 +176,11 @@ class JoinedNode:
         os.setsid()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         end_with_parent()
-        _write_to(self.log)
+        os.umask(0o077)
+        _print_to(self.log)
         port, secret = _free_port(), self.state / "superexec.secret"
-        with private_files():
-            secret.unlink(missing_ok=True)
-            secret.write_bytes(secrets.token_bytes(32))
+        secret.unlink(missing_ok=True)
+        secret.write_bytes(secrets.token_bytes(32))
         access = Access(f"{_HOST}:{port}", secret=secret.read_bytes())
         work, done = os.pipe(), os.pipe()
         if os.fork() == 0:
@@ -172,7 +204,6 @@ class JoinedNode:
     def _run_task(self, access: Access, token: str) -> None:
         import torch  # noqa: PLC0415
 
-        os.umask(0o077)
         torch.set_num_threads(self.threads)
         answer_task(access, token, self.answer)
 
@@ -191,14 +222,6 @@ def prepare_to_fork() -> None:
     gc.freeze()
 
 
-def end_with_parent() -> None:
-    """Ask the kernel to end this process when its parent ends, however that happens; Linux only."""
-    import ctypes  # noqa: PLC0415
-
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
-
-
 def check_server(server: str) -> str:
     """Host and port of a server.
 
@@ -211,11 +234,18 @@ def check_server(server: str) -> str:
     return server
 
 
-def _write_to(log: Path) -> None:
-    with private_files(), log.open("ab") as stream, Path(os.devnull).open("rb") as nothing:
+def _print_to(log: Path) -> None:
+    """Have all that this process and its children print written to the log, by a process of its own."""
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.close(write)
+        be(functools.partial(write_escaped, read, log))
+    os.close(read)
+    with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
-        os.dup2(stream.fileno(), 1)
-        os.dup2(stream.fileno(), 2)
+    os.dup2(write, 1)
+    os.dup2(write, 2)
+    os.close(write)
 
 
 def _free_port() -> int:

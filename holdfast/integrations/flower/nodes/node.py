@@ -97,7 +97,11 @@ class Node:
         except HoldfastError as error:
             return packed({"identity": self._identity(), "refusal": str(error)}, {})
         facts = {part: clients.parts[part].counts.tolist() for part in _PARTS}
-        about = {"classes": clients.classes, "task": clients.task, "shape": list(clients.input_shape)}
+        about: dict[str, object] = {
+            "classes": clients.classes,
+            "task": clients.task,
+            "shape": list(clients.input_shape),
+        }
         write_atomically(self.folder / "options.json", json.dumps(dict(self.blueprint.options)).encode())
         write_atomically(self.folder / "node.json", json.dumps(dict(self.config)).encode())
         about["charter"] = "" if self.charter is None else self.charter.digest

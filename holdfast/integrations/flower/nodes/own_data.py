@@ -56,14 +56,19 @@ def _by_schema(schema: Schema, place: str, reading: ReadingOptions, seed: int) -
     return replace(clients, schema=schema)
 
 
-def check_count(clients: Clients, ids: list[int]) -> None:
-    """Refuse data of another number of clients than the node was admitted with.
+def check_names(before: Path, now: Clients) -> None:
+    """Refuse other clients than this node had: they have ids by their order, and personal models by their ids.
+
+    Args:
+        before: the folder with the clients that the node joined with last, if it did.
+        now: those that it is to join with.
 
     Raises:
-        FederationError: if there are more or fewer.
+        FederationError: if they are not the same.
     """
-    if len(clients) != len(ids):
-        raise FederationError(
-            f"the data has {len(clients)} clients ({', '.join(clients.names[:5])}...) and the operator admitted "
-            f"{len(ids)}; ask for as many, or leave rows out"
-        )
+    if not before.exists() or (known := Clients.open(before).names) == now.names:
+        return
+    raise FederationError(
+        f"this node joined with the clients {', '.join(known)[:200]} and has now {', '.join(now.names)[:200]}; "
+        "bring the same clients, or take another --state and be admitted anew"
+    )

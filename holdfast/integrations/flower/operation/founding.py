@@ -86,7 +86,6 @@ def found(
         certificate = (place / "keys" / "ca.crt").read_text()
         Invitation(charter, options, certificate).save(place / "invitation.json")
         _write_texts(place, folder)
-        (place / "invitation.json").chmod(0o644)
     return folder
 
 

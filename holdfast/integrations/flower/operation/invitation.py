@@ -10,20 +10,27 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ConfigError, FederationError
+from holdfast.federated.aggregation import AGGREGATORS
+from holdfast.federated.expectation import Expectation
 from holdfast.files import plain_values, write_atomically
 from holdfast.integrations.flower.charter import Charter
+from holdfast.integrations.flower.settings import FlowerSettings
 
 FORMAT = "holdfast-invitation-1"
 _MOST_BYTES = 32 * 2**20
 #: Options that are the server's own business: they change nothing of what a node does or gives away.
-_SERVERS = "rounds cohort sampling evaluate_every aggregate expect_malicious expect_by malicious_known"
-_FLOWERS = "nodes timeout minimum on_few late late_rounds roster unlisted expect_malicious_nodes most_faults"
-SERVERS_OWN = frozenset(f"{_SERVERS} {_FLOWERS} out track".split())
+_SERVERS = frozenset(["rounds", "cohort", "sampling", "evaluate_every", "aggregate", "malicious_known", "out", "track"])
+
+
+def is_servers_own(option: str) -> bool:
+    """Whether an option, or the section of one, concerns the server alone: rounds, waiting, aggregation."""
+    waiting = {f.name for settings in (FlowerSettings, Expectation) for f in fields(settings)}
+    return option in _SERVERS or option in waiting or option in AGGREGATORS
 
 
 @dataclass(frozen=True)
@@ -57,7 +64,7 @@ class Invitation:
         """
         asked, promised = plain_values(dict(options)), dict(self.options)
         names = sorted(set(asked) | set(promised))
-        other = [name for name in names if name not in SERVERS_OWN and asked.get(name) != promised.get(name)]
+        other = [name for name in names if not is_servers_own(name) and asked.get(name) != promised.get(name)]
         if not charter or Charter.from_json(charter).digest != self.charter.digest:
             other.append("charter")
         if other:

@@ -12,6 +12,9 @@ from holdfast.integrations.flower.operation.federation_folder import FederationF
 from holdfast.integrations.flower.operation.private import private_files
 from holdfast.integrations.flower.roster import FORMAT, Roster, RosterNode, key_fingerprint, token_of
 
+#: The status of a node that was registered once; the SuperLink keeps its key, which can't be registered again.
+_GONE = "unregistered"
+
 
 def admit(
     federation: FederationFolder, name: str, key: Path, clients: int, most_examples: int, *, replace: bool = False
@@ -84,9 +87,8 @@ def register(access: Access, roster: Roster | None) -> tuple[list[str], int]:
 
     wanted = {} if roster is None else {node.fingerprint: node for node in roster.nodes if node.key}
     with access.control() as control:
-        there = {
-            key_fingerprint(node.public_key): node.node_id for node in control.ListNodes(ListNodesRequest()).nodes_info
-        }
+        listed = control.ListNodes(ListNodesRequest()).nodes_info
+        there = {key_fingerprint(node.public_key): node.node_id for node in listed if node.status != _GONE}
         new = [node for fingerprint, node in wanted.items() if fingerprint not in there]
         for node in new:
             control.RegisterNode(RegisterNodeRequest(public_key=_pem(node.key), name=node.name))

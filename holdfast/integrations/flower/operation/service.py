@@ -15,6 +15,7 @@ from pathlib import Path
 
 from holdfast.errors import FederationError, MissingDependencyError
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
+from holdfast.integrations.flower.operation.lifetime import end_with_parent
 from holdfast.integrations.flower.operation.private import private_files, private_folder
 from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE, require_flower
 
@@ -92,7 +93,13 @@ class Service:
         environment = {**os.environ, **_QUIET, "FLWR_HOME": str(self.federation.path / "flwr")}
         with private_files(), self._log(name).open("ab") as log:
             process = subprocess.Popen(  # noqa: S603
-                words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+                words,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=lambda: end_with_parent(signal.SIGTERM),  # noqa: PLW1509 - there are no threads yet
             )
         self._processes[name] = process
         until = time.monotonic() + START_PATIENCE

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from flwr.app import Message, RecordDict
-from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
+from flwr.app import Message
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Limits
-from holdfast.integrations.flower.messages.wire import Request, sentence
+from holdfast.integrations.flower.messages.wire import Request, sentence, unreadable
 from holdfast.integrations.flower.roster import spelled
 from holdfast.integrations.flower.server.attendance import Attendance
-from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of, unreadable
+from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of
+from holdfast.integrations.flower.server.ledger import Ledger, client_name
 from holdfast.integrations.flower.server.members import Members
+from holdfast.integrations.flower.server.outbox import push_whole
+from holdfast.integrations.flower.server.questions import Answers, Order, Question, Round
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 
 _log = logging.getLogger("holdfast.federated.flower")
@@ -32,73 +34,8 @@ _log = logging.getLogger("holdfast.federated.flower")
 _SHORTEST, _LONGEST, _LOOK, _MARGIN = 0.1, 1.0, 1.0, 60.0
 #: Seconds that a message may take where the server waits for as long as it takes.
 _PATIENCE = 7 * 24 * 3600.0
-#: How often messages are sent that the SuperLink has not taken whole; faults that are written down, at most.
-_SENDINGS, _MOST_FAULTS = 5, 10_000
 #: Most clients of a node where no roster says how many it has.
 _UNLISTED = 10**5
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a reply says, by client.
-
-    Attributes:
-        good: what is made of those that answered well.
-        bad: why others' answers can't be used.
-        declined: why the node did not let others take part; it may have its reasons.
-    """
-
-    good: Mapping[int, Any]
-    bad: Mapping[int, str] = field(default_factory=dict)
-    declined: Mapping[int, str] = field(default_factory=dict)
-
-
-#: Takes the clients that were asked and the content of the reply; raises where the whole reply is of no use.
-Reader = Callable[[Sequence[int], RecordDict], Answers]
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What clients are asked.
-
-    Attributes:
-        number: of the round, from 0.
-        make_request: makes the request for the clients of one node.
-        read: makes something of a reply.
-        limits: what a reply about so many clients may be.
-        trains: whether it is a round of training, whose answers may count later.
-    """
-
-    number: int
-    make_request: Callable[[Sequence[int]], Request]
-    read: Reader
-    limits: Callable[[int], Limits] = Limits.of
-    trains: bool = True
-
-
-@dataclass(frozen=True)
-class _Order:
-    """A message under way: to which node, about whom; a census has no question."""
-
-    node: int
-    limits: Limits
-    expires: float
-    clients: tuple[int, ...] = ()
-    question: Question | None = None
-
-
-@dataclass
-class _Round:
-    """A question that is open: who was asked, who has answered, who failed and how."""
-
-    question: Question
-    wanted: set[int]
-    got: dict[int, Any] = field(default_factory=dict)
-    failed: dict[int, tuple[str, str]] = field(default_factory=dict)
-
-    @property
-    def waiting(self) -> set[int]:
-        return self.wanted - self.got.keys() - self.failed.keys()
 
 
 @dataclass
@@ -110,7 +47,6 @@ class Exchange:
         settings: timeout, minimum, what to do when few answer and with those that are late.
         federation: its name, 32 hexadecimal digits.
         members: whose clients are whose.
-        faults: what went wrong, oldest first.
         stale: of the last question, how many rounds late each answer was that came from an earlier round.
     """
 
@@ -118,18 +54,21 @@ class Exchange:
     settings: FlowerSettings
     federation: str
     members: Members = field(default_factory=Members)
-    faults: list[Fault] = field(default_factory=list)
     stale: dict[int, int] = field(default_factory=dict)
-    _orders: dict[str, _Order] = field(default_factory=dict)
+    _orders: dict[str, Order] = field(default_factory=dict)
     _late: dict[int, tuple[int, Any]] = field(default_factory=dict)
     _looked: float = 0.0
-    _number: int = 0
     _pause: float = _SHORTEST
-    _recorded: int = 0
 
     def __post_init__(self) -> None:
         self.attendance = Attendance(self.grid)
+        self.ledger = Ledger(self.members, self.attendance)
         self._intake: Intake = intake_of(self.grid)
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What went wrong, oldest first."""
+        return self.ledger.faults
 
     # ---------------------------------------------------------------------------------------------- who is there
 
@@ -143,15 +82,16 @@ class Exchange:
         """
         roster = self.members.roster
         best = self.settings.nodes if roster is None else max(len(roster.nodes), self.settings.nodes)
-        until = time.monotonic() + self.settings.timeout
+        patience = self.settings.join_timeout or self.settings.timeout
+        until = time.monotonic() + patience
         while (heard := self._heard()) < best:
             if time.monotonic() > until:
                 if heard >= self.settings.nodes:
                     return
                 why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
                 raise FederationError(
-                    f"{heard} of {self.settings.nodes} nodes said within {self.settings.timeout:g} seconds whom they "
-                    f"have{why}; start the others, or give --nodes and --timeout as they are"
+                    f"{heard} of {self.settings.nodes} nodes said within {patience:g} seconds whom they have{why}; "
+                    "start the others, or give --nodes and --join-timeout as they are"
                 )
             self._look()
             self._collect(None)
@@ -176,12 +116,12 @@ class Exchange:
         for node, census in self.attendance.censuses.items():
             if not census.attempts and not self._may_speak(census.seen.key):
                 census.turned_away = True
-                self._fault((), "refused", f"node {node} is not on the roster and is not asked")
+                self.ledger.fault((), "refused", f"node {node} is not on the roster and is not asked")
         requests = {node: self._census_of(node) for node in self.attendance.due(now)}
         self._send(
             requests,
             {
-                node: _Order(node, self._census_limits(request), now + self._patience)
+                node: Order(node, self._census_limits(request), now + self._patience)
                 for node, request in requests.items()
             },
         )
@@ -214,7 +154,7 @@ class Exchange:
             census.failed += 1
             kind = "failed" if arrival.failure else "refused"
             why = f"the node failed: {arrival.failure}" if arrival.failure else arrival.refusal
-            self._fault((), kind, f"node {node} was asked whom it hosts: {why}")
+            self.ledger.fault((), kind, f"node {node} was asked whom it hosts: {why}")
             return
         census.answered = True
         for name in [name for name, order in self._orders.items() if order.node == node and order.question is None]:
@@ -226,13 +166,13 @@ class Exchange:
             clients, refused = self.members.admit(census.name, listed, arrival.content)
         except Exception as error:  # whatever a node says must not end the federation
             census.turned_away = True
-            self._fault((), "refused", f"node {node} was asked whom it hosts: {unreadable(error)}")
+            self.ledger.fault((), "refused", f"node {node} was asked whom it hosts: {unreadable(error)}")
             return
         for why in refused:
-            self._fault((), "refused", f"{census.name}: {why}")
-        here = [client for client in clients if not self.members.is_expelled(_client(client))]
+            self.ledger.fault((), "refused", f"{census.name}: {why}")
+        here = [client for client in clients if not self.members.is_expelled(client_name(client))]
         if back := self.attendance.seat(node, here):
-            self._fault(tuple(back), "returned", "their node was lost and has been started again")
+            self.ledger.fault(tuple(back), "returned", "their node was lost and has been started again")
 
     # ---------------------------------------------------------------------------------------------- asking
 
@@ -249,8 +189,8 @@ class Exchange:
         Raises:
             FederationError: if fewer than the minimum answered and that is a failure.
         """
-        self._number, self.stale = question.number, {}
-        current = _Round(question, set(clients))
+        self.ledger.number, self.stale = question.number, {}
+        current = Round(question, set(clients))
         minimum = min(self.settings.minimum, len(current.wanted))
         self._use_late(current)
         until = time.monotonic() + self.settings.timeout
@@ -267,7 +207,7 @@ class Exchange:
                     current.failed.clear()
                     self._tell_waiting(current, minimum)
             self._wait()
-        self._record(current)
+        self.ledger.missing(current, self._orders.values(), self.settings.timeout)
         if len(current.got) < minimum and self.settings.on_few == "fail":
             raise FederationError(
                 f"{len(current.got)} of {len(current.wanted)} clients answered in round {question.number + 1} and at "
@@ -275,7 +215,7 @@ class Exchange:
             )
         return current.got
 
-    def _is_hope(self, current: _Round, minimum: int) -> bool:
+    def _is_hope(self, current: Round, minimum: int) -> bool:
         """Whether somebody may still answer: who was asked, a node that may host them, or one busy with an old order.
 
         Those are waited for where their answer can count: late, if it is weighed, or because too few have answered.
@@ -293,7 +233,7 @@ class Exchange:
             if order.question is current.question or (patient and order.question is not None)
         )
 
-    def _dispatch(self, current: _Round) -> None:
+    def _dispatch(self, current: Round) -> None:
         """Send requests to the nodes of clients that wait for one, unless they are at work on another."""
         by_node: dict[int, list[int]] = {}
         for client in sorted(current.waiting - self._busy()):
@@ -304,7 +244,7 @@ class Exchange:
         requests = {node: question.make_request(theirs) for node, theirs in sorted(by_node.items())}
         expires = time.monotonic() + self._patience
         orders = {
-            node: _Order(node, question.limits(len(theirs)), expires, tuple(theirs), question)
+            node: Order(node, question.limits(len(theirs)), expires, tuple(theirs), question)
             for node, theirs in by_node.items()
         }
         self._send(requests, orders)
@@ -324,7 +264,7 @@ class Exchange:
             if holder.get(client, order.node) == order.node
         }
 
-    def _send(self, requests: Mapping[int, Request], orders: Mapping[int, _Order]) -> None:
+    def _send(self, requests: Mapping[int, Request], orders: Mapping[int, Order]) -> None:
         ttl = self._patience + _MARGIN
         messages = [
             Message(request.pack(), dst_node_id=node, message_type="train", ttl=ttl, group_id=str(request.number + 1))
@@ -333,30 +273,9 @@ class Exchange:
         if not messages:
             return
         self._pause = _SHORTEST
-        for name, node in zip(self._push(messages), requests, strict=False):
+        for name, node in zip(push_whole(self.grid, messages, self._wait), requests, strict=False):
             if name:
                 self._orders[name] = orders[node]
-
-    def _push(self, messages: Sequence[Message]) -> list[str]:
-        """Hand messages to the SuperLink and return their names.
-
-        One that is killed in the middle has stored parts that it never confirmed, and refuses them when they come
-        again. The same messages pushed again are completed under their names; new ones in their place would leave
-        nodes waiting for the rest of the old ones.
-
-        Raises:
-            FederationError: if it takes none of several times.
-        """
-        for _ in range(_SENDINGS):
-            try:
-                return list(self.grid.push_messages(messages))
-            except ObjectPushError as error:
-                _log.warning("the SuperLink has not taken messages whole (%s); they are sent again", str(error)[:100])
-                self._wait()
-        raise FederationError(
-            f"the SuperLink refused parts of messages {_SENDINGS} times; its log says why. The state is saved: "
-            "continue with --resume"
-        )
 
     def _wait(self) -> None:
         """Wait, longer from time to time, so that long rounds don't keep the SuperLink busy with questions."""
@@ -365,7 +284,7 @@ class Exchange:
 
     # ---------------------------------------------------------------------------------------------- replies
 
-    def _collect(self, current: _Round | None) -> None:
+    def _collect(self, current: Round | None) -> None:
         """Take in the replies that there are."""
         if not self._orders:
             return
@@ -385,7 +304,7 @@ class Exchange:
                 self._take_late(order.question, good, current)
 
     def _read(
-        self, order: _Order, question: Question, arrival: Arrival
+        self, order: Order, question: Question, arrival: Arrival
     ) -> tuple[dict[int, Any], dict[int, tuple[str, str]]]:
         """What a reply is worth, by client, and why not; whatever is wrong with it is a fault of its node alone."""
         if arrival.failure:
@@ -397,13 +316,13 @@ class Exchange:
             except Exception as error:  # anything can be in a reply, and a reply is less than a round
                 refusal = unreadable(error)
         if refusal:
-            self._strike(self.attendance.name(order.node), self._hosted(order.node))
+            self.ledger.strike_node(order.node)
             return {}, dict.fromkeys(order.clients, ("refused", refusal))
         good, bad = dict[int, Any](), dict[int, tuple[str, str]]()
         for client in order.clients:  # of others a node may say what it likes
             if client in answers.bad:
                 bad[client] = ("refused", sentence(answers.bad[client]))
-                self._strike(_client(client), [client])
+                self.ledger.strike_client(client)
             elif client in answers.good:
                 good[client] = answers.good[client]
             elif client in answers.declined:
@@ -412,92 +331,41 @@ class Exchange:
                 bad[client] = ("refused", "the reply leaves the client out")
         return good, bad
 
-    def _use_late(self, current: _Round) -> None:
+    def _use_late(self, current: Round) -> None:
         """Let answers to earlier rounds count for clients that are drawn again."""
         if current.question.trains:
             for client in sorted(current.wanted & self._late.keys()):
                 self._count_late(current, client)
 
-    def _take_late(self, question: Question, good: Mapping[int, Any], current: _Round | None) -> None:
+    def _take_late(self, question: Question, good: Mapping[int, Any], current: Round | None) -> None:
         """An answer to a round that is over: kept until it can count, or left out with a line."""
         if self.settings.late == "drop" or not question.trains:
             if good:
                 why = f"the answer to round {question.number + 1} came after the round was closed and is left out"
-                self._fault(tuple(sorted(good)), "late", why)
+                self.ledger.fault(tuple(sorted(good)), "late", why)
             return
         for client, value in good.items():
             self._late[client] = (question.number, value)
             if current is not None and current.question.trains and client in current.waiting:
                 self._count_late(current, client)
 
-    def _count_late(self, current: _Round, client: int) -> None:
+    def _count_late(self, current: Round, client: int) -> None:
         number, value = self._late.pop(client)
         late = current.question.number - number
         if 0 < late <= self.settings.late_rounds:
             current.got[client], self.stale[client] = value, late
         else:
-            self._fault((client,), "late", f"the answer to round {number + 1} is {late} rounds late and is left out")
+            self.ledger.fault(
+                (client,), "late", f"the answer to round {number + 1} is {late} rounds late and is left out"
+            )
 
-    # ---------------------------------------------------------------------------------------------- the record
-
-    def _tell_waiting(self, current: _Round, minimum: int) -> None:
+    def _tell_waiting(self, current: Round, minimum: int) -> None:
         _log.warning(
             "round %d: %d of %d clients have answered after another %g seconds, %d must; still waiting for clients %s",
-            self._number + 1, len(current.got), len(current.wanted), self.settings.timeout, minimum,
+            self.ledger.number + 1, len(current.got), len(current.wanted), self.settings.timeout, minimum,
             spelled(sorted(current.waiting))[:200],
         )  # fmt: skip
-
-    def _record(self, current: _Round) -> None:
-        """Write down who is missing and why."""
-        asked = {
-            client for order in self._orders.values() if order.question is current.question for client in order.clients
-        }
-        busy = {
-            client: order.question.number
-            for order in self._orders.values()
-            if order.question is not None and order.question is not current.question
-            for client in order.clients
-        }
-        reasons: dict[tuple[str, str], list[int]] = {}
-        for client in sorted(current.wanted - current.got.keys()):
-            why = ("away", "no node has the client")
-            if client in current.failed:
-                why = current.failed[client]
-            elif client in asked:
-                why = ("silent", f"no answer within {self.settings.timeout:g} seconds")
-            elif client in busy:
-                why = ("busy", f"still at work on round {busy[client] + 1}")
-            reasons.setdefault(why, []).append(client)
-        for (kind, reason), clients in reasons.items():
-            self._fault(tuple(clients), kind, reason)
-
-    def expel(self, client: int, reason: str) -> None:
-        """Leave a client out from now on."""
-        self.members.expel(_client(client))
-        self.attendance.unseat([client])
-        self._fault((client,), "refused", reason)
-
-    def _hosted(self, node: int) -> list[int]:
-        return [client for client, holder in self.attendance.holder.items() if holder == node]
-
-    def _strike(self, who: str, clients: Sequence[int]) -> None:
-        """Count a refused reply; who has had too many is left out from now on."""
-        if self.members.strike(who):
-            self.attendance.unseat(clients)
-            why = f"{who} is left out from now on: {self.members.most_faults} of its replies were refused"
-            self._fault(tuple(sorted(clients)), "expelled", why)
 
     def _forget(self, name: str) -> None:
         del self._orders[name]
         self._intake.forget(name)
-
-    def _fault(self, clients: tuple[int, ...], kind: Any, reason: str) -> None:
-        who = f"clients {spelled(clients)[:200]}" if clients else "a node"
-        _log.warning("round %d: %s %s: %s", self._number + 1, who, kind, reason)
-        self._recorded += 1
-        if self._recorded <= _MOST_FAULTS:
-            self.faults.append(Fault(self._number, clients, kind, reason))
-
-
-def _client(client: int) -> str:
-    return f"client {client}"

@@ -6,6 +6,7 @@ round's rows are those of the clients that answered, and `joined` says who that 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -22,7 +23,8 @@ from holdfast.federated.personalization.base import PostHocPersonalizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Limits
 from holdfast.integrations.flower.messages.wire import Action, Request, array, head_of, whole, wholes, words
-from holdfast.integrations.flower.server.exchange import Answers, Exchange, Question, Reader
+from holdfast.integrations.flower.server.exchange import Exchange
+from holdfast.integrations.flower.server.questions import Answers, Question, Reader
 from holdfast.primitives.threads import torch_threads
 
 
@@ -187,7 +189,7 @@ def staleness_weight(late: int) -> float:
     The polynomial of asynchronous federated optimization (Xie et al., 2019, https://arxiv.org/abs/1903.03934, section
     5.2) with its exponent of one half. The update itself shrinks, so rules that compare updates see a smaller one.
     """
-    return (1.0 + late) ** -0.5
+    return 1.0 / math.sqrt(1.0 + late)
 
 
 def _read_names(number: int, expected: Sequence[int], content: RecordDict) -> Answers:

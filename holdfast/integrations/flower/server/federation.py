@@ -8,9 +8,8 @@ nodes.
 
 from __future__ import annotations
 
-import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,26 +20,20 @@ from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, FederationError
 from holdfast.federated.blueprint import Blueprint
 from holdfast.federated.engine.executors import Executor, ExecutorChoice
-from holdfast.federated.expectation import Expectation
 from holdfast.federated.federation import Federation
 from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
-from holdfast.federated.result import FederationResult
-from holdfast.federated.run_files import FREE
-from holdfast.files import plain_values, write_atomically
+from holdfast.federated.result import SHARED, FederationResult
+from holdfast.files import write_atomically
 from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.roster import Roster
 from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.integrations.flower.server.executor import FlowerExecutor
+from holdfast.integrations.flower.server.expecting import check_unchanged, expectation_of_nodes, roster_of
 from holdfast.integrations.flower.server.members import ClientFacts, Members
+from holdfast.integrations.flower.server.participation import participation, rounds_drawn
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 from holdfast.training.events import Listener
 from holdfast.training.run import Run
-
-#: Options that a run may be continued with others of: they say where things are, and how long and for whom to wait.
-_FREE = {
-    *FREE, "nodes", "timeout", "minimum", "on_few", "late", "late_rounds", "roster", "unlisted", "most_faults",
-    "data_root", "out", "track", "resume", "app", "config", "engine",
-}  # fmt: skip
 
 
 def federate_on_flower(
@@ -87,75 +80,6 @@ def federate_on_flower(
     finally:
         if run is not None:
             run.unlock()
-
-
-def roster_of(settings: FlowerSettings) -> Roster | None:
-    """The roster that the settings name; None where nobody needs to be on one.
-
-    Raises:
-        ConfigError: if there is none and nobody said so.
-    """
-    if settings.roster is not None:
-        return Roster.load(settings.roster)
-    if settings.unlisted:
-        return None
-    raise ConfigError(
-        "there is no roster, so any node could claim any client; give --roster FILE (holdfast federation init writes "
-        "one), or --unlisted if every node that can reach the SuperLink is yours"
-    )
-
-
-def expectation_of_nodes(expectation: Expectation, settings: FlowerSettings, roster: Roster | None) -> Expectation:
-    """The expectation in clients, where it is stated in nodes: as many as so many nodes host at most.
-
-    A node speaks for all of its clients, so a malicious one is as many malicious clients. Which nodes they are nobody
-    knows; the largest are the worst case, and the number of a cohort follows from that of the federation as ever.
-
-    Raises:
-        ConfigError: if nobody knows who shares a node.
-    """
-    nodes = settings.expect_malicious_nodes
-    if nodes is None:
-        return expectation
-    if roster is None:
-        raise ConfigError(f"--expect-malicious-nodes {nodes} needs a roster, which says which clients share a node")
-    if nodes > len(roster.nodes):
-        raise ConfigError(f"{nodes} malicious nodes are expected among {len(roster.nodes)}; expect fewer")
-    stated = expectation.expect_malicious or 0.0
-    clients = math.ceil(round(stated * len(roster), 9)) if stated < 1 else int(stated)
-    return replace(expectation, expect_malicious=float(max(clients, roster.largest(nodes))))
-
-
-def check_unchanged(run: Run, options: Mapping[str, Any], charter: Charter) -> None:
-    """Refuse to go on with a run that was started with something else, and write down what a new one is started with.
-
-    Raises:
-        ConfigError: which names every key that differs.
-    """
-    file = run.path / "charter.json"
-    if not file.exists():
-        write_atomically(file, charter.to_json().encode())
-    changed = [
-        f"charter.{key}" for key in differences(Charter.from_json(file.read_text()).as_dict(), charter.as_dict())
-    ]
-    changed += [key for key in differences(run.config, plain_values(options)) if key.split(".")[0] not in _FREE]
-    if changed:
-        raise ConfigError(
-            f"the run at {run.path} was started with another configuration, and these differ: {', '.join(changed)}; "
-            "give them as they were, or choose another folder for a new run"
-        )
-
-
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Keys whose values differ; of a section, its keys with a dot between."""
-    keys = []
-    for key in sorted({*before, *now}):
-        old, new = before.get(key), now.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            keys += [f"{key}.{inner}" for inner in differences(old, new)]
-        elif old != new:
-            keys.append(key)
-    return keys
 
 
 def refuse_methods_that_see_all(methods: Sequence[Personalizer]) -> None:
@@ -221,7 +145,10 @@ class FlowerFederation(Federation):
 
     def _outcome(self, reports: Any, divergence: Any) -> FederationResult:
         self._take_faults()
-        return super()._outcome(reports, divergence)
+        scores, state = reports[SHARED].scores, self.state
+        drawn = rounds_drawn(self.settings, state.number, self.sizes, ~self.benign)
+        took_part = participation(drawn, state.joined, state.faults, scores.accuracy, scores.count > 0)
+        return replace(super()._outcome(reports, divergence), participation=took_part)
 
     def _take_faults(self) -> None:
         """Move what went wrong into the state, so that it is saved and reported."""
@@ -269,7 +196,7 @@ def roll(exchange: Exchange) -> Clients:
         why = f" (the last trouble: {exchange.faults[-1].reason})" if exchange.faults else ""
         raise FederationError(f"no node has client 0{why}; give every client an id, from 0 on, in --node-config")
     for client in sorted(client for client in members.facts if client >= total):
-        exchange.expel(client, f"ids go from 0 on without a gap, and there is no client {total}")
+        exchange.ledger.expel(client, f"ids go from 0 on without a gap, and there is no client {total}")
     facts = [members.facts.get(client, ClientFacts(1, 0, 0)) for client in range(total)]
     kind = members.kind
     parts = {

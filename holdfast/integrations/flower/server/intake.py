@@ -20,11 +20,12 @@ from flwr.app import RecordDict
 
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Download, Limits, NotYetError
-from holdfast.integrations.flower.messages.wire import sentence
+from holdfast.integrations.flower.messages.wire import sentence, unreadable
 
 _log = logging.getLogger("holdfast.federated.flower")
 #: Most bytes that the SuperLink's list of replies may have, and per reply; what stands around an object.
 _LIST, _LIST_OF_REPLY, _ENVELOPE = 2**24, 2**20, 1024
+_NO_REASON = "nobody says why"
 _PULL, _OBJECT = "/v1/runtime/pull-messages", "/v1/runtime/pull-object"
 
 
@@ -79,7 +80,7 @@ class Intake:
     def _checked(self, message: Any, orders: Mapping[str, Limits]) -> Arrival:
         order = message.metadata.reply_to_message_id
         if message.has_error():
-            return Arrival(order, failure=sentence(message.error.reason))
+            return Arrival(order, failure=sentence(message.error.reason) or _NO_REASON)
         try:
             orders[order].check(message.content)
         except RejectedError as error:
@@ -133,7 +134,7 @@ class BoundedIntake(Intake):
             if order not in orders:
                 continue
             if message.HasField("error"):
-                arrivals.append(Arrival(order, failure=sentence(message.error.reason)))
+                arrivals.append(Arrival(order, failure=sentence(message.error.reason) or _NO_REASON))
                 self._confirm(message.metadata.message_id)
             else:
                 self._under_way[order] = Download(message.metadata.message_id, orders[order])
@@ -201,23 +202,15 @@ def intake_of(grid: Any) -> Intake:
     return BoundedIntake(grid) if hasattr(grid, "_runtime_client") else Intake(grid)
 
 
-def unreadable(error: Exception) -> str:
-    """Why a message can't be read, as a sentence."""
-    if isinstance(error, RejectedError):
-        return str(error)
-    return f"the reply can't be read: {type(error).__name__}, {sentence(error, 100)}"
-
-
 def messages_in(listed: bytes) -> Iterator[Any]:
     """The messages of a SuperLink's list (field 1), each parsed by itself, and the trees beside them (field 2) not."""
     from flwr.proto.message_pb2 import Message  # noqa: PLC0415
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
 
     for number, field in fields_of(listed):
         if number == 1:
             try:
                 yield Message.FromString(field)
-            except DecodeError as error:
+            except Exception as error:  # protobuf's own, which has no types
                 _log.warning("an entry in the SuperLink's list of replies can't be read: %s", sentence(error, 100))
 
 

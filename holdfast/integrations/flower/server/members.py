@@ -22,7 +22,7 @@ from holdfast.errors import CheckpointError, ConfigError
 from holdfast.files import write_atomically
 from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.wire import head_of, sentence, whole, wholes, word
+from holdfast.integrations.flower.messages.wire import head_of, sentence, shown, whole, wholes, word
 from holdfast.integrations.flower.roster import MOST_CLIENTS, MOST_EXAMPLES, Roster, RosterNode, spelled
 
 _PARTS = ("train", "validation", "test")
@@ -148,9 +148,9 @@ class Members:
         return set(ids) - set(theirs), refused
 
     def _check_kind(self, head: Any) -> None:
-        if self.charter is not None and (followed := word(head, "charter")) != self.charter.digest:
+        if self.charter is not None and (followed := head.get("charter")) != self.charter.digest:
             raise RejectedError(
-                f"it follows the charter {sentence(followed, 16)!r} and the federation has {self.charter.digest[:16]}; "
+                f"it follows the charter {shown(followed, 18)} and the federation has {self.charter.digest[:16]!r}; "
                 "give it the same app"
             )
         kind = DataKind(whole(head, "classes"), word(head, "task"), tuple(wholes(head, "shape")))
@@ -212,8 +212,12 @@ class Members:
                 self.kind = DataKind(saved["kind"]["classes"], saved["kind"]["task"], tuple(saved["kind"]["shape"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(f"{folder / _FILE} is damaged ({error}); it says whose clients are whose") from error
-        for client, owner in sorted(self.owners.items()) if self.roster is not None else []:
-            now = self.roster.host(client).name if client < len(self.roster) else "nobody"
+        if self.roster is not None:
+            self._check_owners(self.roster)
+
+    def _check_owners(self, roster: Roster) -> None:
+        for client, owner in sorted(self.owners.items()):
+            now = roster.host(client).name if client < len(roster) else "nobody"
             if now != owner:
                 raise ConfigError(
                     f"client {client} belonged to {owner!r} when the run was started and the roster gives it to "

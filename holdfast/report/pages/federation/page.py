@@ -46,6 +46,7 @@ def write_federation_report(run: Run) -> Path:
         _clients(record),
         _over_rounds(record),
         _attack(record),
+        _participation(record),
         _faults(record),
         _lambdas(record),
         _client_table(record),
@@ -137,13 +138,18 @@ def _numbers(record: FederationRecord) -> Html:
 
     return tag(
         "dl",
-        card("Mean", "mean", "every benign client alike: robustness"),
-        card("Spread", "std", "standard deviation over benign clients: fairness"),
+        card("Mean", "mean", f"every {_who(record)} alike: robustness"),
+        card("Spread", "std", f"standard deviation over {_who(record)}s: fairness"),
         card("Worst client", "worst", f"the {'highest' if measure.falls else 'lowest'} {measure.name} of all"),
         card("Pooled", "pooled", "every test example alike"),
-        card("Loss", "loss", "mean test loss of benign clients"),
+        card("Loss", "loss", f"mean test loss of {_who(record)}s"),
         class_="numbers",
     )
+
+
+def _who(record: FederationRecord) -> str:
+    """Whom numbers are about: of a real federation nobody knows who is benign."""
+    return "client" if record.results.get("self_reported") else "benign client"
 
 
 def _score(key: str, summary: Mapping[str, float], measure: Measure) -> str:
@@ -153,7 +159,7 @@ def _score(key: str, summary: Mapping[str, float], measure: Measure) -> str:
 def _models(record: FederationRecord) -> Html | None:
     if len(record.models) < 2:
         return None
-    lead = note("On the test data of benign clients. Click a header to sort by it.")
+    lead = note(f"On the test data of {_who(record)}s. Click a header to sort by it.")
     gains = [str(gain["sentence"]) for gain in record.results.get("gains", {}).values()]
     table = _summary_table(list(record.models.items()), record.measure)
     return section("Models side by side", lead, table, findings(*gains) if gains else None, id_="models")
@@ -241,6 +247,26 @@ def _expected(results: Mapping[str, Any]) -> str:
 
 def _or_refused(results: Mapping[str, Any]) -> str:
     return ", or otherwise not what was asked for" if results.get("faults") else ""
+
+
+def _participation(record: FederationRecord) -> Html | None:
+    """Who took part in a real federation, and what its numbers are worth."""
+    took_part = record.results.get("participation")
+    if not took_part:
+        return None
+    sentences = [
+        str(took_part["sentence"]),
+        "Accuracies and losses are what nodes report of themselves; nobody has checked them, and of no client is it "
+        "known that it is benign.",
+    ]
+    rows = [
+        tag("tr", *(tag("td", str(one[key])) for key in ("client", "drawn", "counted", "slow")))
+        for one in took_part["left_out"]
+    ]
+    names = ("client", "rounds that drew it", "rounds in which it counted", "times it was slow")
+    head = tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names)))
+    table = tag("table", head, tag("tbody", *rows)) if rows else None
+    return section("Who took part", findings(*sentences), table, id_="participation")
 
 
 def _faults(record: FederationRecord) -> Html | None:

@@ -5,6 +5,8 @@ A missing nginx fails these tests: what they promise can't be had without it.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib
 import os
 import pkgutil
@@ -12,7 +14,9 @@ import socket
 import ssl
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import flwr.proto
 import grpc
@@ -20,7 +24,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
-from flwr.proto.fleet_pb2 import ActivateNodeRequest
+from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest
 from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.proto.node_pb2 import Node
 from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
@@ -29,13 +33,16 @@ from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from holdfast.errors import FederationError
+from holdfast.errors import ConfigError, FederationError
+from holdfast.integrations.flower.nodes.joining import JoinedNode
 from holdfast.integrations.flower.operation.access import Access
-from holdfast.integrations.flower.operation.credentials import make_node_key
-from holdfast.integrations.flower.operation.membership import admit, register
+from holdfast.integrations.flower.operation.credentials import make_authority, make_node_key
+from holdfast.integrations.flower.operation.membership import admit, dismiss, register
+from holdfast.integrations.flower.operation.private import private_files
 from holdfast.integrations.flower.operation.proxy import FLEET_METHODS
 from holdfast.integrations.flower.operation.service import serving
 from holdfast.integrations.flower.rehearsal.project import app_files, write_app
+from holdfast.integrations.flower.roster import Roster
 from tests.integrations.flower.operation.server import small_federation
 
 pytestmark = pytest.mark.xdist_group("flower")
@@ -68,7 +75,7 @@ def nothing_happened(federation):
     yield
     with federation.access().control() as control:
         nodes = control.ListNodes(ListNodesRequest()).nodes_info
-        assert [node.name for node in nodes] == ["north"]
+        assert [node.name for node in nodes if node.status != "unregistered"] == ["north"]
         assert not control.ListRuns(ListRunsRequest()).run_dict
 
 
@@ -100,6 +107,14 @@ def node_client(federation, key: Path) -> tuple[FleetHttpClient, bytes]:
     return client, public_key_to_bytes(private.public_key())
 
 
+@contextlib.contextmanager
+def activated(client: FleetHttpClient, key: bytes) -> Iterator[int]:
+    """The number of a node that is connected meanwhile."""
+    number = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id
+    yield number
+    client.DeactivateNode(DeactivateNodeRequest(node_id=number))
+
+
 def raw_request(federation, *lines: str, body: bytes = b"") -> bytes:
     """What comes back for a request that no library would send."""
     host, _, port = federation.listen.rpartition(":")
@@ -120,15 +135,14 @@ def raw_request(federation, *lines: str, body: bytes = b"") -> bytes:
 
 def test_an_admitted_node_comes_in_through_the_proxy(federation):
     client, key = node_client(federation, federation.path / "north")
-    with client:
-        assert client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id > 0
+    with client, activated(client, key) as number:
+        assert number > 0
 
 
 def test_a_piece_of_a_model_is_taken(federation):
     """Five megabytes, which nginx keeps in a file before it hands them on; Flower falls over the unknown run."""
     client, key = node_client(federation, federation.path / "north")
-    with client:
-        number = client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30)).node_id
+    with client, activated(client, key) as number:
         piece = PushObjectRequest(
             node=Node(node_id=number), run_id=1, object_id="0" * 64, object_content=b"\0" * 5 * 2**20
         )
@@ -186,11 +200,8 @@ def test_no_method_of_any_service_answers_over_grpc(federation, outsider):
     "words",
     [
         ("run", "{app}", "theirs", "--stream"),
-        ("list", "theirs"),
         ("log", "1", "theirs"),
-        ("stop", "1", "theirs"),
         ("supernode", "register", "{key}", "theirs"),
-        ("supernode", "list", "theirs"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )
@@ -285,6 +296,53 @@ def test_the_superlink_listens_on_a_loopback_address_only(federation):
     ]
     assert f"0100007F:{port:04X}" in listening
     assert f"00000000:{port:04X}" not in listening
+
+
+def joined(federation, folder: Path, certificate: Path) -> JoinedNode:
+    answer = Mock()
+    return JoinedNode(federation.listen, certificate, folder / "key", folder, {}, answer, threads=1, tell=print)
+
+
+def test_a_node_learns_why_it_is_not_let_in(federation, tmp_path):
+    make_node_key(tmp_path / "key")
+    node = joined(federation, tmp_path, federation.keys / "ca.crt")
+    assert "not admitted yet" in node.refusal()
+    assert "no server at" in dataclasses.replace(node, server="127.0.0.1:9").refusal()
+    assert dataclasses.replace(node, key=federation.path / "north").refusal() is None
+
+
+def test_a_node_that_fell_over_need_not_wait_until_its_heartbeat_runs_out(federation, tmp_path):
+    node = dataclasses.replace(
+        joined(federation, tmp_path, federation.keys / "ca.crt"), key=federation.path / "north", state=tmp_path
+    )
+    assert node.refusal() is None
+    client, key = node_client(federation, node.key)
+    with client:
+        client.ActivateNode(ActivateNodeRequest(public_key=key, heartbeat_interval=30))  # and is killed
+    assert node.refusal() is None
+
+
+def test_a_server_with_another_certificate_ends_the_node_with_a_sentence(federation, tmp_path):
+    make_node_key(tmp_path / "key")
+    make_authority(tmp_path / "other", ["127.0.0.1"])
+    with pytest.raises(ConfigError, match="not the certificate of the invitation"):
+        joined(federation, tmp_path, tmp_path / "other" / "ca.crt").refusal()
+
+
+def test_a_dismissed_node_is_let_in_no_more(federation, tmp_path):
+    make_node_key(tmp_path / "key")
+    node = joined(federation, tmp_path, federation.keys / "ca.crt")
+    try:
+        admit(federation, "east", tmp_path / "key.pub", 1, 10)
+        assert register(federation.access(), federation.roster()) == (["east"], 0)
+        assert node.refusal() is None
+        dismiss(federation, "east")
+        assert register(federation.access(), federation.roster()) == ([], 1)
+        assert "not admitted" in node.refusal()
+    finally:
+        with private_files():
+            Roster([federation.roster().nodes[0]]).save(federation.roster_file)
+        register(federation.access(), federation.roster())
 
 
 # -------------------------------------------------------------------------------------------------- other users
