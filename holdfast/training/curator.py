@@ -11,6 +11,10 @@ In somebody else's loop three lines change::
 
 Iterating has no side effect: the same epoch can be looked at twice. What advances the curator is `end_step` (needed
 only by policies that act between steps) and `end_epoch`, which `epochs` calls.
+
+Inside a process group (torchrun) the same loop trains on several processes, with the model in DistributedDataParallel:
+each is handed its share of every mini-batch, with weights such that the mean of the processes' gradients is that of one
+process (`holdfast.training.shares`), and policies decide once for all (`holdfast.training.decision`).
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError
 from holdfast.streams import torch_stream
 from holdfast.training.clock import Clock
+from holdfast.training.decision import Decision, decide_together
 from holdfast.training.model_outputs import ModelOutputs, device_of, to_device
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
@@ -42,7 +47,9 @@ from holdfast.training.policy import (
     Uniform,
     as_chain,
 )
+from holdfast.training.ranks import Ranks, digest, unwrapped
 from holdfast.training.sampling_order import SamplingOrder
+from holdfast.training.shares import Share
 
 #: What a restart gives back to the optimizer.
 _OPTIONS = ("lr", "weight_decay", "momentum")
@@ -64,14 +71,43 @@ class Batch(NamedTuple):
     weights: Tensor
 
 
+class Drawn(NamedTuple):
+    """A mini-batch before its inputs are read.
+
+    Attributes:
+        step: the optimizer step it is for.
+        positions: of its examples in the training set, int64 of shape (b,).
+        weights: in the loss, float32 of shape (b,).
+        inputs: of a plan that keeps the inputs itself.
+    """
+
+    step: int
+    positions: Tensor
+    weights: Tensor
+    inputs: Tensor | None
+
+
+class SharedBatch(Batch):
+    """A process's share of a mini-batch: a `Batch` with weights scaled for the mean over processes.
+
+    Attributes:
+        whole: the mini-batch of all processes, with its labels, positions and weights; its inputs are the share's.
+        share: which of its places these are.
+    """
+
+    whole: Batch
+    share: Share
+
+
 class Curator:
     """Mini-batches by plan, policies when due.
 
     Args:
         examples: the training set.
         policy: what decides; a chain of policies or one. Plain shuffling by default.
-        batch_size: examples per mini-batch, unless the plan fixes mini-batches itself. A single example left over at
-            the end of an epoch joins the last mini-batch, since batch norm can't train on one.
+        batch_size: examples per mini-batch, over all processes together, unless the plan fixes mini-batches itself. A
+            single example left over at the end of an epoch joins the last mini-batch, since batch norm can't train on
+            one.
         seed: names all random streams.
         augment: applied to the inputs of training batches only.
         epoch_size: draws per epoch. By default an epoch is one pass over the active set, however large that is now;
@@ -80,6 +116,8 @@ class Curator:
         device: where batches go; by default where the model given to `start` lives.
         head: name of the model's head where it can't be found.
         validation: for policies that tune themselves on validation data.
+        ranks: the processes that train together; by default those of torch.distributed when training starts. Give
+            `ALONE` where each process of a group trains a model of its own.
     """
 
     def __init__(
@@ -95,6 +133,7 @@ class Curator:
         device: torch.device | None = None,
         head: str | None = None,
         validation: Examples | None = None,
+        ranks: Ranks | None = None,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}; give at least 1")
@@ -123,6 +162,8 @@ class Curator:
         self._epoch_left = 0
         self._draws: SamplingOrder | None = None
         self._unit_weights: dict[int, Tensor] = {}
+        self._ranks = ranks
+        self._shares: dict[int, Share] = {}
         self._initial: dict[str, Any] | None = None
 
     # ------------------------------------------------------------------------------------------------ the loop
@@ -170,8 +211,10 @@ class Curator:
 
     def start(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> list[Request]:
         """Make the first plan, or the next one where the last epoch was thought to be the last; else do nothing."""
+        model = unwrapped(model)
         if self._device is None and model is not None:
             self._device = device_of(model)
+        self._agree_on_what_is_given()
         if self.started and self._plan_is_current:
             return []
         # A policy that starts training again needs the way back: weights and options as they are before the first step.
@@ -188,7 +231,14 @@ class Curator:
         return requests
 
     def __iter__(self) -> Iterator[Batch]:
-        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way."""
+        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way.
+
+        Of several processes, each gets its share of every mini-batch (`SharedBatch`).
+        """
+        return map(self._batch, self.drawn())
+
+    def drawn(self) -> Iterator[Drawn]:
+        """The mini-batches left in the epoch, of all processes together, without their inputs: for loaders."""
         self._check_started()
         # Counted here as well as in `end_step`: a loop may fetch batches ahead of its steps, or report epochs only.
         drawn, left = self._drawn, self._epoch_left
@@ -198,7 +248,7 @@ class Curator:
             if self._since != since:
                 since, drawn = self._since, self._drawn
             size = self._next_size(left)
-            yield self._batch(drawn, size, step)
+            yield self._draw(drawn, size, step)
             # The loop has ended the epoch itself, by `steps` or early; what was left of it belongs to the next one.
             if self.clock.epoch != epoch:
                 return
@@ -212,7 +262,7 @@ class Curator:
         self.examples_seen += size if self.plan.batches is None else self._step_size
         self.clock = self.clock.after_step()
         if self.chain.between_steps and self._epoch_left > 0:
-            self._update(model, optimizer)
+            self._update(unwrapped(model), optimizer)
 
     def end_epoch(
         self,
@@ -231,6 +281,9 @@ class Curator:
         Returns:
             What policies asked for; already done to `model` and `optimizer` where these were given.
         """
+        model = unwrapped(model)
+        if model is not None:
+            self.ranks.share_buffers(model)
         # Loops that don't report their steps have made all that were left.
         if self._epoch_left > 0:
             if self.chain.between_steps:
@@ -254,6 +307,13 @@ class Curator:
         return requests
 
     # ----------------------------------------------------------------------------------------------- the plan
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share every mini-batch; asked for when training starts."""
+        if self._ranks is None:
+            self._ranks = Ranks.current()
+        return self._ranks
 
     @property
     def epoch_length(self) -> int:
@@ -363,7 +423,7 @@ class Curator:
             self._draws = SamplingOrder(self.plan, len(self.examples), self.seed, self._since)
         return self._draws
 
-    def _batch(self, drawn: int, size: int, step: int) -> Batch:
+    def _draw(self, drawn: int, size: int, step: int) -> Drawn:
         plan, weights, given = self.plan, None, None
         if plan.batches is not None:
             row = self._stream().take(drawn, 1)[0]
@@ -375,31 +435,99 @@ class Curator:
         if plan.loss_weight is not None:
             weighed = plan.loss_weight[positions]
             weights = weighed if weights is None else weights * weighed
-        inputs = self._augmented(positions, step) if given is None else given
-        labels = self.examples.labels.index_select(0, positions)
-        weights = self._ones(len(positions)) if weights is None else weights
-        if self._device is not None and self._device.type != "cpu":
-            inputs, labels = to_device(inputs, self._device), labels.to(self._device)
-            weights = weights.to(self._device)
-        return Batch(inputs, labels, positions, weights)
+        return Drawn(step, positions, self._ones(len(positions)) if weights is None else weights, given)
 
-    def _augmented(self, positions: Tensor, step: int) -> InputBatch:
+    def _batch(self, drawn: Drawn) -> Batch:
+        step, positions, weights, given = drawn
+        labels = self.examples.labels.index_select(0, positions)
+        if self.ranks.count == 1:
+            inputs = self._augmented(positions, step) if given is None else given
+            return self._on_device(Batch(inputs, labels, positions, weights))
+        share = self._share(len(positions))
+        own = positions[share.places]
+        inputs = self._augmented(own, step, share) if given is None else given[share.places]
+        batch = SharedBatch(*self._on_device(Batch(inputs, labels[share.places], own, share.weigh(weights))))
+        batch.whole = self._on_device(Batch(batch.inputs, labels, positions, weights))
+        batch.share = share
+        return batch
+
+    def _on_device(self, batch: Batch) -> Batch:
+        if self._device is None or self._device.type == "cpu":
+            return batch
+        (inputs, labels, positions, weights), device = batch, self._device
+        return Batch(to_device(inputs, device), labels.to(device), positions, weights.to(device))
+
+    def _augmented(self, positions: Tensor, step: int, share: Share | None = None) -> InputBatch:
         inputs = self.examples.inputs.gather(positions)
         if self.augment is None or not isinstance(inputs, Tensor):
             return inputs
-        return self.augment(inputs, torch_stream(self.seed, "augment", step))
+        stream = torch_stream(self.seed, "augment", step)
+        return self.augment(inputs, stream) if share is None else share.augment(self.augment, inputs, stream)
+
+    def _share(self, size: int) -> Share:
+        if size not in self._shares:
+            self._shares[size] = Share.of(size, self.ranks)
+        return self._shares[size]
 
     def _ones(self, size: int) -> Tensor:
         if size not in self._unit_weights:
             self._unit_weights[size] = torch.ones(size)
         return self._unit_weights[size]
 
+    def _agree_on_what_is_given(self) -> None:
+        """All processes must have the same data, options and place in training: else they are told what differs."""
+        if self.ranks.count == 1:
+            return
+        examples = self.examples
+        self.ranks.expect_same(
+            {
+                "the training set": digest({"labels": examples.labels, "ids": examples.ids}),
+                "seed": self.seed,
+                "batch_size": self.batch_size,
+                "epoch_size": self.epoch_size,
+                "drop_last": self._drop_last,
+                "the policies": " >> ".join(member.name for member in self.chain.members),
+                "the plan": digest(self.plan.tensors()),
+                "the place in training": [*self.clock, self._since, self._drawn, self._epoch_left],
+            },
+            "give every process the same: the curator hands out the shares itself",
+        )
+
     def _update(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[Request]:
-        if not self.chain.due(self.clock):
+        ranks = self.ranks
+        # Policies live in the main process, so only that one knows whether they are due.
+        if not ranks.flag(ranks.is_main and self.chain.due(self.clock)):
             return []
-        outputs = None
-        if model is not None:
-            outputs = ModelOutputs(model, self.examples, features=self.chain.features_needed, head=self._head)
+        if ranks.count == 1:
+            decision = self._decide(self._outputs(model), model, optimizer)
+        else:
+            if model is not None and self.clock.starts_epoch:
+                ranks.expect_same(
+                    {"the hash of the model's weights": digest(dict(model.named_parameters()))},
+                    "train it in DistributedDataParallel, or give Curator(ranks=ALONE) where each trains its own",
+                )
+            decision = decide_together(
+                ranks,
+                model,
+                self.examples,
+                lambda outputs: self._decide(outputs, model, optimizer),
+                features=self.chain.features_needed,
+                head=self._head,
+            )
+        if not decision.plan.same_as(self.plan) or self.clock.starts_run:
+            self.plan, self._since, self._drawn, self._draws = decision.plan, self.clock.step, 0, None
+        for request in decision.requests:
+            self._carry_out(request, model, optimizer)
+        return decision.requests
+
+    def _outputs(self, model: nn.Module | None) -> ModelOutputs | None:
+        if model is None:
+            return None
+        return ModelOutputs(model, self.examples, features=self.chain.features_needed, head=self._head)
+
+    def _decide(
+        self, outputs: ModelOutputs | None, model: nn.Module | None, optimizer: torch.optim.Optimizer | None
+    ) -> Decision:
         context = Context(
             self.clock,
             self.examples,
@@ -413,12 +541,7 @@ class Curator:
             augment=self.augment,
             head=self._head,
         )
-        plan = self.chain.update(context)
-        if not plan.same_as(self.plan) or self.clock.starts_run:
-            self.plan, self._since, self._drawn, self._draws = plan, self.clock.step, 0, None
-        for request in context.requests:
-            self._carry_out(request, model, optimizer)
-        return context.requests
+        return Decision(self.chain.update(context), context.requests)
 
     def _carry_out(self, request: Request, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> None:
         if isinstance(request, ScaleLearningRate):
