@@ -26,6 +26,7 @@ from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
+from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.objective import CrossEntropy, Forward, Objective
@@ -161,7 +162,7 @@ class _Fit:
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
-                    self.run.cut_metrics(0)
+                    self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
             with self._timed("policy"):
@@ -204,6 +205,18 @@ class _Fit:
                 self._tell("step", {"steps_done": curator.clock.step_in_epoch, "steps_left": curator.steps_left})
             if now >= self.next_save:
                 self._save()
+            self._end_if_asked()
+
+    def _end_if_asked(self) -> None:
+        """Save and end where a signal asked for it; without a run there is nothing to continue, and training goes on.
+
+        Raises:
+            Interrupted: once the state is saved.
+        """
+        asked = interruptions.requested()
+        if asked is not None and self.run is not None:
+            self._save()
+            raise Interrupted(asked)
 
     def _set_learning_rate(self) -> None:
         clock, settings = self.curator.clock, self.settings
@@ -251,6 +264,7 @@ class _Fit:
             self._plan_changed()
         # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
+        self._end_if_asked()
 
     def _begin_stage(self) -> None:
         """Training starts, or starts again."""
@@ -359,9 +373,8 @@ class _Fit:
                         "full_epochs": self.best_full_epochs,
                         "weights": self.best_weights,
                     },
-                    "history": self.history,
                     "seconds": self.seconds,
-                    "metrics_size": self.run.metrics_size(),
+                    "metrics": self.run.metrics_mark(),
                 }
             )
 
@@ -386,9 +399,10 @@ class _Fit:
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]
-        self.history, self.seconds = state["history"], state["seconds"]
+        self.seconds = state["seconds"]
         # Events that were logged after this checkpoint will be logged again.
-        self.run.cut_metrics(state["metrics_size"])
+        self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
+        self.history = state["history"] if "history" in state else _history(self.run)
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
         clock = self.curator.clock
@@ -403,6 +417,12 @@ class _Fit:
             yield
         finally:
             self.seconds[activity] += time.perf_counter() - started
+
+
+def _history(run: Run) -> list[dict[str, Any]]:
+    """The records of the epochs so far, out of the run's events."""
+    epochs = [dict(event) for event in run.metrics() if event["event"] == "epoch"]
+    return [{key: event[key] for key in event if key not in ("event", "step", "seconds")} for event in epochs]
 
 
 class _RunningMean:
