@@ -92,7 +92,7 @@ class ModelOutputs:
         return self._get("features", positions)
 
     def keep_features(self, wanted: bool) -> None:
-        """Keep the inputs of the head from now on; what was forwarded without them is forwarded again when asked for."""
+        """Keep the inputs of the head from now on; what was forwarded without them is forwarded again."""
         if wanted and not self._want_features:
             self._want_features = True
             self._known.zero_()

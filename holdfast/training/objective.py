@@ -3,6 +3,10 @@
 One `Forward` is shared by all terms of an objective, so a model is run once per batch however many terms there are:
 ``CrossEntropy() + Proximal(...)``. Objectives that learn something on the way (the group weights of GroupDRO) keep it
 in their state, which goes into the checkpoint.
+
+On several processes each runs the model on its share of the batch, and what it gives is gathered: `logits`, `features`,
+`losses` and `batch` are those of the whole batch, in every process alike. So a loss over groups, ranks or pairs of
+examples needs no second version, and gradients come out right once they are averaged over the processes.
 """
 
 from __future__ import annotations
@@ -18,8 +22,9 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.models.heads import features_and_logits
 from holdfast.training.clock import Clock
-from holdfast.training.curator import Batch
+from holdfast.training.curator import Batch, SharedBatch
 from holdfast.training.model_outputs import call
+from holdfast.training.ranks import ALONE, Ranks
 
 #: Makes an optimizer for a model.
 NewOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
@@ -34,6 +39,11 @@ class Forward:
         head: name of the head where it can't be found.
         weighted: whether the batch's weights can be other than one; saying no lets losses skip the multiplication.
         clock: where training stands, for terms that grow with time.
+
+    Attributes:
+        batch: the whole mini-batch, over all processes; the inputs in it are this process's.
+        local: what this process runs the model on; the same where it has no company.
+        ranks: the processes that share the batch.
     """
 
     def __init__(
@@ -46,7 +56,9 @@ class Forward:
         clock: Clock | None = None,
     ) -> None:
         self.model = model
-        self.batch = batch
+        self.local = batch
+        self.batch = batch.whole if isinstance(batch, SharedBatch) else batch
+        self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ALONE
         self.clock = clock or Clock()
         self.weighted = weighted
         self._head = head
@@ -56,7 +68,7 @@ class Forward:
         """Outputs before the softmax, shape (b, classes)."""
         if "features" in self.__dict__:
             return self._both[1]
-        return call(self.model, self.batch.inputs)
+        return self.outputs_of(self.model)
 
     @cached_property
     def features(self) -> Tensor:
@@ -65,7 +77,21 @@ class Forward:
 
     @cached_property
     def _both(self) -> tuple[Tensor, Tensor]:
-        return features_and_logits(self.model, self.batch.inputs, head=self._head)
+        features, logits = features_and_logits(self.model, self.local.inputs, head=self._head)
+        return self.gather(features), self.gather(logits)
+
+    @property
+    def counted(self) -> int:
+        """How many of the examples of `local`, from the first on, are this process's own; others fill it up."""
+        return self.local.share.counted if isinstance(self.local, SharedBatch) else len(self.local.labels)
+
+    def outputs_of(self, network: nn.Module) -> Tensor:
+        """Logits of a network for the whole batch, shape (b, classes)."""
+        return self.gather(call(network, self.local.inputs))
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Rows for the whole batch out of a row for each example of `local`, with gradients."""
+        return self.local.share.gather(values) if isinstance(self.local, SharedBatch) else values
 
     @cached_property
     def losses(self) -> Tensor:

@@ -1,8 +1,8 @@
 """The processes that train together, and how they come to agree.
 
-Ranks are those of torch.distributed: started by torchrun, `accelerate launch`, Lightning or ``holdfast fit --processes``.
-What they tell each other here are decisions, sizes and model outputs, on the CPU through gloo; a job whose own group
-speaks NCCL only gets a second one for this. Values travel as tensors and plain values (``weights_only``): nothing that
+Ranks are those of torch.distributed: started by torchrun, `accelerate launch`, Lightning or ``fit --processes``. What
+they tell each other here are decisions, sizes and model outputs, on the CPU through gloo; a job whose own group speaks
+NCCL only gets a second one for this. Values travel as tensors and plain values (``weights_only``): nothing that
 arrives can run code. A process that has gone is a sentence on those that are left, not a hang.
 """
 
@@ -156,6 +156,23 @@ class Ranks:
             raise as_error(first)
         return result  # type: ignore[return-value]
 
+    def from_main(self, work: Callable[[], _Result]) -> _Result:
+        """What the main process gets by some work, in all of them; its error, if it fails, too."""
+        if self.count == 1:
+            return work()
+        if self.is_main:
+            try:
+                result = work()
+            except Exception as error:
+                self.broadcast({"error": described(error)})
+                raise
+            self.broadcast({"result": result})
+            return result
+        answer = self.broadcast()
+        if "error" in answer:
+            raise as_error(answer["error"])
+        return answer["result"]  # type: ignore[no-any-return]
+
     def main_first(self, work: Callable[[], _Result]) -> _Result:
         """Let the main process do something before the others: fetch files that they then find."""
         if self.is_main:
@@ -207,7 +224,7 @@ class Ranks:
             has = torch.tensor([stop, *(one.grad is not None for one in same)], dtype=dtype, device=same[0].device)
             flat = torch.cat([has, *parts])
             with lost_processes_named(self):
-                dist.all_reduce(flat)
+                dist.all_reduce(flat, group=self.group if flat.device.type == "cpu" else None)
             had = flat[: len(has)].tolist()
             wanted += had[0]
             mean = flat[len(has) :].div_(self.count)
@@ -215,6 +232,15 @@ class Ranks:
                 if some:
                     one.grad = part.view_as(one) if one.grad is None else one.grad.copy_(part.view_as(one))
         return wanted > 0
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the processes, in all of them; values are on the device that trains."""
+        if self.count == 1:
+            return values
+        total = values.clone()
+        with lost_processes_named(self):
+            dist.all_reduce(total, group=self.group if values.device.type == "cpu" else None)
+        return total / self.count
 
     def share_buffers(self, model: nn.Module) -> None:
         """Give all processes the main one's buffers: batch norm has seen another share of the data in each."""
@@ -350,5 +376,6 @@ def described(error: Exception | None) -> list[str] | None:
 
 
 def as_error(described: Sequence[str]) -> HoldfastError:
+    """The error that another process described."""
     kind = getattr(errors, described[0], HoldfastError)
     return kind(described[1]) if issubclass(kind, HoldfastError) else HoldfastError(described[1])

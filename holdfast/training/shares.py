@@ -99,12 +99,12 @@ class _Gather(torch.autograd.Function):
     """`Share.gather`, forwards and backwards; the way back needs no message."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, share: Share) -> Tensor:  # noqa: D102 - as torch wants it
+    def forward(ctx: Any, values: Tensor, share: Share) -> Tensor:
         ctx.share = share
         return share.collect(values)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:  # noqa: D102 - as torch wants it
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
         (gradient,), share = gradients, ctx.share
         mine = gradient.new_zeros(len(share.places), *gradient.shape[1:])
         own = share.places[: share.counted].to(gradient.device)
