@@ -17,11 +17,14 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError
+from holdfast.models.compiled import running_uncompiled, uncompiled
 
 #: What torchvision, timm, transformers and most people call the part that ends in the head.
 KNOWN_NAMES = frozenset(
     {"fc", "head", "heads", "classifier", "linear", "last_linear", "score", "classification_head", "lm_head"}
 )
+
+_HALF = {torch.bfloat16, torch.float16}
 
 
 def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear]:
@@ -43,6 +46,7 @@ def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear
         >>> find_head(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
         ('2', Linear(in_features=8, out_features=3, bias=True))
     """
+    model = uncompiled(model)
     modules = dict(model.named_modules())
     if head is not None and head not in modules:
         raise ConfigError(f"{type(model).__name__} has no part named {head!r}; {_choices(model)}")
@@ -83,7 +87,8 @@ def features_and_logits(
 
     hook = layer.register_forward_pre_hook(catch, with_kwargs=True)
     try:
-        logits = logits_of(model(**inputs) if isinstance(inputs, Mapping) else model(inputs))
+        with running_uncompiled():  # a compiled model doesn't see the hook
+            logits = run(model, inputs)
     finally:
         hook.remove()
     if len(seen) != 1:
@@ -91,14 +96,32 @@ def features_and_logits(
             f"the head {name!r} of {type(model).__name__} was run {len(seen)} times in a forward pass, not once; "
             + _choices(model)
         )
-    features = seen[0]
+    features = at_least_float32(seen[0])
     if verify:
         _verify(name, layer, features, logits)
     return features, logits
 
 
+def run(model: nn.Module, inputs: InputBatch) -> Tensor:
+    """Logits of the model for a batch, in float32 at least; named tensors are passed by name.
+
+    A model whose weights are all bfloat16 or float16 gets its inputs so.
+    """
+    kind = _half_weights(model)
+    if isinstance(inputs, Mapping):
+        return logits_of(model(**{name: _as_kind(part, kind) for name, part in inputs.items()}))
+    return logits_of(model(_as_kind(inputs, kind)))
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Half precision as float32: losses and decisions are no place for three digits, and NumPy has no bfloat16."""
+    return values.float() if values.dtype in _HALF else values
+
+
 def logits_of(output: Any) -> Tensor:
-    """The logits in what a model returns: a tensor, or an object with `.logits` as transformers' models give.
+    """The logits in what a model returns, in float32 at least.
+
+    They are the output itself where it is a tensor, or its attribute or entry ``logits``, as transformers' models give.
 
     Args:
         output: what the model returned.
@@ -110,11 +133,27 @@ def logits_of(output: Any) -> Tensor:
         ConfigError: if there are none to be seen.
     """
     logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if logits is None and isinstance(output, Mapping):
+        logits = output.get("logits")
     if not isinstance(logits, Tensor):
         raise ConfigError(
-            f"the model returned a {type(output).__name__}; return the logits as a tensor or as an attribute .logits"
+            f"the model returned a {type(output).__name__}; return the logits as a tensor, as an attribute .logits or "
+            "as an entry ['logits']"
         )
-    return logits
+    return at_least_float32(logits)
+
+
+def _half_weights(model: nn.Module) -> torch.dtype | None:
+    """bfloat16 or float16, where all of the model's numbers are."""
+    first = next(model.parameters(), None)
+    if first is None or first.dtype not in _HALF:  # the usual case, at every step
+        return None
+    kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return next(iter(kinds)) if len(kinds) == 1 and kinds <= _HALF else None
+
+
+def _as_kind(values: Tensor, kind: torch.dtype | None) -> Tensor:
+    return values.to(kind) if kind is not None and values.is_floating_point() else values
 
 
 def _candidates(module: nn.Module, name: str) -> list[str]:

@@ -25,6 +25,7 @@ from holdfast.training.policy import (
     SetOptimizer,
     StopAugmenting,
 )
+from holdfast.training.precision import Precision
 from holdfast.training.ranks import Ranks, alone, as_error, described, digest
 
 _REQUESTS: dict[str, type[Any]] = {
@@ -62,6 +63,7 @@ def decide_together(
     *,
     features: bool,
     head: str | None,
+    precision: Precision,
 ) -> Decision:
     """The main process's decision, in all of them.
 
@@ -72,6 +74,7 @@ def decide_together(
         decide: runs the policies on the model's outputs; called in the main process only, and then `alone`.
         features: whether sweeps keep the inputs of the head.
         head: name of the head where it can't be found.
+        precision: what sweeps compute in.
 
     Raises:
         HoldfastError: what a policy raised, in every process.
@@ -80,7 +83,7 @@ def decide_together(
     if model is not None:
         ranks.share_buffers(model)
         kind = LedOutputs if ranks.is_main else ModelOutputs
-        outputs = kind(model, examples, features=features, head=head, ranks=ranks)
+        outputs = kind(model, examples, features=features, head=head, precision=precision, ranks=ranks)
     decision = _lead(ranks, decide, outputs) if ranks.is_main else _assist(ranks, outputs)
     ranks.expect_same(
         {"the hash of the plan": digest(decision.plan.tensors())}, "this is a defect of holdfast, please report it"

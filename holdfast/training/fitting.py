@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -23,11 +23,12 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
+from holdfast.data.workers import ReadingWorkers, default_workers
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed
-from holdfast.training.curator import Curator
+from holdfast.training.curator import Curator, SharedBatch
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
@@ -35,9 +36,11 @@ from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
-from holdfast.training.objective import CrossEntropy, Forward, Objective
+from holdfast.training.objective import CrossEntropy, Objective
+from holdfast.training.optimizer_steps import OptimizerSteps
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
+from holdfast.training.precision import check_precision
 from holdfast.training.ranks import Ranks, alone, unwrapped
 from holdfast.training.run import Run
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
@@ -109,13 +112,16 @@ def fit(
     if not ranks.is_main:
         run, listeners = None, ()
     loop = _Fit(whole, splits, accepted, settings, run=run, listeners=listeners, head=head, ranks=ranks)
-    if run is None:
-        return loop.go()
-    run.lock()
     try:
-        return loop.go()
+        if run is None:
+            return loop.go()
+        run.lock()
+        try:
+            return loop.go()
+        finally:
+            run.unlock()
     finally:
-        run.unlock()
+        loop.workers.close()
 
 
 class _Fit:
@@ -135,8 +141,18 @@ class _Fit:
     ) -> None:
         self.ranks = ranks
         device = _own_device(find_device(settings.device), ranks)
+        check_precision(settings.precision, device)
+        if settings.pin_memory and device.type == "cpu":
+            raise ConfigError("pin_memory is for copies to a GPU and the device is cpu; leave it out, or give a device")
         self.model = model.to(device)
-        self.splits = splits
+        if settings.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        augment = _AUGMENTATIONS[settings.augment]
+        workers = default_workers(splits.train.inputs) if settings.workers is None else settings.workers
+        self.workers = ReadingWorkers(workers, augment)
+        # One crew for all parts; each is read by it, whoever asks: batches, sweeps, evaluation.
+        train, validation, test = map(self.workers.reading, (splits.train, splits.validation, splits.test))
+        splits = self.splits = replace(splits, train=train, validation=validation, test=test)
         self.settings = settings
         self.run = run
         self.head = head
@@ -147,16 +163,20 @@ class _Fit:
         self.curator = Curator(
             splits.train,
             method.policy,
-            batch_size=settings.batch_size,
+            batch_size=settings.step_size,
             seed=settings.seed,
-            augment=_AUGMENTATIONS[settings.augment],
+            augment=augment,
             epoch_size=settings.epoch_size,
             device=device,
             head=head,
             validation=splits.validation,
+            precision=settings.precision,
+            channels_last=settings.channels_last,
+            pin_memory=settings.pin_memory,
+            workers=0,
             ranks=ranks,
         )
-        self.trained = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        self.steps = OptimizerSteps(self.model, self.optimizer, settings, head, ranks)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
@@ -206,33 +226,29 @@ class _Fit:
         self._set_learning_rate()
         self.model.train()
         curator, model, optimizer, settings = self.curator, self.model, self.optimizer, self.settings
+        by_step = settings.schedule == "linear-steps"
         objective = CrossEntropy() if curator.warming_up else self.objective
         for batch in curator:
-            if settings.schedule == "linear-steps":
+            if by_step:
                 self._set_learning_rate()
             if self.ranks.count > 1:
                 # Dropout differs in every process, and no generator has to be saved from each of them.
                 torch.manual_seed(derive_seed(settings.seed, "fit", curator.clock.step, self.ranks.index))
-            forward = Forward(model, batch, self.head, weighted=curator.weighted, clock=curator.clock)
-            loss = objective(forward)
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            stop = self.ranks.average_gradients(self.trained, interruptions.requested() is not None)
-            if settings.clip_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
-            optimizer.step()
+            loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
             curator.end_step(model, optimizer)
-            self.losses.add(loss, len(forward.batch.labels))
+            self.losses.add(loss, len(batch.whole.labels if isinstance(batch, SharedBatch) else batch.labels))
             if curator.plan is not since:
                 self._plan_changed()
             now = time.monotonic()
             if now >= self.next_tick:
                 self.next_tick = now + 1 / _STEP_EVENTS_PER_SECOND
+                self._check_loss()
                 self._tell("step", {"steps_done": curator.clock.step_in_epoch, "steps_left": curator.steps_left})
             if now >= self.next_save:
+                self._check_loss()
                 self._save()
-            self._end_if_asked(stop)
+            self._end_if_asked(self.steps.stop)
 
     def _end_if_asked(self, stop: bool) -> None:
         """Save and end where a signal asked for it; without a run there is nothing to continue, and training goes on.
@@ -255,14 +271,22 @@ class _Fit:
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * factor * self.curator.learning_rate_scale
 
+    def _check_loss(self) -> float:
+        """The mean loss of the epoch so far; asked a few times a second and before the state is saved."""
+        loss, settings = self.losses.mean(), self.settings
+        if not math.isfinite(loss):
+            narrow = ", or give --precision bf16, whose range is that of fp32" if settings.precision == "fp16" else ""
+            clipped = "" if settings.clip_norm is not None else ", or cut gradients by --clip-norm 1"
+            raise HoldfastError(
+                f"the training loss became {loss} in epoch {self.curator.clock.epoch} before step "
+                f"{self.curator.clock.step}; lower the learning rate (it is "
+                f"{self.optimizer.param_groups[0]['lr']:g}){clipped}{narrow}, or look for inputs that are not finite"
+            )
+        return loss
+
     def _end_epoch(self) -> None:
         curator, epoch = self.curator, self.curator.clock.epoch
-        loss = self.losses.mean()
-        if not math.isfinite(loss):
-            raise HoldfastError(
-                f"the training loss became {loss} in epoch {epoch}; lower the learning rate "
-                f"(it is {self.optimizer.param_groups[0]['lr']:g})"
-            )
+        loss = self._check_loss()
         self.ranks.share_buffers(self.model)
         with self._timed("evaluate"):
             report = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
@@ -324,6 +348,8 @@ class _Fit:
             "of": len(self.splits.train),
             "slots": sorted(plan.tensors()),
         }
+        if (found := self.curator.precision_check.found) is not None:
+            values["precision"] = asdict(found)
         if self.splits.train.groups is not None:
             values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
@@ -400,6 +426,7 @@ class _Fit:
                 {
                     "model": dict(self.model.state_dict()),
                     "optimizer": self.optimizer.state_dict(),
+                    "scaler": self.steps.state_dict(),
                     "objective": {} if self.curator.warming_up else self.objective.state_dict(),
                     "curator": self.curator.state_dict(),
                     "generator": torch.get_rng_state(),
@@ -432,6 +459,7 @@ class _Fit:
                 "with the model it was made with"
             ) from error
         self.optimizer.load_state_dict(state["optimizer"])
+        self.steps.load_state_dict(state.get("scaler", {}))
         self.curator.load_state_dict(state["curator"])
         self.horizon = state["horizon"]
         # After the curator, whose plan may hold the groups that the objective is prepared for. Before the generator: an

@@ -2,7 +2,8 @@
 
 Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its
 batch-norm statistics are as they were afterwards. Outputs are stored per example, so a policy that asks for a subset
-pays for that subset only, and a second policy that asks for the same examples pays nothing.
+pays for that subset only, and a second policy that asks for the same examples pays nothing. They are kept in float32,
+whatever the model computes in: policies decide in float32.
 
 On several processes each forwards its part. Mini-batches are cut as one process would cut them and dealt out whole, so
 outputs are the same to the bit however many there are.
@@ -20,8 +21,12 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
-from holdfast.models.heads import features_and_logits, logits_of
+from holdfast.data.worker_processes import Request
+from holdfast.data.workers import read_ahead
+from holdfast.errors import ConfigError
+from holdfast.models.heads import features_and_logits, run
 from holdfast.models.modes import evaluation_mode
+from holdfast.training.precision import Precision, autocast
 from holdfast.training.ranks import ALONE, Ranks
 
 
@@ -38,16 +43,31 @@ def device_of(model: nn.Module) -> torch.device:
     return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
 
-def to_device(inputs: InputBatch, device: torch.device) -> InputBatch:
-    """The batch on `device`, whether it is one tensor or named ones."""
+def to_device(inputs: InputBatch, device: torch.device, *, wait: bool = True) -> InputBatch:
+    """The batch on `device`, whether it is one tensor or named ones; from pinned memory there is no need to wait."""
     if isinstance(inputs, dict):
-        return {name: part.to(device) for name, part in inputs.items()}
-    return inputs.to(device)
+        return {name: part.to(device, non_blocking=not wait) for name, part in inputs.items()}
+    return inputs.to(device, non_blocking=not wait)
+
+
+def pinned(inputs: InputBatch) -> InputBatch:
+    """The batch in page-locked memory, from which a GPU fetches it by itself.
+
+    Raises:
+        ConfigError: where there is no device that such memory is for.
+    """
+    try:
+        if isinstance(inputs, dict):
+            return {name: part.pin_memory() for name, part in inputs.items()}
+        return inputs.pin_memory()
+    except (RuntimeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"there is no page-locked memory for this device ({reason}); leave pin_memory out") from error
 
 
 def call(model: nn.Module, inputs: InputBatch) -> Tensor:
-    """Logits of the model for a batch; named tensors are passed by name."""
-    return logits_of(model(**inputs) if isinstance(inputs, dict) else model(inputs))
+    """Logits of the model for a batch, in float32 at least; named tensors are passed by name."""
+    return run(model, inputs)
 
 
 class ModelOutputs:
@@ -59,6 +79,7 @@ class ModelOutputs:
         batch_size: examples per forward pass.
         features: whether to keep the inputs of the head too; asking for them later runs a second pass.
         head: name of the head where it can't be found, see `holdfast.models.find_head`.
+        precision: what the forward passes compute in.
         ranks: the processes that share the work; all must ask for the same at the same time, and all get it.
     """
 
@@ -70,6 +91,7 @@ class ModelOutputs:
         batch_size: int = 512,
         features: bool = False,
         head: str | None = None,
+        precision: Precision = "fp32",
         ranks: Ranks = ALONE,
     ) -> None:
         self.forwarded = 0
@@ -79,6 +101,7 @@ class ModelOutputs:
         self._want_features = features
         self._head = head
         self._ranks = ranks
+        self._precision = precision
         self._stored: dict[str, Tensor] = {}
         self._known = torch.zeros(len(examples), dtype=torch.bool)
 
@@ -149,9 +172,10 @@ class ModelOutputs:
 
     def _forward(self, chunks: Sequence[Tensor]) -> None:
         device = device_of(self._model)
-        with evaluating(self._model):
-            for chunk in chunks:
-                inputs = to_device(self._examples.inputs.gather(chunk), device)
+        read = read_ahead(self._examples.inputs, map(Request, chunks))
+        with evaluating(self._model), autocast(self._precision, device):
+            for chunk, batch in zip(chunks, read, strict=True):
+                inputs = to_device(batch, device)
                 if self._want_features:
                     features, logits = features_and_logits(self._model, inputs, head=self._head)
                     self._store("features", chunk, features)

@@ -13,17 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
+from holdfast.data.inputs import InputBatch
 from holdfast.models.heads import features_and_logits
+from holdfast.training.accumulation import part_sizes, recomputed, split_inputs
 from holdfast.training.clock import Clock
 from holdfast.training.curator import Batch, SharedBatch
 from holdfast.training.model_outputs import call
+from holdfast.training.precision import Precision, autocast
 from holdfast.training.ranks import ALONE, Ranks
 
 #: Makes an optimizer for a model.
@@ -39,6 +42,10 @@ class Forward:
         head: name of the head where it can't be found.
         weighted: whether the batch's weights can be other than one; saying no lets losses skip the multiplication.
         clock: where training stands, for terms that grow with time.
+        precision: what the model computes in; logits and features are float32 at least.
+        part_size: how many examples the model is run on at a time, where memory allows no more. The batch is run part
+            by part, and each part once more when gradients are taken, so that only one part's activations are held.
+        step_size: examples of the whole optimizer step, where the batch is a part of it.
 
     Attributes:
         batch: the whole mini-batch, over all processes; the inputs in it are this process's.
@@ -54,6 +61,9 @@ class Forward:
         *,
         weighted: bool = True,
         clock: Clock | None = None,
+        precision: Precision = "fp32",
+        part_size: int | None = None,
+        step_size: int | None = None,
     ) -> None:
         self.model = model
         self.local = batch
@@ -61,14 +71,18 @@ class Forward:
         self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ALONE
         self.clock = clock or Clock()
         self.weighted = weighted
+        self.step_size = step_size or len(batch.labels)
         self._head = head
+        self._precision = precision
+        self._part_size = part_size
 
     @cached_property
     def logits(self) -> Tensor:
         """Outputs before the softmax, shape (b, classes)."""
         if "features" in self.__dict__:
             return self._both[1]
-        return self.outputs_of(self.model)
+        (logits,) = self._in_parts(lambda inputs: (call(self.model, inputs),))
+        return self.gather(logits)
 
     @cached_property
     def features(self) -> Tensor:
@@ -77,8 +91,19 @@ class Forward:
 
     @cached_property
     def _both(self) -> tuple[Tensor, Tensor]:
-        features, logits = features_and_logits(self.model, self.local.inputs, head=self._head)
+        features, logits = self._in_parts(lambda inputs: features_and_logits(self.model, inputs, head=self._head))
         return self.gather(features), self.gather(logits)
+
+    def _in_parts(self, outputs: Callable[[InputBatch], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        (inputs, labels, *_), size = self.local, self._part_size
+
+        def cast(part: InputBatch) -> tuple[Tensor, ...]:
+            with autocast(self._precision, labels.device):
+                return outputs(part)
+
+        if size is None or len(labels) <= size + 1:
+            return outputs(inputs) if self._precision == "fp32" else cast(inputs)
+        return recomputed(self.model, cast, split_inputs(inputs, part_sizes(len(labels), size)))
 
     @property
     def counted(self) -> int:
@@ -86,7 +111,7 @@ class Forward:
         return self.local.share.counted if isinstance(self.local, SharedBatch) else len(self.local.labels)
 
     def outputs_of(self, network: nn.Module) -> Tensor:
-        """Logits of a network for the whole batch, shape (b, classes)."""
+        """Logits of a second network for the whole batch, shape (b, classes)."""
         return self.gather(call(network, self.local.inputs))
 
     def gather(self, values: Tensor) -> Tensor:
@@ -100,7 +125,14 @@ class Forward:
 
 
 class Objective:
-    """A scalar loss of a forward pass. Derive, write `__call__`; keep what is learned on the way in the state."""
+    """A scalar loss of a forward pass. Derive, write `__call__`; keep what is learned on the way in the state.
+
+    Attributes:
+        is_mean: whether the loss of a batch is the mean over its examples of something that depends on each alone, so
+            that gradients of parts of it add up; others see a whole batch, also where it is run part by part.
+    """
+
+    is_mean: ClassVar[bool] = False
 
     def __call__(self, forward: Forward) -> Tensor:
         """The loss of a batch, a scalar that can be differentiated."""
@@ -131,6 +163,8 @@ class Objective:
 
 class CrossEntropy(Objective):
     """Mean of the weighted cross-entropy; weights have mean one, so the learning rate keeps its meaning."""
+
+    is_mean: ClassVar[bool] = True
 
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""

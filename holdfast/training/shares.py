@@ -11,7 +11,6 @@ weights of a share are scaled by (processes x share) / mini-batch, and are 0 for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,9 +19,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from holdfast.training.ranks import Ranks, lost_processes_named
-
-#: As `holdfast.training.policy.Augmentation`.
-Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
 #: The fewest examples that batch norm can train on.
 _FEWEST = 2
@@ -59,14 +55,12 @@ class Share:
         scaled[self.counted :] = 0
         return scaled
 
-    def augment(self, augment: Augmentation, inputs: Tensor, stream: torch.Generator) -> Tensor:
-        """Augment a share as it would be inside its mini-batch; other places are stood in for by its first example.
-
-        An augmentation draws for a batch as a whole, so what an example gets would else depend on the processes.
-        """
-        row = torch.zeros(self.size, dtype=torch.int64)
-        row[self.places] = torch.arange(len(self.places))
-        return augment(inputs[row.to(inputs.device)], stream)[self.places.to(inputs.device)]
+    def part_sizes(self, parts: int) -> list[int]:
+        """The share in at most `parts` parts, and in as many in every process: each is one forward pass of all."""
+        least = min(self.size // self.ranks.count, len(self.places)) or len(self.places)
+        count = min(parts, max(least, 1))
+        whole, rest = divmod(len(self.places), count)
+        return [whole + (place < rest) for place in range(count)]
 
     def gather(self, values: Tensor) -> Tensor:
         """What all processes made of their shares, in the order of the mini-batch.
