@@ -587,7 +587,7 @@ class Curator:
         count = len(batch.labels)
         sizes = part_sizes(count, -(-self._step_size // self.accumulate))
         if isinstance(batch, SharedBatch):
-            sizes = batch.share.part_sizes(self.accumulate)
+            sizes = batch.share.part_sizes(self.accumulate, -(-self._step_size // (self.accumulate * self.ranks.count)))
         rest = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
         for number, (inputs, labels, positions, weights) in enumerate(
             zip(split_inputs(batch.inputs, sizes), *rest, strict=True), start=1
