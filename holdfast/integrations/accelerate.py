@@ -54,8 +54,10 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
     except ImportError as error:
         raise MissingDependencyError("accelerate is not installed; pip install 'holdfast[accelerate]'") from error
     processes, accumulated = accelerator.num_processes, accelerator.gradient_accumulation_steps
-    size = options.pop("batch_size", None) or max(curator.batch_size // (processes * accumulated), 1)
-    require_step_size(curator, size, processes, accumulated, "the accelerator's gradient_accumulation_steps")
+    size = options.pop("batch_size", None)
+    if accumulated > 1 or size is not None:
+        size = size or max(curator.batch_size // (processes * accumulated), 1)
+        require_step_size(curator, size, processes, accumulated, "the accelerator's gradient_accumulation_steps")
     loader = curated_loader(curator, batch_size=size, num_replicas=processes, rank=accelerator.process_index, **options)
     if curator.chain.between_steps:
         # Accelerate's loader fetches one batch ahead, which would be of the plan before; this one doesn't.

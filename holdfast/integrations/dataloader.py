@@ -152,6 +152,11 @@ class StepSampler(BatchSampler):
         self._from_start = from_start
 
     @property
+    def fixed(self) -> bool:
+        """Whether a batch size was given, which may not fit the number of processes."""
+        return self._size is not None
+
+    @property
     def batch_size(self) -> int:  # type: ignore[override]
         """Examples per batch of one rank."""
         return self._size or max(self.sampler.curator.batch_size // self.sampler.ranks.count, 1)

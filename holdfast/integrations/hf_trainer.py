@@ -204,12 +204,9 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
 
         def get_train_dataloader(self) -> DataLoader[Any]:
             """The curator's loader, already this process's share; the Trainer moves batches to the device itself."""
-            args = self.args
+            args, sampler = self.args, CuratedSampler(curator)
             steps = StepSampler(
-                CuratedSampler(curator),
-                args.train_batch_size,
-                divides_evenly=True,
-                from_start=curator.chain.between_steps,
+                sampler, args.train_batch_size, divides_evenly=True, from_start=curator.chain.between_steps
             )
             return DataLoader(
                 self.train_dataset,

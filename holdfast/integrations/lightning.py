@@ -102,7 +102,7 @@ class CuratorCallback(_Callback):  # type: ignore[misc]
         if loader.num_workers:
             refuse_between_steps(self.curator, "the workers of Lightning's loader fetch batches ahead")
         steps = loader.batch_sampler
-        if isinstance(steps, StepSampler):
+        if isinstance(steps, StepSampler) and (steps.fixed or trainer.accumulate_grad_batches > 1):
             require_step_size(
                 self.curator,
                 steps.batch_size,

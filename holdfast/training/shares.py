@@ -56,7 +56,7 @@ class Share:
         return scaled
 
     def part_sizes(self, parts: int, size: int) -> list[int]:
-        """The share in parts of about `size`, at most `parts`, and as many in every process: a forward pass is of all."""
+        """The share in parts of about `size`, at most `parts`, and as many in every process."""
         largest, smallest = -(-self.size // self.ranks.count), self.size // self.ranks.count
         count = max(min(parts, -(-largest // size), smallest), 1)
         whole, rest = divmod(len(self.places), count)
