@@ -8,6 +8,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from torch import Tensor, nn
 from holdfast.data import Examples, Splits
 from holdfast.methods import build_method
 from holdfast.training import Curator, Event, Forward, Run, Training, fit
+from holdfast.training.accumulation import _kept_statistics
 from holdfast.training.ranks import Ranks, digest
+from holdfast.training.shares import Share
 from tests.training.toy import toy_examples
 
 PROCESSES = multiprocessing.get_context("forkserver")
@@ -44,7 +47,7 @@ def examples() -> Examples:
 
 
 class Net(nn.Module):
-    """In float64, or in float32 with batch norm."""
+    """In float64, with batch norm where asked."""
 
     def __init__(self, norm: bool) -> None:
         super().__init__()
@@ -52,8 +55,7 @@ class Net(nn.Module):
             torch.manual_seed(7)
             self.body = nn.Sequential(nn.Linear(6, 16), *([nn.BatchNorm1d(16)] if norm else []), nn.Tanh())
             self.head = nn.Linear(16, 2)
-        if not norm:
-            self.double()
+        self.double()
 
     def forward(self, x: Tensor, labels: Tensor | None = None) -> Any:
         return self.head(self.body(x.to(self.head.weight.dtype)))
@@ -104,6 +106,7 @@ def _work(rank: int, count: int, folder: str, pipe: Any, work: Callable[..., Any
         pipe.send(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
     finally:
         pipe.close()
+        os._exit(0)  # at once: what torch does at the end takes seconds
 
 
 def summary(model: nn.Module, plans: list[str]) -> dict[str, Any]:
@@ -281,9 +284,10 @@ def by_trainer(method: str, norm: bool) -> Any:
     from holdfast.integrations.hf_trainer import curated_trainer
 
     toy, count = examples(), dist.get_world_size() if dist.is_initialized() else 1
-    named = Examples.of({"x": toy.inputs.gather(torch.arange(SIZE))}, toy.labels, attributes=toy.attributes, ids=toy.ids)
+    named = Examples.of(
+        {"x": toy.inputs.gather(torch.arange(SIZE))}, toy.labels, attributes=toy.attributes, ids=toy.ids
+    )
     size = 12 if count == 3 else BATCH  # a step must be as many examples in each process
-    options = {"batch_size": size}
     chosen = policy(method)
     curator = Curator(named, chosen, batch_size=size, seed=3, epoch_size=SIZE - SIZE % 2)
     plans = list[str]()
@@ -298,7 +302,26 @@ def by_trainer(method: str, norm: bool) -> Any:
         taken = _recorded(plans)
         trainer.train()
         taken()
-    assert options
+    return summary(model, plans)
+
+
+def by_shares(method: str, count: int) -> Any:
+    """One process that normalises as `count` do: the model is run on each share by itself, the loss is of the whole."""
+    model, curator, plans = Net(norm=True), curated(method), list[str]()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    for _ in curator.epochs(EPOCHS, model, optimizer):
+        for inputs, labels, _, weights in curator:
+            logits = torch.zeros(len(labels), 2, dtype=torch.float64)
+            for rank in reversed(range(count)):
+                share = Share.of(len(labels), Ranks(rank, count))
+                with _kept_statistics(model) if rank else nullcontext():  # running ones are the first process's
+                    outputs = model(inputs[share.places])[: share.counted]
+                logits = logits.index_put((share.places[: share.counted],), outputs)
+            optimizer.zero_grad()
+            (weights * F.cross_entropy(logits, labels, reduction="none")).mean().backward()
+            optimizer.step()
+            curator.end_step(model, optimizer)
+            plans.append(digest(curator.plan.tensors()))
     return summary(model, plans)
 
 

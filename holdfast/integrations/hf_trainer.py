@@ -105,6 +105,9 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
         def on_epoch_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             self.served = True
 
+        def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            curator.ranks.share_buffers(parts["model"])
+
         def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             if not state.is_world_process_zero:
                 return

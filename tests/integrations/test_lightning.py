@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from holdfast.errors import CheckpointError, ConfigError, HoldfastWarning, MissingDependencyError
-from holdfast.integrations.dataloader import curated_loader
+from holdfast.integrations.dataloader import CuratedSampler, curated_loader
 from tests.integrations.conftest import (
     EPOCHS,
     GROWING,
