@@ -61,7 +61,7 @@ class Net(nn.Module):
         return self.head(self.body(x.to(self.head.weight.dtype)))
 
 
-def on_ranks(count: int, work: Callable[..., Any], *arguments: Any, timeout: float = 120.0) -> list[Any]:
+def on_ranks(count: int, work: Callable[..., Any], *arguments: Any, timeout: float = 300.0) -> list[Any]:
     """What `work` gives in each of `count` processes; the error of one is raised here."""
     with tempfile.TemporaryDirectory() as folder:
         pipes = [PROCESSES.Pipe(duplex=False) for _ in range(count)]
