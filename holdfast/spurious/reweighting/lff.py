@@ -85,6 +85,7 @@ class LossAverage:
             The averages at `positions`, each over the largest among all seen examples of its class: shape (b,), from 0
             to 1.
         """
+        losses = losses.to(self._values.dtype)
         moved = self.alpha * self._values[positions] + (1 - self.alpha) * losses
         self._values[positions] = torch.where(self._seen[positions], moved, losses)
         self._seen[positions] = True
