@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,14 @@ from holdfast.errors import CheckpointError, ConfigError
 _MOST_VALUES, _DEEPEST = 100_000, 50  # of a configuration file
 
 
-def write_atomically(path: Path, payload: bytes) -> None:
-    """Put `payload` at `path` as a whole or not at all.
+def write_atomically(path: Path, *pieces: bytes | memoryview) -> None:
+    """Put what the pieces are together at `path`, as a whole or not at all.
+
+    When it returns, the file is on the disk and so is its name: a machine that loses power now still has it.
 
     Args:
         path: the file; its folder must exist.
-        payload: the content.
+        pieces: the content; several where joining them would take the memory twice.
 
     Raises:
         CheckpointError: if the disk is full or the folder can't be written to; what was there before is untouched.
@@ -29,14 +31,58 @@ def write_atomically(path: Path, payload: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with part.open("wb") as file:
-            file.write(payload)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
-        part.unlink(missing_ok=True)
-        kept = "; what was there before is unharmed" if path.exists() else ""
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        kept = "; what was there before is unharmed" if os.path.lexists(path) else ""
         raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder on the disk, where the system can do that to a folder."""
+    with suppress(PermissionError, IsADirectoryError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # some network file systems have no such thing
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def remove_leftovers(folder: Path) -> list[Path]:
+    """Remove what processes that are gone left half written in a folder and in those directly below it.
+
+    Args:
+        folder: which only this process writes to, since it holds its lock.
+
+    Returns:
+        What was removed.
+    """
+    left = [part for part in (*folder.glob(".*.part"), *folder.glob("*/.*.part")) if not _is_being_written(part)]
+    for part in left:
+        with suppress(OSError):
+            shutil.rmtree(part) if part.is_dir() and not part.is_symlink() else part.unlink()
+    return left
+
+
+def _is_being_written(part: Path) -> bool:
+    """Whether the process that a half-written file names is alive here: a report may be written beside a training."""
+    name = part.name.split(".")[-2]
+    if not name.isdecimal() or not 0 < int(name) < 2**31 or int(name) == os.getpid():
+        return False
+    try:
+        os.kill(int(name), 0)
+    except PermissionError:
+        return True  # somebody else's
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -15,6 +16,7 @@ from importlib import import_module
 import holdfast
 from holdfast.errors import HoldfastError, nearest
 from holdfast.primitives.memory import keep_freed_memory
+from holdfast.training.interruption import EXIT_CODE, Interrupted
 
 #: What each command is for, and the module whose `main(arguments)` runs it; imported only when it is called.
 COMMANDS = {
@@ -45,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command and its options; the process's own by default.
 
     Returns:
-        The exit code: 0 done, 1 done but something failed on the way, 2 a mistake in what was asked for.
+        The exit code: 0 done, 1 done but something failed on the way, 2 a mistake in what was asked for, 75 a signal
+        asked for the end and the state is saved (the printed command continues it), 130 stopped by Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
@@ -59,12 +62,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     with _nothing_to_collect() if arguments is None else nullcontext():
         module = import_module(f"holdfast.cli.commands.{COMMANDS[given[0]][1]}")
-    command: Callable[[list[str]], int] = module.main
     keep_freed_memory()
+    return _exit_code(module.main, given[1:])
+
+
+def _exit_code(command: Callable[[list[str]], int], arguments: list[str]) -> int:
+    """What a command ends with; its errors are told in a sentence."""
     try:
-        return command(given[1:])
+        return command(arguments)
+    except BrokenPipeError:  # who read what is printed has gone, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or flushing it at the end fails again
+        return 1
     except (HoldfastError, OSError) as error:
-        if not isinstance(error, HoldfastError) and error.errno != errno.ENAMETOOLONG:
+        if not isinstance(error, HoldfastError) and error.strerror is None:
             raise
         _print_error(_sentence(error))
         if _TRACEBACK in str(error.__cause__):  # of a user's code in a worker: where it went wrong
@@ -73,6 +83,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         _print_error("stopped")
         return 130
+    except Interrupted as asked:
+        _print_error(str(asked))
+        return EXIT_CODE
 
 
 @contextmanager
@@ -90,9 +103,13 @@ def _nothing_to_collect() -> Iterator[None]:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, OSError) and not isinstance(error, HoldfastError):
-        return f"{str(error.filename)[:60]}... is too long for the name of a file; give a shorter one"
-    return str(error)
+    """What to tell the user; the system's own refusals (a full disk, a folder that may not be read) are told too."""
+    if not isinstance(error, OSError) or isinstance(error, HoldfastError):
+        return str(error)
+    name = "a file" if error.filename is None else str(error.filename)
+    if error.errno == errno.ENAMETOOLONG:
+        return f"{name[:60]}... is too long for the name of a file; give a shorter one"
+    return str(HoldfastError(f"{name} can't be read or written ({error.strerror}); see to it and try again"))
 
 
 def _print_error(sentence: str) -> None:

@@ -35,10 +35,14 @@ class Request(NamedTuple):
     Attributes:
         positions: of the inputs, int64.
         stream: seed and names of the random stream to augment by; none leaves the inputs as they are.
+        places: of the inputs in a larger mini-batch of which they are a part; none where they are all of it.
+        size: of that mini-batch.
     """
 
     positions: Tensor
     stream: tuple[int | str, ...] | None = None
+    places: Tensor | None = None
+    size: int = 0
 
 
 class Failure(NamedTuple):
@@ -185,8 +189,17 @@ def _reason(error: Exception) -> str:
 
 
 def augmented(inputs: InputBatch, request: Request, augment: Augment | None) -> InputBatch:
-    """The inputs, changed at random where the request names a stream for it."""
+    """The inputs, changed at random where the request names a stream for it.
+
+    An augmentation draws for a mini-batch as a whole. So that a part is changed as it would be inside the whole, its
+    first input stands in for the places that others have.
+    """
     if augment is None or request.stream is None or not isinstance(inputs, Tensor):
         return inputs
     seed, *names = request.stream
-    return augment(inputs, torch_stream(int(seed), *names))
+    stream, places = torch_stream(int(seed), *names), request.places
+    if places is None:
+        return augment(inputs, stream)
+    row = torch.zeros(request.size, dtype=torch.int64)
+    row[places] = torch.arange(len(places))
+    return augment(inputs[row], stream)[places]

@@ -34,8 +34,10 @@ from holdfast.federated.personalization.ditto.ditto import Ditto
 from holdfast.federated.personalization.factory import as_before_starts
 from holdfast.federated.preparation import PreparedFederation, prepare
 from holdfast.federated.result import SHARED, FederationResult
+from holdfast.federated.run_files import history_of
 from holdfast.federated.settings import Rounds
 from holdfast.training.events import Event, Listener
+from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.run import Run
 
 _log = logging.getLogger(__name__)
@@ -173,9 +175,12 @@ class Federation:
                 elif listening:
                     _tell(listening, "step", self.state.number, {})
                 self.state.seconds = before + time.monotonic() - began
-                if self.run is not None and time.monotonic() - saved > self.settings.checkpoint_seconds:
+                asked = interruptions.requested()
+                if self.run is not None and (asked or time.monotonic() - saved > self.settings.checkpoint_seconds):
                     self._save(self.run)
                     saved = time.monotonic()
+                if asked is not None and self.run is not None:
+                    raise Interrupted(asked)
             if self.run is not None:
                 self._save(self.run)
             for method in self.personalizers:
@@ -346,7 +351,7 @@ class Federation:
         stores = {label: store.state_dict() for label, store in self.runtime.stores.items()}
         starts = {method.label: method.start for method in self.personalizers if isinstance(method, Ditto)}
         kept = {"stores": stores, "starts": starts, "choice": {"name": self.choice.name, "chunk": self.choice.chunk}}
-        run.save_checkpoint({**self.state.as_dict(), **kept, "metrics": run.metrics_size()})
+        run.save_checkpoint({**self.state.as_dict(), **kept, "metrics": run.metrics_mark()})
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
@@ -355,8 +360,11 @@ class Federation:
         self.state.server = self._on_device(self.state.server)
         for label, store in self.runtime.stores.items():
             store.load_state_dict(saved["stores"][label])
+            store.check()
         self.choice = ExecutorChoice(**saved["choice"])
         self.run.cut_metrics(saved["metrics"])
+        if "history" not in saved:
+            self.state.history = history_of(self.run.metrics())
 
 
 def _finite_rows(updates: Tensor) -> Tensor:

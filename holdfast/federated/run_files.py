@@ -17,7 +17,7 @@ from __future__ import annotations
 import io
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -105,6 +105,21 @@ def read_clients(run: Run) -> dict[str, list[Any]]:
     """The columns of ``clients.parquet``."""
     columns: dict[str, list[Any]] = pq.read_table(run.path / "clients.parquet").to_pydict()
     return columns
+
+
+def history_of(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Evaluations so far, out of a federation's events.
+
+    Where a run was continued, what came after the point it was continued from is left out.
+    """
+    entries: list[dict[str, Any]] = []
+    for event in events:
+        if event["event"] == "start":
+            entries = [entry for entry in entries if entry["round"] <= event["epoch"]]
+        elif event["event"] == "epoch":
+            known = {key: value for key, value in event.items() if key not in ("event", "epoch", "step")}
+            entries.append({"round": event["epoch"], **known})
+    return entries
 
 
 def client_table(outcome: FederationResult, clients: Clients) -> dict[str, list[Any]]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
 
 from holdfast.errors import CheckpointError
+from holdfast.sealed import read_sealed
 
 
 def read_weight_file(path: Path) -> Any:
@@ -23,7 +23,7 @@ def read_weight_file(path: Path) -> Any:
     remedy = "give a whole .safetensors file or a state dict written by torch.save"
     try:
         if path.suffix == ".safetensors":
-            return load_file(path)
+            return read_sealed(path)[1]
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:  # torch's own text advises to load the file unsafely
         raise CheckpointError(

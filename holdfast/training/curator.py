@@ -11,6 +11,10 @@ In somebody else's loop three lines change::
 
 Iterating has no side effect: the same epoch can be looked at twice. What advances the curator is `end_step` (needed
 only by policies that act between steps) and `end_epoch`, which `epochs` calls.
+
+Inside a process group (torchrun) the same loop trains on several processes, with the model in DistributedDataParallel:
+each is handed its share of every mini-batch, with weights such that the mean of the processes' gradients is that of one
+process (`holdfast.training.shares`), and policies decide once for all (`holdfast.training.decision`).
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from holdfast.data.workers import ReadingWorkers, default_workers, read_ahead
 from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.training.accumulation import part_sizes, split_inputs
 from holdfast.training.clock import Clock
+from holdfast.training.decision import Decision, decide_together
 from holdfast.training.model_outputs import ModelOutputs, device_of, pinned, to_device
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
@@ -50,8 +55,10 @@ from holdfast.training.policy import (
 )
 from holdfast.training.precision import Precision, check_precision
 from holdfast.training.precision_check import DecisionCheck
+from holdfast.training.ranks import Ranks, digest, unwrapped
 from holdfast.training.sampling_order import SamplingOrder
 from holdfast.training.schedulers import options_of, restore_options, scale_rates
+from holdfast.training.shares import Share
 
 
 class Batch(NamedTuple):
@@ -86,14 +93,34 @@ class Drawn(NamedTuple):
     inputs: Tensor | None
 
 
+class SharedBatch(Batch):
+    """A process's share of a mini-batch: a `Batch` with weights scaled for the mean over processes.
+
+    Attributes:
+        whole: the mini-batch of all processes, with its labels, positions and weights; its inputs are the share's.
+        share: which of its places these are.
+    """
+
+    whole: Batch
+    share: Share
+
+    @classmethod
+    def of(cls, local: Batch, whole: Batch, share: Share) -> SharedBatch:
+        """What this process runs the model on, with the mini-batch that it is a part of."""
+        batch = cls(*local)
+        batch.whole, batch.share = whole, share
+        return batch
+
+
 class Curator:
     """Mini-batches by plan, policies when due.
 
     Args:
         examples: the training set.
         policy: what decides; a chain of policies or one. Plain shuffling by default.
-        batch_size: examples per optimizer step, unless the plan fixes mini-batches itself. A single example left over
-            at the end of an epoch joins the last mini-batch, since batch norm can't train on one.
+        batch_size: examples per optimizer step, over all processes together, unless the plan fixes mini-batches itself.
+            A single example left over at the end of an epoch joins the last mini-batch, since batch norm can't train on
+            one.
         seed: names all random streams.
         augment: applied to the inputs of training batches only.
         epoch_size: draws per epoch. By default an epoch is one pass over the active set, however large that is now;
@@ -102,6 +129,8 @@ class Curator:
         device: where batches go; by default where the model given to `start` lives.
         head: name of the model's head where it can't be found.
         validation: for policies that tune themselves on validation data.
+        ranks: the processes that train together; by default those of torch.distributed when training starts. Give
+            `ALONE` where each process of a group trains a model of its own.
         accumulate: in how many parts a step's mini-batch is handed out, for loops that accumulate gradients over
             several forward passes; `ends_step` says when to step.
         precision: what the model computes in when policies look at its outputs: that of your autocast.
@@ -128,6 +157,7 @@ class Curator:
         device: torch.device | None = None,
         head: str | None = None,
         validation: Examples | None = None,
+        ranks: Ranks | None = None,
         accumulate: int = 1,
         precision: Precision = "fp32",
         channels_last: bool = False,
@@ -175,6 +205,8 @@ class Curator:
         self._epoch_left = 0
         self._draws: SamplingOrder | None = None
         self._unit_weights: dict[int, Tensor] = {}
+        self._ranks = ranks
+        self._shares: dict[int, Share] = {}
         self._initial: dict[str, Any] | None = None
         self._scheduler: Any = None
         self._exhausted = -1  # the epoch whose mini-batches were handed out to the last one
@@ -237,9 +269,11 @@ class Curator:
         scheduler: Any = None,
     ) -> list[Request]:
         """Make the first plan, or the next one where the last epoch was thought to be the last; else do nothing."""
+        model = unwrapped(model)
         self._scheduler = scheduler if scheduler is not None else self._scheduler
         if self._device is None and model is not None:
             self._device = device_of(model)
+        self._agree_on_what_is_given()
         if self.started and self._plan_is_current:
             return []
         # A policy that starts training again needs the way back: weights and options as they are before the first step.
@@ -255,7 +289,10 @@ class Curator:
         return requests
 
     def __iter__(self) -> Iterator[Batch]:
-        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way."""
+        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way.
+
+        Of several processes, each gets its share of every mini-batch (`SharedBatch`).
+        """
         self._check_started()
         # Counted here as well as in `end_step`: a loop may fetch batches ahead of its steps, or report epochs only.
         drawn, left = self._drawn, self._epoch_left
@@ -281,6 +318,17 @@ class Curator:
             drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
         self._exhausted = epoch
 
+    def drawn(self) -> Iterator[Drawn]:
+        """The mini-batches left in the epoch, of all processes together, without their inputs: for loaders."""
+        self._check_started()
+        epoch, left = self.clock.epoch, self._epoch_left
+        since, upcoming = self._since, self._upcoming(self._drawn, left, self.clock.step)
+        while left > 0 and self.clock.epoch == epoch:
+            if self._since != since:  # a policy changed the plan between two steps
+                since, upcoming = self._since, self._upcoming(self._drawn, left, self.clock.step)
+            left -= self._next_size(left)
+            yield next(upcoming)
+
     def end_step(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Tell that an optimizer step was made; runs policies that act between steps."""
         size = self._next_size(self._epoch_left)
@@ -289,7 +337,7 @@ class Curator:
         self.examples_seen += size if self.plan.batches is None else self._step_size
         self.clock = self.clock.after_step()
         if self.chain.between_steps and self._epoch_left > 0:
-            self._update(model, optimizer)
+            self._update(unwrapped(model), optimizer)
 
     def end_epoch(
         self,
@@ -308,6 +356,9 @@ class Curator:
         Returns:
             What policies asked for; already done to `model` and `optimizer` where these were given.
         """
+        model = unwrapped(model)
+        if model is not None:
+            self.ranks.share_buffers(model)
         # Loops that don't report their steps have made all that were left.
         if self._epoch_left > 0:
             self._check_reported()
@@ -327,6 +378,13 @@ class Curator:
         return requests
 
     # ----------------------------------------------------------------------------------------------- the plan
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share every mini-batch; asked for when training starts."""
+        if self._ranks is None:
+            self._ranks = Ranks.current()
+        return self._ranks
 
     @property
     def epoch_length(self) -> int:
@@ -489,18 +547,36 @@ class Curator:
         def requests() -> Iterator[ReadRequest]:
             for drawn in upcoming:
                 asked.append(drawn)
-                yield ReadRequest(drawn.positions, (self.seed, "augment", drawn.step))
+                stream, count = (self.seed, "augment", drawn.step), len(drawn.positions)
+                if self.ranks.count == 1:
+                    yield ReadRequest(drawn.positions, stream)
+                else:
+                    places = self._share(count).places
+                    yield ReadRequest(drawn.positions[places], stream, places, count)
 
         for inputs in read_ahead(self.examples.inputs, requests(), self.augment):
             yield self._batch(asked.popleft(), inputs)
 
     def _kept(self, drawn: Drawn) -> Batch:
         assert drawn.inputs is not None
-        return self._batch(drawn, drawn.inputs)
+        places = slice(None) if self.ranks.count == 1 else self._share(len(drawn.positions)).places
+        return self._batch(drawn, drawn.inputs[places])
 
     def _batch(self, drawn: Drawn, inputs: InputBatch) -> Batch:
         labels = self.examples.labels.index_select(0, drawn.positions)
-        return Batch(inputs, labels, drawn.positions, drawn.weights)
+        whole = Batch(inputs, labels, drawn.positions, drawn.weights)
+        if self.ranks.count == 1:
+            return whole
+        share = self._share(len(drawn.positions))
+        places = share.places
+        return SharedBatch.of(
+            Batch(inputs, labels[places], drawn.positions[places], share.weigh(drawn.weights)), whole, share
+        )
+
+    def _share(self, size: int) -> Share:
+        if size not in self._shares:
+            self._shares[size] = Share.of(size, self.ranks)
+        return self._shares[size]
 
     def _parts(self, batch: Batch) -> Iterator[tuple[Batch, bool]]:
         """A step's mini-batch in parts, and which is the last.
@@ -510,6 +586,8 @@ class Curator:
         """
         count = len(batch.labels)
         sizes = part_sizes(count, -(-self._step_size // self.accumulate))
+        if isinstance(batch, SharedBatch):
+            sizes = batch.share.part_sizes(self.accumulate)
         rest = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
         for number, (inputs, labels, positions, weights) in enumerate(
             zip(split_inputs(batch.inputs, sizes), *rest, strict=True), start=1
@@ -518,6 +596,13 @@ class Curator:
             yield Batch(inputs, labels, positions, weights * factor), number == len(sizes)
 
     def _on_device(self, batch: Batch) -> Batch:
+        if isinstance(batch, SharedBatch):
+            local = self._moved(batch)
+            labels, weights = batch.whole.labels.to(local.labels.device), batch.whole.weights.to(local.labels.device)
+            return SharedBatch.of(local, Batch(local.inputs, labels, batch.whole.positions, weights), batch.share)
+        return self._moved(batch)
+
+    def _moved(self, batch: Batch) -> Batch:
         inputs, labels, positions, weights = batch
         if self._channels_last and isinstance(inputs, Tensor) and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
@@ -534,12 +619,57 @@ class Curator:
             self._unit_weights[size] = torch.ones(size)
         return self._unit_weights[size]
 
+    def _agree_on_what_is_given(self) -> None:
+        """All processes must have the same data, options and place in training: else they are told what differs."""
+        if self.ranks.count == 1:
+            return
+        examples = self.examples
+        self.ranks.expect_same(
+            {
+                "the training set": digest({"labels": examples.labels, "ids": examples.ids}),
+                "seed": self.seed,
+                "batch_size": self.batch_size,
+                "epoch_size": self.epoch_size,
+                "drop_last": self._drop_last,
+                "the policies": " >> ".join(member.name for member in self.chain.members),
+                "the plan": digest(self.plan.tensors()),
+                "the place in training": [*self.clock, self._since, self._drawn, self._epoch_left],
+            },
+            "give every process the same: the curator hands out the shares itself",
+        )
+
     def _update(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[Request]:
-        if not self.chain.due(self.clock):
+        ranks = self.ranks
+        # Policies live in the main process, so only that one knows whether they are due.
+        if not ranks.flag(ranks.is_main and self.chain.due(self.clock)):
             return []
-        outputs = None
-        if model is not None:
-            outputs = self._outputs(model, self.precision)
+        if ranks.count == 1:
+            outputs = None if model is None else self._outputs(model, self.precision)
+            decision = self._decide(outputs, model, optimizer)
+        else:
+            if model is not None and self.clock.starts_epoch:
+                ranks.expect_same(
+                    {"the hash of the model's weights": digest(dict(model.named_parameters()))},
+                    "train it in DistributedDataParallel, or give Curator(ranks=ALONE) where each trains its own",
+                )
+            decision = decide_together(
+                ranks,
+                model,
+                self.examples,
+                lambda outputs: self._decide(outputs, model, optimizer),
+                features=self.chain.features_needed,
+                head=self._head,
+                precision=self.precision,
+            )
+        if not decision.plan.same_as(self.plan) or self.clock.starts_run:
+            self.plan, self._since, self._drawn, self._draws = decision.plan, self.clock.step, 0, None
+        for request in decision.requests:
+            self._carry_out(request, model, optimizer)
+        return decision.requests
+
+    def _decide(
+        self, outputs: ModelOutputs | None, model: nn.Module | None, optimizer: torch.optim.Optimizer | None
+    ) -> Decision:
         context = Context(
             self.clock,
             self.examples,
@@ -557,11 +687,7 @@ class Curator:
         plan = self.chain.update(context)
         if before is not None and outputs is not None and outputs.forwarded:
             self.precision_check.compare(before, seen, plan, lambda m: self._outputs(m, "fp32"), optimizer)
-        if not plan.same_as(self.plan) or self.clock.starts_run:
-            self.plan, self._since, self._drawn, self._draws = plan, self.clock.step, 0, None
-        for request in context.requests:
-            self._carry_out(request, model, optimizer)
-        return context.requests
+        return Decision(plan, context.requests)
 
     def _outputs(self, model: nn.Module, precision: Precision) -> ModelOutputs:
         return ModelOutputs(

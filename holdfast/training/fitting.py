@@ -1,13 +1,19 @@
 """`fit`: the curator's loop with evaluation by group, choice of the best checkpoint, and a run that survives a kill.
 
 It is a convenience on top of `Curator`; nothing here is needed to use a policy in a loop of your own.
+
+Inside a process group all processes call `fit` with the same arguments and train together. Each runs the model on its
+share of every mini-batch; losses are those of the whole one, gradients are averaged in one message in a fixed order, so
+that a resumed run adds in the same order too. The first process alone keeps the run and calls the listeners.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,11 +28,12 @@ from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed
-from holdfast.training.curator import Curator
+from holdfast.training.curator import Curator, SharedBatch
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
+from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.objective import CrossEntropy, Objective
@@ -34,6 +41,7 @@ from holdfast.training.optimizer_steps import OptimizerSteps
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
 from holdfast.training.precision import check_precision
+from holdfast.training.ranks import Ranks, alone, unwrapped
 from holdfast.training.run import Run
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
@@ -89,8 +97,9 @@ def fit(
         splits: training, validation and test set.
         method: a policy, an objective, or both; plain training by default.
         settings: how long and how fast.
-        run: a directory for config, metrics, checkpoints and results; a run with a checkpoint is continued from it.
-        listeners: called with every event, after the run's own metrics file.
+        run: a directory for config, metrics, checkpoints and results; a run with a checkpoint is continued from it, by
+            any number of processes. Of several, only the first's counts.
+        listeners: called with every event, after the run's own metrics file, in the first process.
         head: name of the model's last linear layer where it can't be found.
 
     Returns:
@@ -98,7 +107,11 @@ def fit(
     """
     settings = settings or Training()
     accepted = validated(method, settings.planned)
-    loop = _Fit(model, splits, accepted, settings, run=run, listeners=listeners, head=head)
+    ranks, whole = Ranks.current(), unwrapped(model)
+    assert whole is not None
+    if not ranks.is_main:
+        run, listeners = None, ()
+    loop = _Fit(whole, splits, accepted, settings, run=run, listeners=listeners, head=head, ranks=ranks)
     try:
         if run is None:
             return loop.go()
@@ -124,8 +137,10 @@ class _Fit:
         run: Run | None,
         listeners: Sequence[Listener],
         head: str | None,
+        ranks: Ranks,
     ) -> None:
-        device = find_device(settings.device)
+        self.ranks = ranks
+        device = _own_device(find_device(settings.device), ranks)
         check_precision(settings.precision, device)
         if settings.pin_memory and device.type == "cpu":
             raise ConfigError("pin_memory is for copies to a GPU and the device is cpu; leave it out, or give a device")
@@ -159,8 +174,9 @@ class _Fit:
             channels_last=settings.channels_last,
             pin_memory=settings.pin_memory,
             workers=0,
+            ranks=ranks,
         )
-        self.steps = OptimizerSteps(self.model, self.optimizer, settings, head)
+        self.steps = OptimizerSteps(self.model, self.optimizer, settings, head, ranks)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
@@ -177,12 +193,15 @@ class _Fit:
         # Dropout draws from torch's global generator and from no other. It is seeded, and the caller gets his own back.
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
-            if self.run is not None and self.run.has_checkpoint():
-                self._load(self.run.load_checkpoint())
+            self.ranks.share_weights(self.model)
+            # Whether there is a run to save, and to continue, is known where the run is.
+            self.saves, resumes = self.ranks.from_main(self._looked_for_run)
+            if resumes:
+                self._load(self.ranks.from_main(self._read_checkpoint))
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
-                    self.run.cut_metrics(0)
+                    self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
             with self._timed("policy"):
@@ -198,6 +217,9 @@ class _Fit:
                 self._end_epoch()
             return self._finish()
 
+    def _looked_for_run(self) -> tuple[bool, bool]:
+        return self.run is not None, self.run is not None and self.run.has_checkpoint()
+
     # ------------------------------------------------------------------------------------------------- an epoch
 
     def _train_epoch(self) -> None:
@@ -209,10 +231,13 @@ class _Fit:
         for batch in curator:
             if by_step:
                 self._set_learning_rate()
+            if self.ranks.count > 1:
+                # Dropout differs in every process, and no generator has to be saved from each of them.
+                torch.manual_seed(derive_seed(settings.seed, "fit", curator.clock.step, self.ranks.index))
             loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
             curator.end_step(model, optimizer)
-            self.losses.add(loss, len(batch.labels))
+            self.losses.add(loss, len(batch.whole.labels if isinstance(batch, SharedBatch) else batch.labels))
             if curator.plan is not since:
                 self._plan_changed()
             now = time.monotonic()
@@ -223,6 +248,20 @@ class _Fit:
             if now >= self.next_save:
                 self._check_loss()
                 self._save()
+            self._end_if_asked(self.steps.stop)
+
+    def _end_if_asked(self, stop: bool) -> None:
+        """Save and end where a signal asked for it; without a run there is nothing to continue, and training goes on.
+
+        Args:
+            stop: whether any process was asked to.
+
+        Raises:
+            Interrupted: once the state is saved.
+        """
+        if stop and self.saves:
+            self._save()
+            raise Interrupted(interruptions.requested() or signal.SIGTERM)
 
     def _set_learning_rate(self) -> None:
         clock, settings = self.curator.clock, self.settings
@@ -248,8 +287,9 @@ class _Fit:
     def _end_epoch(self) -> None:
         curator, epoch = self.curator, self.curator.clock.epoch
         loss = self._check_loss()
+        self.ranks.share_buffers(self.model)
         with self._timed("evaluate"):
-            report = evaluate(self.model, self.splits.validation, train=self.splits.train)
+            report = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
         score = criterion(report, self.settings.select_by)
         full_epochs = curator.examples_seen / len(self.splits.train)
         if score > self.best_score:
@@ -278,6 +318,8 @@ class _Fit:
             self._plan_changed()
         # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
+        if self.ranks.count == 1:  # else at the next step, which all processes end after
+            self._end_if_asked(interruptions.requested() is not None)
 
     def _begin_stage(self) -> None:
         """Training starts, or starts again."""
@@ -286,7 +328,11 @@ class _Fit:
             self._prepare_objective()
 
     def _prepare_objective(self) -> None:
+        state, ours = self.ranks.broadcast(torch.get_rng_state()), torch.get_rng_state()
+        torch.set_rng_state(state)  # a second network is drawn alike in all processes
         self.objective.prepare(self._grouped(), self.model, lambda model: build_optimizer(model, self.settings))
+        if self.ranks.count > 1:
+            torch.set_rng_state(ours)
 
     def _grouped(self) -> Examples:
         """The training set, with the groups that were inferred, where a policy did."""
@@ -315,14 +361,14 @@ class _Fit:
 
     def _finish(self) -> FitResult:
         with self._timed("evaluate"):
-            test_last = evaluate(self.model, self.splits.test, train=self.splits.train)
+            test_last = evaluate(self.model, self.splits.test, train=self.splits.train, ranks=self.ranks)
         if self.run is not None:
             self.curator.chain.save_artifacts(self.run.path)
         self.model.load_state_dict(self.best_weights)
         finished = self._run_finish()
         with self._timed("evaluate"):
-            validation = evaluate(self.model, self.splits.validation, train=self.splits.train)
-            predictions = predict(self.model, self.splits.test)
+            validation = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
+            predictions = predict(self.model, self.splits.test, ranks=self.ranks)
             test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
         result = FitResult(
             self.model,
@@ -358,8 +404,11 @@ class _Fit:
         if self.finish is None:
             return {}
         splits = replace(self.splits, train=self._grouped())
+        finish, trained = self.finish, Trained(self.model, splits, self.settings.seed, self.head)
         with self._timed("policy"):
-            return self.finish(Trained(self.model, splits, self.settings.seed, self.head))
+            said = self.ranks.from_main(lambda: _alone(lambda: finish(trained)))
+            self.ranks.share_weights(self.model)
+        return said
 
     def _card(self) -> ModelCard:
         train = self.splits.train
@@ -389,19 +438,25 @@ class _Fit:
                         "full_epochs": self.best_full_epochs,
                         "weights": self.best_weights,
                     },
-                    "history": self.history,
                     "seconds": self.seconds,
-                    "metrics_size": self.run.metrics_size(),
+                    "metrics": self.run.metrics_mark(),
                 }
             )
 
-    def _load(self, state: dict[str, Any]) -> None:
+    def _read_checkpoint(self) -> dict[str, Any]:
         assert self.run is not None
+        state = self.run.load_checkpoint()
+        # Events that were logged after this checkpoint will be logged again.
+        self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
+        return {**state, "history": state["history"] if "history" in state else _history(self.run)}
+
+    def _load(self, state: dict[str, Any]) -> None:
         try:
             self.model.load_state_dict(state["model"])
         except RuntimeError as error:
             raise ConfigError(
-                f"the checkpoint in {self.run.path} is of another model; resume with the model it was made with"
+                f"the checkpoint{f' in {self.run.path}' if self.run is not None else ''} is of another model; resume "
+                "with the model it was made with"
             ) from error
         self.optimizer.load_state_dict(state["optimizer"])
         self.steps.load_state_dict(state.get("scaler", {}))
@@ -417,9 +472,7 @@ class _Fit:
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]
-        self.history, self.seconds = state["history"], state["seconds"]
-        # Events that were logged after this checkpoint will be logged again.
-        self.run.cut_metrics(state["metrics_size"])
+        self.seconds, self.history = state["seconds"], state["history"]
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
         clock = self.curator.clock
@@ -434,6 +487,25 @@ class _Fit:
             yield
         finally:
             self.seconds[activity] += time.perf_counter() - started
+
+
+def _own_device(device: torch.device, ranks: Ranks) -> torch.device:
+    """Of several GPUs each process of a machine takes its own, by the number that its launcher gave it."""
+    if ranks.count == 1 or device.type == "cpu" or device.index is not None:
+        return device
+    devices = max(torch.accelerator.device_count(), 1)
+    return torch.device(device.type, int(os.environ.get("LOCAL_RANK", ranks.index)) % devices)
+
+
+def _alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    with alone():
+        return work()
+
+
+def _history(run: Run) -> list[dict[str, Any]]:
+    """The records of the epochs so far, out of the run's events."""
+    epochs = [dict(event) for event in run.metrics() if event["event"] == "epoch"]
+    return [{key: event[key] for key in event if key not in ("event", "step", "seconds")} for event in epochs]
 
 
 class _RunningMean:

@@ -3,6 +3,10 @@
 One `Forward` is shared by all terms of an objective, so a model is run once per batch however many terms there are:
 ``CrossEntropy() + Proximal(...)``. Objectives that learn something on the way (the group weights of GroupDRO) keep it
 in their state, which goes into the checkpoint.
+
+On several processes each runs the model on its share of the batch, and what it gives is gathered: `logits`, `features`,
+`losses` and `batch` are those of the whole batch, in every process alike. So a loss over groups, ranks or pairs of
+examples needs no second version, and gradients come out right once they are averaged over the processes.
 """
 
 from __future__ import annotations
@@ -20,9 +24,10 @@ from holdfast.data.inputs import InputBatch
 from holdfast.models.heads import features_and_logits
 from holdfast.training.accumulation import part_sizes, recomputed, split_inputs
 from holdfast.training.clock import Clock
-from holdfast.training.curator import Batch
+from holdfast.training.curator import Batch, SharedBatch
 from holdfast.training.model_outputs import call
 from holdfast.training.precision import Precision, autocast
+from holdfast.training.ranks import ALONE, Ranks
 
 #: Makes an optimizer for a model.
 NewOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
@@ -41,6 +46,11 @@ class Forward:
         part_size: how many examples the model is run on at a time, where memory allows no more. The batch is run part
             by part, and each part once more when gradients are taken, so that only one part's activations are held.
         step_size: examples of the whole optimizer step, where the batch is a part of it.
+
+    Attributes:
+        batch: the whole mini-batch, over all processes; the inputs in it are this process's.
+        local: what this process runs the model on; the same where it has no company.
+        ranks: the processes that share the batch.
     """
 
     def __init__(
@@ -56,7 +66,9 @@ class Forward:
         step_size: int | None = None,
     ) -> None:
         self.model = model
-        self.batch = batch
+        self.local = batch
+        self.batch = batch.whole if isinstance(batch, SharedBatch) else batch
+        self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ALONE
         self.clock = clock or Clock()
         self.weighted = weighted
         self.step_size = step_size or len(batch.labels)
@@ -70,7 +82,7 @@ class Forward:
         if "features" in self.__dict__:
             return self._both[1]
         (logits,) = self._in_parts(lambda inputs: (call(self.model, inputs),))
-        return logits
+        return self.gather(logits)
 
     @cached_property
     def features(self) -> Tensor:
@@ -80,18 +92,31 @@ class Forward:
     @cached_property
     def _both(self) -> tuple[Tensor, Tensor]:
         features, logits = self._in_parts(lambda inputs: features_and_logits(self.model, inputs, head=self._head))
-        return features, logits
+        return self.gather(features), self.gather(logits)
 
     def _in_parts(self, outputs: Callable[[InputBatch], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-        inputs, size = self.batch.inputs, self._part_size
+        (inputs, labels, *_), size = self.local, self._part_size
 
         def cast(part: InputBatch) -> tuple[Tensor, ...]:
-            with autocast(self._precision, self.batch.labels.device):
+            with autocast(self._precision, labels.device):
                 return outputs(part)
 
-        if size is None or len(self.batch.labels) <= size + 1:
+        if size is None or len(labels) <= size + 1:
             return outputs(inputs) if self._precision == "fp32" else cast(inputs)
-        return recomputed(self.model, cast, split_inputs(inputs, part_sizes(len(self.batch.labels), size)))
+        return recomputed(self.model, cast, split_inputs(inputs, part_sizes(len(labels), size)))
+
+    @property
+    def counted(self) -> int:
+        """How many of the examples of `local`, from the first on, are this process's own; others fill it up."""
+        return self.local.share.counted if isinstance(self.local, SharedBatch) else len(self.local.labels)
+
+    def outputs_of(self, network: nn.Module) -> Tensor:
+        """Logits of a second network for the whole batch, shape (b, classes)."""
+        return self.gather(call(network, self.local.inputs))
+
+    def gather(self, values: Tensor) -> Tensor:
+        """Rows for the whole batch out of a row for each example of `local`, with gradients."""
+        return self.local.share.gather(values) if isinstance(self.local, SharedBatch) else values
 
     @cached_property
     def losses(self) -> Tensor:

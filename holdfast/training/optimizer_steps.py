@@ -11,10 +11,12 @@ from holdfast.errors import ConfigError
 from holdfast.models.compiled import uncompiled
 from holdfast.training.accumulation import part_sizes, split_inputs
 from holdfast.training.clock import Clock
-from holdfast.training.curator import Batch
+from holdfast.training.curator import Batch, SharedBatch
+from holdfast.training.interruption import interruptions
 from holdfast.training.model_outputs import device_of
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.precision import new_scaler
+from holdfast.training.ranks import ALONE, Ranks
 from holdfast.training.settings import Training
 
 
@@ -26,17 +28,29 @@ class OptimizerSteps:
         optimizer: over its parameters.
         settings: precision, accumulation, compilation, and the largest norm of a gradient.
         head: name of the model's head where it can't be found.
+        ranks: the processes that take each step together.
+
+    Attributes:
+        stop: whether a signal asked one of the processes to end, as known after the last step.
     """
 
     def __init__(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, settings: Training, head: str | None = None
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Training,
+        head: str | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
+        self.stop = False
+        self._ranks = ranks
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._model = model
         self._optimizer = optimizer
         self._precision = settings.precision
         self._clip_norm = settings.clip_norm
         self._head = head
-        self._part_size = settings.batch_size if settings.accumulate > 1 else None
+        self._part_size = -(-settings.batch_size // ranks.count) if settings.accumulate > 1 else None
         self._compiled = settings.compile
         self._runs: Any = torch.compile(model) if settings.compile else model
         self._scaler = new_scaler(settings.precision, device_of(model))
@@ -53,6 +67,7 @@ class OptimizerSteps:
                     "mend what torch.compile needs: a C++ compiler, and a forward pass that it can trace"
                 ) from error
             raise
+        self.stop = self._ranks.average_gradients(self._trained, interruptions.requested() is not None)
         if self._scaler is None:
             self._clip()
             self._optimizer.step()
@@ -74,6 +89,7 @@ class OptimizerSteps:
             self._scaler.load_state_dict(state)
 
     def _gradients(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
+        shared = isinstance(batch, SharedBatch)
         whole = len(batch.labels)
         if self._part_size is None or not objective.is_mean:
             # Where a part is run a second time, buffers are others: not what a compiled graph knows.
@@ -98,14 +114,14 @@ class OptimizerSteps:
                 self._runs,
                 part,
                 self._head,
-                weighted=weighted,
+                weighted=weighted or shared,
                 clock=clock,
                 precision=self._precision,
-                step_size=whole,
+                step_size=len(batch.whole.labels) if isinstance(batch, SharedBatch) else whole,
             )
             losses.append(objective(forward) * (len(part.labels) / whole))
             self._backward(losses[-1])
-        return torch.stack([loss.detach() for loss in losses]).sum()
+        return self._ranks.mean(torch.stack([loss.detach() for loss in losses]).sum())
 
     def _backward(self, loss: Tensor) -> None:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)

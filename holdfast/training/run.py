@@ -15,6 +15,8 @@
     report.html            the page to look at
 
 Everything is written atomically, except metrics.jsonl, which is appended to and cut back to the checkpoint on resume.
+A folder may have been damaged, cut or made up on its way here: whatever is read from it is what this module says, or an
+error that names the file.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,12 +40,13 @@ import yaml
 
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError
-from holdfast.files import plain_values, read_mapping, write_atomically
+from holdfast.files import plain_values, read_mapping, remove_leftovers, write_atomically
 from holdfast.models.spec import ModelSpec
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation.evaluation import Predictions
 from holdfast.training.events import Event
+from holdfast.training.metrics_file import MetricsFile, MetricsMark
 from holdfast.training.model_card import ModelCard
 from holdfast.training.plan import Plan
 from holdfast.training.state import load_state, save_state
@@ -65,7 +68,8 @@ class Run:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._lock: IO[str] | None = None
+        self._lock: IO[bytes] | None = None
+        self._metrics = MetricsFile(path / "metrics.jsonl")
 
     @classmethod
     def create(
@@ -131,45 +135,64 @@ class Run:
     @property
     def environment(self) -> dict[str, Any]:
         """Kind, versions, machine, command, commit and start."""
-        return dict(json.loads((self.path / "environment.json").read_text()))
+        return self._json("environment.json")
 
     @property
     def kind(self) -> RunKind:
         """What is run."""
-        return self.environment.get("kind") or _kind_of_older(self.config)
+        kind = self.environment.get("kind") or _kind_of_older(self.config)
+        if kind not in get_args(RunKind):
+            raise CheckpointError(
+                f"{self.path / 'environment.json'} says that the run is of kind {kind!r:.60}, and there is no such "
+                "kind; restore it from a copy of the run"
+            )
+        return cast(RunKind, kind)
 
     @property
     def results(self) -> dict[str, Any] | None:
         """The final scores, or None while the run is not finished."""
-        file = self.path / "results.json"
-        return dict(json.loads(file.read_text())) if file.exists() else None
+        return self._json("results.json") if (self.path / "results.json").exists() else None
 
     @property
     def status(self) -> str:
         """``finished``, ``running`` (a process holds it) or ``interrupted``."""
         if (self.path / "results.json").exists():
             return "finished"
-        lock = self.path / ".lock"
-        if not lock.exists():
-            return "interrupted"
         # The kernel lets a lock go when its process ends, however it ends. So a lock that can be had is nobody's.
-        with lock.open() as file:
+        with suppress(OSError), (self.path / ".lock").open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 return "running"
         return "interrupted"
 
     def metrics(self) -> list[dict[str, Any]]:
         """The events so far, oldest first; a half-written last line is left out."""
-        file = self.path / "metrics.jsonl"
-        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]
+        return self._metrics.events()
 
     def predictions(self) -> dict[str, Any]:
         """The chosen model's predictions on the test set: NumPy vectors by column name."""
-        table = pq.read_table(self.path / "predictions.parquet")
-        return {name: table.column(name).to_numpy() for name in table.column_names}
+        return self.table("predictions.parquet", ("id", "label", "predicted", "confidence"))
+
+    def table(self, name: str, columns: Sequence[str]) -> dict[str, Any]:
+        """The columns of one of the run's tables, as NumPy vectors.
+
+        Args:
+            name: of the file in the run's directory.
+            columns: that it must have.
+
+        Raises:
+            CheckpointError: if it is missing, damaged, or lacks one of them.
+        """
+        file = self.path / name
+        try:
+            table = pq.read_table(file)
+            if missing := [column for column in columns if column not in table.column_names]:
+                raise ValueError(f"it has no column {missing[0]}")
+            return {column: table.column(column).to_numpy() for column in table.column_names}
+        # What Arrow raises of a damaged file are errors of its own, an OSError, or whatever a flipped bit leads to.
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, MemoryError) as error:
+            raise CheckpointError(f"{file} can't be read ({error}); restore it from a copy of the run") from error
 
     def has_checkpoint(self) -> bool:
         """Whether there is a state to continue from."""
@@ -203,22 +226,26 @@ class Run:
     @property
     def spec(self) -> ModelSpec | None:
         """What the model is made from; None of older runs, and where the model came as an object."""
-        file = self.path / _MODEL
-        if not file.exists():
-            return None
+        return ModelSpec.from_json(self._json(_MODEL)) if (self.path / _MODEL).exists() else None
+
+    def _json(self, name: str) -> dict[str, Any]:
+        """What a file of plain values holds, by name."""
+        file = self.path / name
         try:
-            stored = dict(json.loads(file.read_text(encoding="utf-8")))
+            return dict(json.loads(file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{file} can't be read ({error}); restore it from a copy of the run") from error
-        return ModelSpec.from_json(stored)
 
     # ---------------------------------------------------------------------------------------------- writing
 
     def lock(self) -> None:
-        """Hold the directory for this process until it ends, however it ends."""
+        """Hold the directory for this process until it ends, however it ends, and clear what a killed one left."""
         try:
-            self._lock = (self.path / ".lock").open("w")
+            # Never through a link, and never emptied: the folder may be somebody else's.
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._lock = os.fdopen(os.open(self.path / ".lock", flags, 0o666), "r+b", buffering=0)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_leftovers(self.path)
         except BlockingIOError as error:
             raise ConfigError(f"another process is writing to the run at {self.path}; wait or stop it") from error
         except OSError as error:
@@ -237,7 +264,7 @@ class Run:
             ConfigError: if the data has changed since the run began.
         """
         file, text = self.path / "schema.json", json.dumps(plain_values(schema), indent=1)
-        if file.exists() and file.read_text(encoding="utf-8") != text:
+        if file.exists() and file.read_bytes() != text.encode():
             raise ConfigError(
                 f"the data has changed since the run at {self.path} began, so it can't go on; start a new run"
             )
@@ -247,27 +274,21 @@ class Run:
         """Save a state atomically."""
         save_state(state, self.path / "checkpoints" / f"{name}.safetensors")
 
-    def metrics_size(self) -> int:
-        """How far metrics.jsonl has been written, in bytes."""
-        file = self.path / "metrics.jsonl"
-        return file.stat().st_size if file.exists() else 0
+    def metrics_mark(self) -> dict[str, Any]:
+        """How far metrics.jsonl has been written, and its digest, for a checkpoint."""
+        return self._metrics.mark().to_json()
 
-    def cut_metrics(self, size: int) -> None:
-        """Forget what was logged after the checkpoint that is being continued."""
-        file = self.path / "metrics.jsonl"
-        if file.exists():
-            os.truncate(file, size)
+    def cut_metrics(self, mark: Any = 0) -> None:
+        """Forget what was logged after the checkpoint that is being continued.
+
+        Args:
+            mark: what `metrics_mark` gave, or the size alone, as older checkpoints have it.
+        """
+        self._metrics.cut(MetricsMark.of(mark))
 
     def log(self, event: Event) -> None:
         """Append an event to metrics.jsonl; steps are too many to keep."""
-        if event.kind == "step":
-            return
-        record = {"event": event.kind, "epoch": event.epoch, "step": event.step, **event.values}
-        try:
-            with (self.path / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise CheckpointError(f"{self.path / 'metrics.jsonl'} can't be written ({error.strerror})") from error
+        self._metrics.append(event)
 
     def save_plan(self, clock: Clock, plan: Plan, examples: Examples) -> None:
         """Save what is trained on from now on, by example id; explicit mini-batches as rows of (batch, id, weight)."""

@@ -2,7 +2,8 @@
 
 ``model.load_state_dict(load_file(path))`` takes them, strictly. Tied weights are written under each of their names,
 since safetensors refuses tensors that share memory and a strict load asks for every name; loading ties them again. The
-header holds what is known of the model, see `holdfast.training.model_card`.
+header holds what is known of the model, see `holdfast.training.model_card`, and the SHA-256 of the file: weights that
+were changed after they were written are refused (`holdfast.sealed`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
 from torch import Tensor
 
 from holdfast.errors import CheckpointError
-from holdfast.files import write_atomically
+from holdfast.sealed import read_sealed, write_sealed
 
 #: In the header: entries of the state dict that are no tensors (`nn.Module.get_extra_state`), as JSON.
 _PLAIN = "plain"
@@ -40,20 +40,21 @@ def save_weights(state: Mapping[str, Any], path: Path, about: Mapping[str, str] 
         # A copy each: tied weights and views share memory, which safetensors refuses.
         tensors = {name: value.detach().cpu().contiguous().clone() for name, value in dense.items()}
         header = {"format": "pt", **(about or {}), **({_PLAIN: json.dumps(plain)} if plain else {})}
-        payload = save(tensors, metadata=header)
+        write_sealed(path, tensors, header)
+    except CheckpointError:
+        raise
     except (TypeError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise CheckpointError(
             f"the model's weights can't be written as safetensors ({error}); keep dense tensors and plain values in "
             "its state dict"
         ) from error
-    write_atomically(path, _with_sorted_header(payload))
 
 
 def load_weights(path: Path) -> dict[str, Any]:
     """The state dict that `save_weights` wrote, tensors on the CPU.
 
     Raises:
-        CheckpointError: if there is no such file, or it is damaged.
+        CheckpointError: if there is no such file, it is damaged, or was changed after it was written.
     """
     header, tensors = _read(path, whole=True)
     try:
@@ -71,21 +72,11 @@ def weights_header(path: Path) -> dict[str, str]:
     return _read(path, whole=False)[0]
 
 
-def _with_sorted_header(payload: bytes) -> bytes:
-    """The same file with its header in one order, so that equal models are equal files: safetensors has it in any."""
-    size = int.from_bytes(payload[:8], "little")
-    header = json.dumps(json.loads(payload[8 : 8 + size]), sort_keys=True, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % 8)  # tensors begin at a multiple of 8 bytes
-    return len(header).to_bytes(8, "little") + header + payload[8 + size :]
-
-
 def _read(path: Path, *, whole: bool) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.exists():
         raise CheckpointError(f"there are no weights at {path}; restore them from a copy of the run, or train again")
     try:
-        with safe_open(path, framework="pt") as file:
-            names = list(file.keys()) if whole else []
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in names}
+        return read_sealed(path, whole=whole)
     except (SafetensorError, OSError, ValueError) as error:
         raise _damaged(path, error) from error
 

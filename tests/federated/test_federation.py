@@ -225,12 +225,12 @@ def test_running_statistics_are_averaged_like_weights():
 def test_a_run_is_held_from_the_first_look_at_its_state(tmp_path):
     place = Run.create(tmp_path / "run", {})
     federate(toy_clients(), linear(), SETTINGS, run=place, personalize=[FineTuning(epochs=1)])
-    before = place.metrics_size()
+    before = place.metrics_mark()
     other = Run.open(tmp_path / "run")
     other.lock()
     with pytest.raises(ConfigError, match="another process"):
         federate(toy_clients(), linear(), SETTINGS, run=place, personalize=[FineTuning(epochs=1)])
-    assert place.metrics_size() == before
+    assert place.metrics_mark() == before
     saved = place.load_checkpoint()
     assert (saved["stores"]["finetuning"]["places"] > 0).all()
     assert saved["seconds"] > 0

@@ -22,6 +22,7 @@ from rich.text import Text
 
 from holdfast.errors import ConfigError
 from holdfast.papers.engine.experiment import SCALES, Scale
+from holdfast.training.interruption import EXIT_CODE, Interrupted, interruptible
 
 if TYPE_CHECKING:
     from holdfast.papers.engine.execute import CellOutcome
@@ -72,26 +73,28 @@ def reproduce(
         results_dir: where results lie; results/ of the checkout, or of this folder outside a checkout, by default.
 
     Returns:
-        The exit code: 0 if everything ran, whatever the verdicts; 1 if a cell failed or differs; 130 if it was stopped.
+        The exit code: 0 if everything ran, whatever the verdicts; 1 if a cell failed or differs; 130 if it was stopped,
+        75 if SIGTERM or SIGUSR1 stopped it.
     """
     if sum((judge, recheck, golden, list)) > 1:
         raise ConfigError("--judge, --recheck, --golden and --list do different things; give one of them")
     console = Console()
     folder = results_dir or default_results_dir()
     try:
-        if judge:
-            return _judge(console, folder, name)
-        if golden:
-            return _golden(console, folder, name)
-        if recheck:
-            return _recheck(console, folder, name, minutes, data_root)
-        if list or name is None:
-            console.print(_listing(folder, console.width >= _ROOMY))
-            return 0
-        return _run(console, folder, name, scale, seeds, jobs=jobs, fresh=fresh, data_root=data_root)
-    except KeyboardInterrupt:
+        with interruptible(at_once=True):
+            if judge:
+                return _judge(console, folder, name)
+            if golden:
+                return _golden(console, folder, name)
+            if recheck:
+                return _recheck(console, folder, name, minutes, data_root)
+            if list or name is None:
+                console.print(_listing(folder, console.width >= _ROOMY))
+                return 0
+            return _run(console, folder, name, scale, seeds, jobs=jobs, fresh=fresh, data_root=data_root)
+    except (KeyboardInterrupt, Interrupted) as stop:
         console.print("Stopped. What was finished is kept; the same command continues.")
-        return STOPPED
+        return EXIT_CODE if isinstance(stop, Interrupted) else STOPPED
 
 
 def main(arguments: list[str]) -> int:

@@ -85,10 +85,13 @@ def continued(
 
 @contextmanager
 def says_how_to_continue(run: training.Run, console: Console) -> Iterator[None]:
-    """Print the command that continues a run when the user stops it."""
+    """Print the command that continues a run when the user stops it, or a signal asks it to save and end."""
+    from holdfast.training.interruption import Interrupted, interruptible
+
     try:
-        yield
-    except KeyboardInterrupt:
+        with interruptible():
+            yield
+    except (KeyboardInterrupt, Interrupted):
         print_how_to_continue(run, console)
         raise
 

@@ -98,7 +98,7 @@ class WeightedStatistics(Objective):
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""
         forward.model = uncompiled(forward.model)  # a compiled one would go by the statistics it was compiled with
-        with weighted_batch_norm(forward.model, forward.batch.weights):
+        with weighted_batch_norm(forward.model, forward.local.weights):
             return CrossEntropy()(forward)
 
 
@@ -125,6 +125,7 @@ class FrozenStatistics(Objective):
         """mean(weight x loss) over the batch."""
         if not statistics_are_warm(forward.clock, forward.step_size, self._n, self._warmup):
             return CrossEntropy()(forward)
+        forward.ranks.share_buffers(forward.model)  # each process's statistics were its own until now
         with frozen_batch_norm(forward.model):
             return CrossEntropy()(forward)
 

@@ -21,7 +21,8 @@ class State:
         dropped: updates that were not finite.
         seconds: training time, of all processes that had a part in it.
         diverged_at: round whose update made the shared model non-finite; it stays as before from then on.
-        history: summaries at the rounds that were evaluated.
+        history: summaries at the rounds that were evaluated; a checkpoint leaves them to the run's metrics, so that it
+            does not grow with the rounds.
         faults: what kept clients of a real federation out of rounds, plain values.
     """
 
@@ -37,8 +38,8 @@ class State:
     faults: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, for a checkpoint."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """The fields by name, for a checkpoint, without the history."""
+        return {each.name: getattr(self, each.name) for each in fields(self) if each.name != "history"}
 
     @classmethod
     def of(cls, saved: dict[str, Any]) -> State:

@@ -3,11 +3,13 @@
 Five hundred personal CNNs of 3.27 million parameters are 6.5 GB, so rows live in a sparse memory-mapped file: a client
 that was never selected costs nothing, the system's page cache does the rest, and forked workers write their rows
 without sending them. Each row has two places. What a checkpoint refers to is never written over: after a checkpoint a
-row's first change goes to its other place. A killed federation therefore finds its personal models as they were.
+row's first change goes to its other place. A killed federation therefore finds its personal models as they were. The
+checkpoint has the SHA-256 of every row that it refers to, and a row that is another is refused.
 """
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 from pathlib import Path
 from typing import Any, Literal
@@ -40,6 +42,9 @@ class RowStore:
         self._current = shared_zeros(clients, dtype=torch.int8).numpy()  # 0: never written; 1 and 2: its place
         self._saved = shared_zeros(clients, dtype=torch.int8).numpy()
         self._lasting = path is not None
+        self._path = path
+        self._digests = np.zeros((clients, hashlib.sha256().digest_size), np.uint8)
+        self._unchecked = np.zeros(clients, np.bool_)  # whose row was not compared with its digest yet
         shape, kind = (2, clients, len(initial)), initial.numpy().dtype
         if path is None:
             with tempfile.NamedTemporaryFile(prefix="holdfast-rows-") as file:
@@ -67,6 +72,7 @@ class RowStore:
     def read(self, clients: Tensor, first: int = 0) -> Tensor:
         """Rows of these clients from column `first` on, a copy of shape (len(clients), width - first) on the device."""
         which = clients.numpy()
+        self._compare(which[self._unchecked[which]])
         places = self._current[which]
         rows = torch.from_numpy(self._table[np.maximum(places - 1, 0), which, first:])
         rows[torch.from_numpy(places == 0)] = self.initial[first:]
@@ -78,15 +84,55 @@ class RowStore:
         places = np.where(self._saved[which] == 1, 2, 1).astype(np.int8)
         self._table[places - 1, which] = rows.cpu().numpy()
         self._current[which] = places
+        self._unchecked[which] = False
 
     def state_dict(self) -> dict[str, Any]:
         """Where the rows are; from now on these are kept until the next call."""
         if self._lasting:
             self._table.flush()
+            for client in np.flatnonzero(self._current != self._saved):
+                self._digests[client] = np.frombuffer(self._digest(client), np.uint8)
         self._saved[:] = self._current
-        return {"places": torch.from_numpy(self._current.copy())}
+        places = torch.from_numpy(self._current.copy())
+        return (
+            {"places": places, "sha256": torch.from_numpy(self._digests.copy())}
+            if self._lasting
+            else {"places": places}
+        )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go back to the rows of a checkpoint."""
-        self._current[:] = state["places"].numpy()
+        """Go back to the rows of a checkpoint; each is compared with its digest when it is first read.
+
+        Raises:
+            CheckpointError: if the checkpoint is of other clients.
+        """
+        places, digests = state["places"], state.get("sha256")
+        if places.shape != self._current.shape or not ((places >= 0) & (places <= 2)).all():
+            raise CheckpointError(
+                f"the checkpoint has other clients than {self._path}; restore it from a copy of the run"
+            )
+        self._current[:] = places.numpy()
         self._saved[:] = self._current
+        if digests is not None:  # of a checkpoint made before, rows are taken as they are
+            self._digests[:] = digests.numpy()
+            self._unchecked[:] = self._current > 0
+
+    def check(self) -> None:
+        """Compare every row with its digest now, rather than when it is first read.
+
+        Raises:
+            CheckpointError: if one is not what the checkpoint saw.
+        """
+        self._compare(np.flatnonzero(self._unchecked))
+
+    def _compare(self, clients: Any) -> None:
+        for client in clients:
+            if self._digest(client) != self._digests[client].tobytes():
+                raise CheckpointError(
+                    f"the model of client number {client} in {self._path} is not the one that was saved: its "
+                    "SHA-256 is another; restore the file from a copy of the run"
+                )
+            self._unchecked[client] = False
+
+    def _digest(self, client: int) -> bytes:
+        return hashlib.sha256(np.ascontiguousarray(self._table[self._current[client] - 1, client])).digest()

@@ -9,6 +9,7 @@ own, so a killed run continues to the bit from its last checkpoint.
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import IGNORED, Ints, TokenPairs
 from holdfast.finetuning.trajectories import TrajectoryRecorder
 from holdfast.streams import derive_seed, numpy_stream
+from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.model_outputs import device_of
 from holdfast.training.state import load_state, save_state
 
@@ -167,11 +169,22 @@ def fine_tune(
         report(Progress("training", done, total, loss))
         if recorder is not None:
             recorder.record(model, done, lambda seen, of: report(Progress("recording", seen, of)))
-        if checkpoint is not None and processes.is_main and (done % every == 0 or done == total):
+        asked = None if checkpoint is None else _asked(processes)
+        if checkpoint is not None and processes.is_main and (asked or done % every == 0 or done == total):
             save_state(
                 {"step": done, "total": total, "weights": trained, "optimizer": optimizer.state_dict()}, checkpoint
             )
         processes.wait()
+        if asked is not None:
+            raise Interrupted(asked)
+
+
+def _asked(processes: Processes) -> int | None:
+    """The signal that asked for the end, of any process: a scheduler's may reach one of them only."""
+    own = interruptions.requested()
+    if processes.count == 1 or not processes.total(torch.tensor(float(own is not None))):
+        return own
+    return own or signal.SIGTERM
 
 
 def _backward(model: nn.Module, tokens: TokenPairs, batch: Ints, most_tokens: int, processes: Processes) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs
+from holdfast.training.ranks import ALONE, Ranks
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,21 +25,25 @@ class Predictions:
     confidence: Tensor
 
 
-def predict(model: nn.Module, examples: Examples, *, batch_size: int = 512) -> Predictions:
-    """The model's predictions in evaluation mode; the model is left as it was."""
-    confidence, predicted = ModelOutputs(model, examples, batch_size=batch_size).probabilities().max(1)
+def predict(model: nn.Module, examples: Examples, *, batch_size: int = 512, ranks: Ranks = ALONE) -> Predictions:
+    """The model's predictions in evaluation mode, shared out over processes; the model is left as it was."""
+    outputs = ModelOutputs(model, examples, batch_size=batch_size, ranks=ranks)
+    confidence, predicted = outputs.probabilities().max(1)
     return Predictions(predicted, confidence)
 
 
-def evaluate(model: nn.Module, examples: Examples, *, train: Examples | None = None) -> GroupReport:
+def evaluate(
+    model: nn.Module, examples: Examples, *, train: Examples | None = None, ranks: Ranks = ALONE
+) -> GroupReport:
     """The model's accuracy by group.
 
     Args:
         model: the model.
         examples: the set to score.
         train: the training set, for the average under its group frequencies.
+        ranks: the processes that share the work, all of which must ask.
 
     Returns:
         A report that answers questions.
     """
-    return GroupReport.of(predict(model, examples).predicted, examples, train=train)
+    return GroupReport.of(predict(model, examples, ranks=ranks).predicted, examples, train=train)

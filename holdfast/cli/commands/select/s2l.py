@@ -42,6 +42,7 @@ from holdfast.finetuning.proxy import record_trajectories
 from holdfast.provenance import machine
 from holdfast.report.html.markup import counted, number, percent
 from holdfast.report.pages.selection import write_selection
+from holdfast.training.interruption import Interrupted, interruptible
 from holdfast.training.run import Run
 
 _RATE_FROM_SCRATCH = 2e-3
@@ -79,8 +80,9 @@ def select_s2l(options: S2l, typed: Sequence[str]) -> None:
             trajectories = _recorded(options.trajectories, data)
             begin(trajectories.undefined)
         else:
-            trajectories = _record(options, data, begin, folder=run.path, processes=processes, console=console)
-    except KeyboardInterrupt:
+            with interruptible():
+                trajectories = _record(options, data, begin, folder=run.path, processes=processes, console=console)
+    except (KeyboardInterrupt, Interrupted):
         if (run.path / "config.yaml").exists():
             print_how_to_continue(run, console)
         raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.federated.run_files import read_clients
+from holdfast.federated.run_files import history_of, read_clients
 from holdfast.training.run import Run
 
 #: Name of the shared model.
@@ -102,7 +102,7 @@ class FederationRecord:
     def of(cls, run: Run) -> FederationRecord:
         """Read the run's files; none of them is changed."""
         config, results = run.config, run.results
-        history = tuple(results["history"]) if results else tuple(_history(run.metrics()))
+        history = tuple(results["history"]) if results else tuple(history_of(run.metrics()))
         last = history[-1] if history else {}
         return cls(
             path=run.path,
@@ -134,15 +134,3 @@ class FederationRecord:
     def settings(self, *keys: str) -> list[str]:
         """Values of the configuration, those that are set."""
         return [str(value) for key in keys if (value := self.config.get(key)) not in (None, "", "none")]
-
-
-def _history(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Evaluations so far; where a run was continued, what came after the point it was continued from is left out."""
-    entries: list[dict[str, Any]] = []
-    for event in events:
-        if event["event"] == "start":
-            entries = [entry for entry in entries if entry["round"] <= event["epoch"]]
-        elif event["event"] == "epoch":
-            known = {key: value for key, value in event.items() if key not in ("event", "epoch", "step")}
-            entries.append({"round": event["epoch"], **known})
-    return entries
