@@ -76,6 +76,7 @@ def trained(name: str, settings: Training, splits: Splits, kind: type[nn.Module]
     return model
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.errors.HoldfastWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_accumulated_steps_are_those_of_the_whole_batch(name):
     """53 of 60 draws are seven and a half steps of 8: the last is uneven, and so are its parts."""
@@ -89,6 +90,7 @@ def test_accumulated_steps_are_those_of_the_whole_batch(name):
     assert not torch.equal(weights[2], weights[0]), "steps of 9 are other steps, so that the equality can fail"
 
 
+@pytest.mark.filterwarnings("ignore::holdfast.errors.HoldfastWarning")
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_trains_in_bf16_with_accumulated_steps_and_workers(name):
     splits = parts(name == "adversarial-poisoning", lazy=True)
