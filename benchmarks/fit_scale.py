@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -118,9 +118,7 @@ class ImageCase:
             train(model, optimizer, loader)
 
 
-def train(
-    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterator[tuple[Tensor, Tensor]] | DataLoader
-) -> None:
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable[tuple[Tensor, Tensor]]) -> None:
     """One epoch."""
     for inputs, labels in batches:
         loss = F.cross_entropy(model(inputs), labels)
