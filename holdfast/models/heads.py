@@ -148,9 +148,20 @@ def logits_of(output: Any) -> Tensor:
     return at_least_float32(logits)
 
 
+def _first_parameter(module: nn.Module) -> nn.Parameter | None:
+    """As ``next(module.parameters())``, which goes through dozens of calls, at every step."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for part in module._modules.values():
+        if part is not None and (parameter := _first_parameter(part)) is not None:
+            return parameter
+    return None
+
+
 def _half_weights(model: nn.Module) -> torch.dtype | None:
     """bfloat16 or float16, where all of the model's numbers are."""
-    first = next(model.parameters(), None)
+    first = _first_parameter(model)
     if first is None or first.dtype not in _HALF:  # the usual case, at every step
         return None
     kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
