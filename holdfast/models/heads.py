@@ -107,10 +107,15 @@ def run(model: nn.Module, inputs: InputBatch) -> Tensor:
 
     A model whose weights are all bfloat16 or float16 gets its inputs so.
     """
-    kind = _half_weights(model)
     if isinstance(inputs, Mapping):
-        return logits_of(model(**{name: _as_kind(part, kind) for name, part in inputs.items()}))
-    return logits_of(model(_as_kind(inputs, kind)))
+        return logits_of(model(**{name: as_weights(model, part) for name, part in inputs.items()}))
+    return logits_of(model(as_weights(model, inputs)))
+
+
+def as_weights(model: nn.Module, values: Tensor) -> Tensor:
+    """Inputs in bfloat16 or float16 where all of the model's weights are."""
+    kind = _half_weights(model)
+    return values.to(kind) if kind is not None and values.is_floating_point() else values
 
 
 def at_least_float32(values: Tensor) -> Tensor:
@@ -143,17 +148,24 @@ def logits_of(output: Any) -> Tensor:
     return at_least_float32(logits)
 
 
+def _first_parameter(module: nn.Module) -> nn.Parameter | None:
+    """As ``next(module.parameters())``, which goes through dozens of calls, at every step."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for part in module._modules.values():
+        if part is not None and (parameter := _first_parameter(part)) is not None:
+            return parameter
+    return None
+
+
 def _half_weights(model: nn.Module) -> torch.dtype | None:
     """bfloat16 or float16, where all of the model's numbers are."""
-    first = next(model.parameters(), None)
+    first = _first_parameter(model)
     if first is None or first.dtype not in _HALF:  # the usual case, at every step
         return None
     kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
     return next(iter(kinds)) if len(kinds) == 1 and kinds <= _HALF else None
-
-
-def _as_kind(values: Tensor, kind: torch.dtype | None) -> Tensor:
-    return values.to(kind) if kind is not None and values.is_floating_point() else values
 
 
 def _candidates(module: nn.Module, name: str) -> list[str]:
@@ -196,12 +208,14 @@ def _choices(model: nn.Module, most: int = 8) -> str:
 
 def _verify(name: str, layer: nn.Linear, features: Tensor, logits: Tensor) -> None:
     logits = logits.detach()
+    close = 3e-2 if layer.weight.dtype in _HALF else 1e-3
     with torch.no_grad():
-        expected = F.linear(features, layer.weight, layer.bias)
+        bias = None if layer.bias is None else at_least_float32(layer.bias)
+        expected = F.linear(features, at_least_float32(layer.weight), bias)
     what = None
     if expected.shape != logits.shape:
         what = f"gives shape {tuple(expected.shape)} while the model returns {tuple(logits.shape)}"
-    elif not torch.allclose(expected, logits, rtol=1e-3, atol=1e-4):
+    elif not torch.allclose(expected, logits, rtol=close, atol=close / 10):
         what = f"differs from what the model returns by up to {float((expected - logits).abs().max()):.3g}"
     if what is not None:
         raise ConfigError(

@@ -569,10 +569,11 @@ class Curator:
         def requests() -> Iterator[ReadRequest]:
             for drawn in upcoming:
                 asked.append(drawn)
-                stream, count = (self.seed, "augment", drawn.step), len(drawn.positions)
+                stream = (self.seed, "augment", drawn.step)
                 if self.ranks.count == 1:
                     yield ReadRequest(drawn.positions, stream)
                 else:
+                    count = len(drawn.positions)
                     places = self._share(count).places
                     yield ReadRequest(drawn.positions[places], stream, places, count)
 

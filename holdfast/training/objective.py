@@ -71,10 +71,15 @@ class Forward:
         self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ALONE
         self.clock = clock or Clock()
         self.weighted = weighted
-        self.step_size = step_size or len(batch.labels)
+        self._step_size = step_size
         self._head = head
         self._precision = precision
         self._part_size = part_size
+
+    @property
+    def step_size(self) -> int:
+        """Examples of the whole optimizer step."""
+        return self._step_size or len(self.batch.labels)
 
     @cached_property
     def logits(self) -> Tensor:

@@ -89,8 +89,6 @@ class OptimizerSteps:
             self._scaler.load_state_dict(state)
 
     def _gradients(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
-        shared = isinstance(batch, SharedBatch)
-        whole = len(batch.labels)
         if self._part_size is None or not objective.is_mean:
             # Where a part is run a second time, buffers are others: not what a compiled graph knows.
             model = self._runs if self._part_size is None else uncompiled(self._model)
@@ -108,7 +106,7 @@ class OptimizerSteps:
             self._backward(loss)
             return loss
         self._optimizer.zero_grad(set_to_none=True)
-        losses = list[Tensor]()
+        whole, losses, shared = len(batch.labels), list[Tensor](), isinstance(batch, SharedBatch)
         for part in split_batch(batch, part_sizes(whole, self._part_size)):
             forward = Forward(
                 self._runs,

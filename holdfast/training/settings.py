@@ -100,9 +100,7 @@ class Training:
             raise ConfigError(f"learning_rate is {self.learning_rate}; give a positive number")
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay is {self.weight_decay}; give 0 or a positive number")
-        check_precision(self.precision)
-        if self.workers is not None and self.workers < 0:
-            raise ConfigError(f"workers is {self.workers}; give 0 to read in the training process, or more")
+        self._check_speed()
         if self.epoch_size is not None and self.epoch_size < 1:
             raise ConfigError(f"epoch_size is {self.epoch_size}; give at least 1, or none for one pass")
         if not 0 <= self.momentum < 1:
@@ -115,6 +113,11 @@ class Training:
             raise ConfigError(f"rate_warmup is {self.rate_warmup}; give a fraction of the epochs, from 0 to below 1")
         if any(not 0 < point < 1 for point in self.milestones):
             raise ConfigError(f"milestones are {self.milestones}; give fractions of the epochs between 0 and 1")
+
+    def _check_speed(self) -> None:
+        check_precision(self.precision)
+        if self.workers is not None and self.workers < 0:
+            raise ConfigError(f"workers is {self.workers}; give 0 to read in the training process, or more")
 
     @property
     def step_size(self) -> int:
