@@ -66,7 +66,7 @@ def on_ranks(count: int, work: Callable[..., Any], *arguments: Any, timeout: flo
     with tempfile.TemporaryDirectory() as folder:
         pipes = [PROCESSES.Pipe(duplex=False) for _ in range(count)]
         running = [
-            PROCESSES.Process(target=_work, args=(rank, count, folder, pipe[1], work, arguments))
+            PROCESSES.Process(target=_work, args=((rank, count), folder, pipe[1], work, arguments))
             for rank, pipe in enumerate(pipes)
         ]
         for process, pipe in zip(running, pipes, strict=True):
@@ -92,7 +92,8 @@ def _received(pipe: Any) -> Any:
         return "gone"
 
 
-def _work(rank: int, count: int, folder: str, pipe: Any, work: Callable[..., Any], arguments: Any) -> None:
+def _work(place: tuple[int, int], folder: str, pipe: Any, work: Callable[..., Any], arguments: Any) -> None:
+    rank, count = place
     torch.set_num_threads(1)
     os.environ.update(
         GLOO_SOCKET_IFNAME="lo", RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(count),
@@ -263,8 +264,8 @@ def by_lightning(method: str, norm: bool) -> Any:
     module, count = Module(), dist.get_world_size() if dist.is_initialized() else 1
     several = {"strategy": "ddp", "plugins": [Started()], "devices": count} if count > 1 else {"devices": 1}
     trainer = L.Trainer(
-        max_epochs=EPOCHS + curator.chain.warmup_epochs, accelerator="cpu", logger=False, callbacks=[CuratorCallback(curator)],
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, **several,
+        max_epochs=EPOCHS + curator.chain.warmup_epochs, accelerator="cpu", logger=False,
+        callbacks=[CuratorCallback(curator)], enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, **several,
     )  # fmt: skip
     trainer.fit(module, curated_loader(curator))
     return summary(module.net, plans)
@@ -295,8 +296,8 @@ def by_trainer(method: str, norm: bool) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
             folder, num_train_epochs=EPOCHS + curator.chain.warmup_epochs, per_device_train_batch_size=size // count,
-            optim="sgd", learning_rate=0.05, lr_scheduler_type="constant", use_cpu=True, save_strategy="no", report_to=[],
-            disable_tqdm=True, max_grad_norm=0.0, ddp_backend="gloo", logging_strategy="no",
+            optim="sgd", learning_rate=0.05, lr_scheduler_type="constant", use_cpu=True, save_strategy="no",
+            report_to=[], disable_tqdm=True, max_grad_norm=0.0, ddp_backend="gloo", logging_strategy="no",
         )  # fmt: skip
         trainer = curated_trainer(transformers.Trainer, curator)(model=model, args=arguments)
         taken = _recorded(plans)

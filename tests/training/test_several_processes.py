@@ -49,8 +49,8 @@ def _train_differently(what):
     if what == "weights" and rank:
         torch.nn.init.zeros_(model.head.weight)
     curator = Curator(data, ranks=ALONE if what == "nothing" else None, **options)
-    for _ in curator.epochs(1, model, torch.optim.SGD(model.parameters(), lr=0.1)):
-        return len(next(iter(curator)).labels)
+    curator.start(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    return len(next(iter(curator)).labels)
 
 
 @pytest.mark.parametrize(
