@@ -263,10 +263,9 @@ def by_lightning(method: str, norm: bool) -> Any:
 
     module, count = Module(), dist.get_world_size() if dist.is_initialized() else 1
     several = {"strategy": "ddp", "plugins": [Started()], "devices": count} if count > 1 else {"devices": 1}
-    trainer = L.Trainer(
-        max_epochs=EPOCHS + curator.chain.warmup_epochs, accelerator="cpu", logger=False,
-        callbacks=[CuratorCallback(curator)], enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, **several,
-    )  # fmt: skip
+    quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    epochs, callbacks = EPOCHS + curator.chain.warmup_epochs, [CuratorCallback(curator)]
+    trainer = L.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, callbacks=callbacks, **quiet, **several)
     trainer.fit(module, curated_loader(curator))
     return summary(module.net, plans)
 
