@@ -39,6 +39,10 @@ class FederationError(HoldfastError, RuntimeError):
     """A client, a worker or a round failed; the message names the clients and the round."""
 
 
+class ProcessError(HoldfastError, RuntimeError):
+    """One of the processes that train together has ended, does not answer, or disagrees with the others."""
+
+
 class MissingDependencyError(HoldfastError, ImportError):
     """An optional package is needed; the message names the extra that brings it."""
 

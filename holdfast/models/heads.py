@@ -17,11 +17,14 @@ from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from holdfast.data.inputs import InputBatch
 from holdfast.errors import ConfigError
+from holdfast.models.compiled import running_uncompiled, uncompiled
 
 #: What torchvision, timm, transformers and most people call the part that ends in the head.
 KNOWN_NAMES = frozenset(
     {"fc", "head", "heads", "classifier", "linear", "last_linear", "score", "classification_head", "lm_head"}
 )
+
+_HALF = {torch.bfloat16, torch.float16}
 
 
 def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear]:
@@ -43,6 +46,7 @@ def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear
         >>> find_head(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
         ('2', Linear(in_features=8, out_features=3, bias=True))
     """
+    model = uncompiled(model)
     modules = dict(model.named_modules())
     if head is not None and head not in modules:
         raise ConfigError(f"{type(model).__name__} has no part named {head!r}; {_choices(model)}")
@@ -83,7 +87,8 @@ def features_and_logits(
 
     hook = layer.register_forward_pre_hook(catch, with_kwargs=True)
     try:
-        logits = logits_of(model(**inputs) if isinstance(inputs, Mapping) else model(inputs))
+        with running_uncompiled():  # a compiled model doesn't see the hook
+            logits = run(model, inputs)
     finally:
         hook.remove()
     if len(seen) != 1:
@@ -91,14 +96,37 @@ def features_and_logits(
             f"the head {name!r} of {type(model).__name__} was run {len(seen)} times in a forward pass, not once; "
             + _choices(model)
         )
-    features = seen[0]
+    features = at_least_float32(seen[0])
     if verify:
         _verify(name, layer, features, logits)
     return features, logits
 
 
+def run(model: nn.Module, inputs: InputBatch) -> Tensor:
+    """Logits of the model for a batch, in float32 at least; named tensors are passed by name.
+
+    A model whose weights are all bfloat16 or float16 gets its inputs so.
+    """
+    if isinstance(inputs, Mapping):
+        return logits_of(model(**{name: as_weights(model, part) for name, part in inputs.items()}))
+    return logits_of(model(as_weights(model, inputs)))
+
+
+def as_weights(model: nn.Module, values: Tensor) -> Tensor:
+    """Inputs in bfloat16 or float16 where all of the model's weights are."""
+    kind = _half_weights(model)
+    return values.to(kind) if kind is not None and values.is_floating_point() else values
+
+
+def at_least_float32(values: Tensor) -> Tensor:
+    """Half precision as float32: losses and decisions are no place for three digits, and NumPy has no bfloat16."""
+    return values.float() if values.dtype in _HALF else values
+
+
 def logits_of(output: Any) -> Tensor:
-    """The logits in what a model returns: a tensor, or an object with `.logits` as transformers' models give.
+    """The logits in what a model returns, in float32 at least.
+
+    They are the output itself where it is a tensor, or its attribute or entry ``logits``, as transformers' models give.
 
     Args:
         output: what the model returned.
@@ -110,11 +138,34 @@ def logits_of(output: Any) -> Tensor:
         ConfigError: if there are none to be seen.
     """
     logits = output if isinstance(output, Tensor) else getattr(output, "logits", None)
+    if logits is None and isinstance(output, Mapping):
+        logits = output.get("logits")
     if not isinstance(logits, Tensor):
         raise ConfigError(
-            f"the model returned a {type(output).__name__}; return the logits as a tensor or as an attribute .logits"
+            f"the model returned a {type(output).__name__}; return the logits as a tensor, as an attribute .logits or "
+            "as an entry ['logits']"
         )
-    return logits
+    return at_least_float32(logits)
+
+
+def _first_parameter(module: nn.Module) -> nn.Parameter | None:
+    """As ``next(module.parameters())``, which goes through dozens of calls, at every step."""
+    for parameter in module._parameters.values():
+        if parameter is not None:
+            return parameter
+    for part in module._modules.values():
+        if part is not None and (parameter := _first_parameter(part)) is not None:
+            return parameter
+    return None
+
+
+def _half_weights(model: nn.Module) -> torch.dtype | None:
+    """bfloat16 or float16, where all of the model's numbers are."""
+    first = _first_parameter(model)
+    if first is None or first.dtype not in _HALF:  # the usual case, at every step
+        return None
+    kinds = {parameter.dtype for parameter in model.parameters() if parameter.is_floating_point()}
+    return next(iter(kinds)) if len(kinds) == 1 and kinds <= _HALF else None
 
 
 def _candidates(module: nn.Module, name: str) -> list[str]:
@@ -157,12 +208,14 @@ def _choices(model: nn.Module, most: int = 8) -> str:
 
 def _verify(name: str, layer: nn.Linear, features: Tensor, logits: Tensor) -> None:
     logits = logits.detach()
+    close = 3e-2 if layer.weight.dtype in _HALF else 1e-3
     with torch.no_grad():
-        expected = F.linear(features, layer.weight, layer.bias)
+        bias = None if layer.bias is None else at_least_float32(layer.bias)
+        expected = F.linear(features, at_least_float32(layer.weight), bias)
     what = None
     if expected.shape != logits.shape:
         what = f"gives shape {tuple(expected.shape)} while the model returns {tuple(logits.shape)}"
-    elif not torch.allclose(expected, logits, rtol=1e-3, atol=1e-4):
+    elif not torch.allclose(expected, logits, rtol=close, atol=close / 10):
         what = f"differs from what the model returns by up to {float((expected - logits).abs().max()):.3g}"
     if what is not None:
         raise ConfigError(

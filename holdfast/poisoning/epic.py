@@ -21,7 +21,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
-from holdfast.models.heads import find_head
+from holdfast.models.heads import at_least_float32, find_head
 from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, gradient_medoids
 from holdfast.primitives.similarity import Geometry, Metric
 from holdfast.training.clock import Clock
@@ -140,7 +140,7 @@ class Epic(Policy):
         head = None
         if self.proxy == "last-input":
             assert context.model is not None
-            head = find_head(context.model, context.head)[1].weight.detach().cpu()
+            head = at_least_float32(find_head(context.model, context.head)[1].weight.detach().cpu())
         features = context.outputs.features() if self.proxy == "last-layer" else None
         return gradient_geometry(context.outputs.residuals(), self.proxy, features=features, head=head)
 

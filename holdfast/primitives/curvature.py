@@ -14,10 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.models.heads import at_least_float32
+
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
-    """All numbers of the tensors as one vector."""
-    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors])
+    """All numbers of the tensors as one vector, in float32 at least: sums over many of them need it."""
+    return torch.cat([at_least_float32(tensor.detach().reshape(-1)) for tensor in tensors])
 
 
 def gradient_of(loss: Tensor, parameters: Sequence[Tensor]) -> Tensor:
@@ -43,7 +45,7 @@ def gradient_and_diagonal(
     wanted = list(parameters)
     partial = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
     gradients = [torch.zeros_like(p) if g is None else g for g, p in zip(partial, wanted, strict=True)]
-    diagonal = torch.zeros(sum(p.numel() for p in wanted), dtype=gradients[0].dtype, device=gradients[0].device)
+    diagonal = torch.zeros_like(flat(gradients))
     for draw in range(draws):
         signs = [_signs(p, stream) for p in wanted]
         product = sum((g * z).sum() for g, z in zip(gradients, signs, strict=True))

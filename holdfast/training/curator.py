@@ -11,11 +11,19 @@ In somebody else's loop three lines change::
 
 Iterating has no side effect: the same epoch can be looked at twice. What advances the curator is `end_step` (needed
 only by policies that act between steps) and `end_epoch`, which `epochs` calls.
+
+Inside a process group (torchrun) the same loop trains on several processes, with the model in DistributedDataParallel:
+each is handed its share of every mini-batch, with weights such that the mean of the processes' gradients is that of one
+process (`holdfast.training.shares`), and policies decide once for all (`holdfast.training.decision`).
 """
 
 from __future__ import annotations
 
+import copy
+import warnings
+from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -23,10 +31,13 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
-from holdfast.errors import ConfigError
-from holdfast.streams import torch_stream
+from holdfast.data.worker_processes import Request as ReadRequest
+from holdfast.data.workers import ReadingWorkers, default_workers, read_ahead
+from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.training.accumulation import part_sizes, split_inputs
 from holdfast.training.clock import Clock
-from holdfast.training.model_outputs import ModelOutputs, device_of, to_device
+from holdfast.training.decision import Decision, decide_together
+from holdfast.training.model_outputs import ModelOutputs, device_of, pinned, to_device
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Augmentation,
@@ -42,10 +53,12 @@ from holdfast.training.policy import (
     Uniform,
     as_chain,
 )
+from holdfast.training.precision import Precision, check_precision
+from holdfast.training.precision_check import DecisionCheck
+from holdfast.training.ranks import Ranks, digest, unwrapped
 from holdfast.training.sampling_order import SamplingOrder
-
-#: What a restart gives back to the optimizer.
-_OPTIONS = ("lr", "weight_decay", "momentum")
+from holdfast.training.schedulers import options_of, restore_options, scale_rates
+from holdfast.training.shares import Share
 
 
 class Batch(NamedTuple):
@@ -64,14 +77,50 @@ class Batch(NamedTuple):
     weights: Tensor
 
 
+class Drawn(NamedTuple):
+    """A mini-batch before its inputs are read.
+
+    Attributes:
+        step: the optimizer step it is for.
+        positions: of its examples in the training set, int64 of shape (b,).
+        weights: in the loss, float32 of shape (b,).
+        inputs: of a plan that keeps the inputs itself.
+    """
+
+    step: int
+    positions: Tensor
+    weights: Tensor
+    inputs: Tensor | None
+
+
+class SharedBatch(Batch):
+    """A process's share of a mini-batch: a `Batch` with weights scaled for the mean over processes.
+
+    Attributes:
+        whole: the mini-batch of all processes, with its labels, positions and weights; its inputs are the share's.
+        share: which of its places these are.
+    """
+
+    whole: Batch
+    share: Share
+
+    @classmethod
+    def of(cls, local: Batch, whole: Batch, share: Share) -> SharedBatch:
+        """What this process runs the model on, with the mini-batch that it is a part of."""
+        batch = cls(*local)
+        batch.whole, batch.share = whole, share
+        return batch
+
+
 class Curator:
     """Mini-batches by plan, policies when due.
 
     Args:
         examples: the training set.
         policy: what decides; a chain of policies or one. Plain shuffling by default.
-        batch_size: examples per mini-batch, unless the plan fixes mini-batches itself. A single example left over at
-            the end of an epoch joins the last mini-batch, since batch norm can't train on one.
+        batch_size: examples per optimizer step, over all processes together, unless the plan fixes mini-batches itself.
+            A single example left over at the end of an epoch joins the last mini-batch, since batch norm can't train on
+            one.
         seed: names all random streams.
         augment: applied to the inputs of training batches only.
         epoch_size: draws per epoch. By default an epoch is one pass over the active set, however large that is now;
@@ -80,6 +129,19 @@ class Curator:
         device: where batches go; by default where the model given to `start` lives.
         head: name of the model's head where it can't be found.
         validation: for policies that tune themselves on validation data.
+        ranks: the processes that train together; by default those of torch.distributed when training starts. Give
+            `ALONE` where each process of a group trains a model of its own.
+        accumulate: in how many parts a step's mini-batch is handed out, for loops that accumulate gradients over
+            several forward passes; `ends_step` says when to step.
+        precision: what the model computes in when policies look at its outputs: that of your autocast.
+        channels_last: hand out images with their channels last in memory.
+        pin_memory: send mini-batches to a GPU from page-locked memory, while it computes.
+        workers: processes that read mini-batches ahead; by default some where inputs are read one by one when needed,
+            see `holdfast.data.workers`.
+
+    Attributes:
+        precision_check: what a lower precision changes about the first decision.
+        ends_step: whether the mini-batch just handed out is the last of its optimizer step.
     """
 
     def __init__(
@@ -95,14 +157,32 @@ class Curator:
         device: torch.device | None = None,
         head: str | None = None,
         validation: Examples | None = None,
+        ranks: Ranks | None = None,
+        accumulate: int = 1,
+        precision: Precision = "fp32",
+        channels_last: bool = False,
+        pin_memory: bool = False,
+        workers: int | None = None,
     ) -> None:
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}; give at least 1")
+        if not 1 <= accumulate <= batch_size:
+            raise ConfigError(
+                f"accumulate is {accumulate} and batch_size {batch_size}; batch_size counts the examples of a whole "
+                f"optimizer step, which is handed out in `accumulate` parts: give 1 to {batch_size}, or more examples"
+            )
+        if workers is not None and workers < 0:
+            raise ConfigError(f"workers is {workers}; give 0 to read in the training process, or more")
+        check_precision(precision, device)
         if epoch_size is not None and epoch_size < 1:
             raise ConfigError(f"epoch_size is {epoch_size}; give at least 1 draw per epoch")
         if len(examples) == 0:
             raise ConfigError("the training set is empty")
-        self.examples = examples
+        self._readers = ReadingWorkers(default_workers(examples.inputs) if workers is None else workers, augment)
+        self.examples = self._readers.reading(examples)
+        self.accumulate = accumulate
+        self.precision: Precision = precision
+        self.ends_step = True
         self.chain = as_chain(policy if policy is not None else Uniform())
         self.batch_size = batch_size
         self.seed = seed
@@ -114,6 +194,8 @@ class Curator:
         self.augment = augment
         self.epoch_size = epoch_size
         self._drop_last = drop_last
+        self._channels_last = channels_last
+        self._pin_memory = pin_memory
         self._device = device
         self._head = head
         self.started = False
@@ -123,12 +205,22 @@ class Curator:
         self._epoch_left = 0
         self._draws: SamplingOrder | None = None
         self._unit_weights: dict[int, Tensor] = {}
+        self._ranks = ranks
+        self._shares: dict[int, Share] = {}
         self._initial: dict[str, Any] | None = None
+        self._scheduler: Any = None
+        self._exhausted = -1  # the epoch whose mini-batches were handed out to the last one
+        self.precision_check = DecisionCheck(precision)
 
     # ------------------------------------------------------------------------------------------------ the loop
 
     def epochs(
-        self, n: int, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
+        self,
+        n: int,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        scheduler: Any = None,
     ) -> Iterator[int]:
         """Count `n` epochs plus the warm-up epochs that the policies add, running what is due in between.
 
@@ -136,12 +228,13 @@ class Curator:
             n: the budget.
             model: what policies look at; a policy that restarts training resets it.
             optimizer: what a policy that restarts training or changes the learning rate acts on.
+            scheduler: of torch; you step it as always, and where a policy restarts training it begins again too.
 
         Yields:
             The number of each epoch, from where the curator stands.
         """
         self.chain.validate(PlannedTraining(n, self.batch_size, self.augment is not None))
-        self.start(model, optimizer)
+        self.start(model, optimizer, scheduler=scheduler)
         while self.clock.epoch < n + self.chain.warmup_epochs:
             yield self.clock.epoch
             self.end_epoch(model, optimizer, last=self.clock.epoch + 1 == n + self.chain.warmup_epochs)
@@ -168,19 +261,27 @@ class Curator:
             if self._epoch_left == 0:
                 self.end_epoch(model, optimizer)
 
-    def start(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> list[Request]:
+    def start(
+        self,
+        model: nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        scheduler: Any = None,
+    ) -> list[Request]:
         """Make the first plan, or the next one where the last epoch was thought to be the last; else do nothing."""
+        model = unwrapped(model)
+        self._scheduler = scheduler if scheduler is not None else self._scheduler
         if self._device is None and model is not None:
             self._device = device_of(model)
+        self._agree_on_what_is_given()
         if self.started and self._plan_is_current:
             return []
         # A policy that starts training again needs the way back: weights and options as they are before the first step.
         if not self.started and self.chain.warmup_epochs and model is not None and optimizer is not None:
             self._initial = {
                 "model": {name: tensor.detach().clone() for name, tensor in model.state_dict().items()},
-                "options": [
-                    {name: group[name] for name in _OPTIONS if name in group} for group in optimizer.param_groups
-                ],
+                "options": options_of(optimizer),
+                "scheduler": None if self._scheduler is None else copy.deepcopy(self._scheduler.state_dict()),
             }
         self.started = self._plan_is_current = True
         requests = self._update(model, optimizer)
@@ -188,21 +289,67 @@ class Curator:
         return requests
 
     def __iter__(self) -> Iterator[Batch]:
-        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way."""
+        """What is left of the current epoch, a mini-batch at a time, following the plan if it changes on the way.
+
+        Of several processes, each gets its share of every mini-batch (`SharedBatch`).
+        """
         self._check_started()
         # Counted here as well as in `end_step`: a loop may fetch batches ahead of its steps, or report epochs only.
         drawn, left = self._drawn, self._epoch_left
         since, step, epoch = self._since, self.clock.step, self.clock.epoch
+        reading, augment = self._reading(drawn, left, step), self.augment
         while left > 0:
-            # A policy changed the plan between two steps: draws are counted from that moment on.
-            if self._since != since:
-                since, drawn = self._since, self._drawn
+            # A policy changed the plan between two steps: draws are counted from that moment on, and what was read
+            # ahead is dropped.
+            if self._since != since or self.augment is not augment:
+                if self._since != since:
+                    since, drawn = self._since, self._drawn
+                reading, augment = self._reading(drawn, left, step), self.augment
             size = self._next_size(left)
-            yield self._batch(drawn, size, step)
+            if self.accumulate == 1:
+                yield self._on_device(next(reading))
+            else:
+                for part, last in self._parts(next(reading)):
+                    self.ends_step = last
+                    yield self._on_device(part)
             # The loop has ended the epoch itself, by `steps` or early; what was left of it belongs to the next one.
             if self.clock.epoch != epoch:
                 return
             drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
+        self._exhausted = epoch
+
+    def drawn(self) -> Iterator[Drawn]:
+        """The mini-batches left in the epoch, of all processes together, without their inputs: for loaders."""
+        self._check_started()
+        epoch, left = self.clock.epoch, self._epoch_left
+        since, upcoming = self._since, self._upcoming(self._drawn, left, self.clock.step)
+        while left > 0 and self.clock.epoch == epoch:
+            if self._since != since:  # a policy changed the plan between two steps
+                since, upcoming = self._since, self._upcoming(self._drawn, left, self.clock.step)
+            left -= self._next_size(left)
+            yield next(upcoming)
+
+    def shared(self, batch: Batch) -> Batch:
+        """The batch together with the mini-batch of all processes that it is a share of, where a loader handed it out.
+
+        Losses that look at a mini-batch as a whole need it: ``objective(Forward(model, curator.shared(batch)))``.
+
+        Raises:
+            ConfigError: if the batch is not a share of a step that is left in this epoch.
+        """
+        if self.ranks.count == 1 or isinstance(batch, SharedBatch):
+            return batch
+        positions, device = batch.positions.cpu(), batch.labels.device
+        for drawn in self.drawn():
+            share = self._share(len(drawn.positions))
+            if torch.equal(drawn.positions[share.places], positions):
+                labels = self.examples.labels[drawn.positions].to(device)
+                whole = Batch(batch.inputs, labels, drawn.positions, drawn.weights.to(device))
+                return SharedBatch.of(batch, whole, share)
+        raise ConfigError(
+            "the batch is no whole share of a step that is left in this epoch; give the batch of the current step, "
+            "without accumulating"
+        )
 
     def end_step(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Tell that an optimizer step was made; runs policies that act between steps."""
@@ -212,7 +359,7 @@ class Curator:
         self.examples_seen += size if self.plan.batches is None else self._step_size
         self.clock = self.clock.after_step()
         if self.chain.between_steps and self._epoch_left > 0:
-            self._update(model, optimizer)
+            self._update(unwrapped(model), optimizer)
 
     def end_epoch(
         self,
@@ -231,13 +378,12 @@ class Curator:
         Returns:
             What policies asked for; already done to `model` and `optimizer` where these were given.
         """
+        model = unwrapped(model)
+        if model is not None:
+            self.ranks.share_buffers(model)
         # Loops that don't report their steps have made all that were left.
         if self._epoch_left > 0:
-            if self.chain.between_steps:
-                names = ", ".join(member.name for member in self.chain.members if member.acts_between_steps)
-                raise ConfigError(
-                    f"{names} acts between steps; call curator.end_step(model, optimizer) after optimizer.step()"
-                )
+            self._check_reported()
             steps = self.steps_left
             self._drawn += steps if self.plan.batches is not None else self._epoch_left
             self.examples_seen += self._epoch_left if self.plan.batches is None else steps * self._step_size
@@ -254,6 +400,13 @@ class Curator:
         return requests
 
     # ----------------------------------------------------------------------------------------------- the plan
+
+    @property
+    def ranks(self) -> Ranks:
+        """The processes that share every mini-batch; asked for when training starts."""
+        if self._ranks is None:
+            self._ranks = Ranks.current()
+        return self._ranks
 
     @property
     def epoch_length(self) -> int:
@@ -322,6 +475,7 @@ class Curator:
             "examples_seen": self.examples_seen,
             "augmenting": self.augment is not None,
             "initial": self._initial,
+            "precision": self.precision_check.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -336,15 +490,35 @@ class Curator:
         self.learning_rate_scale, self._initial = state["learning_rate_scale"], state["initial"]
         self.augment = self.augment if state["augmenting"] else None
         self.examples_seen = state["examples_seen"]
+        self.precision_check.load_state_dict(state.get("precision"))
         # No generator was saved: the order of draws is a function of plan, seed and `since`, and is made when needed.
         self._draws = None
         self.started, self._plan_is_current = True, state["asked"]
+
+    def close(self) -> None:
+        """End the worker processes, where there are some; they end with the curator anyway."""
+        self._readers.close()
 
     # ---------------------------------------------------------------------------------------------- internals
 
     def _check_started(self) -> None:
         if not self.started:
             raise ConfigError("the curator was not started; loop over curator.epochs(n, model, optimizer)")
+
+    def _check_reported(self) -> None:
+        """A loop reports all of its steps or none; one that reports some accumulates gradients, or has left early."""
+        reported, steps = self.clock.step_in_epoch, self.clock.step_in_epoch + self.steps_left
+        remedy = (
+            f"the curator handed out {steps} steps of this epoch and {reported} were reported; if you accumulate "
+            f"gradients, tell it: Curator(batch_size={self._step_size * -(-steps // max(reported, 1))}, "
+            f"accumulate={-(-steps // max(reported, 1))}), and step where curator.ends_step"
+        )
+        if self.chain.between_steps:
+            names = ", ".join(member.name for member in self.chain.members if member.acts_between_steps)
+            call = "call curator.end_step(model, optimizer) after optimizer.step()"
+            raise ConfigError(f"{names} acts between steps; {remedy if reported else call}")
+        if reported and self._exhausted == self.clock.epoch:
+            warnings.warn(remedy, HoldfastWarning, stacklevel=3)
 
     @property
     def _step_size(self) -> int:
@@ -363,7 +537,19 @@ class Curator:
             self._draws = SamplingOrder(self.plan, len(self.examples), self.seed, self._since)
         return self._draws
 
-    def _batch(self, drawn: int, size: int, step: int) -> Batch:
+    def _reading(self, drawn: int, left: int, step: int) -> Iterator[Batch]:
+        """The mini-batches that the plan as it is now has for the rest of the epoch; read ahead by workers."""
+        if self.plan.batch_inputs is not None:
+            return map(self._kept, self._upcoming(drawn, left, step))
+        return self._read(self._upcoming(drawn, left, step))
+
+    def _upcoming(self, drawn: int, left: int, step: int) -> Iterator[Drawn]:
+        while left > 0:
+            size = self._next_size(left)
+            yield self._draw(drawn, size, step)
+            drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
+
+    def _draw(self, drawn: int, size: int, step: int) -> Drawn:
         plan, weights, given = self.plan, None, None
         if plan.batches is not None:
             row = self._stream().take(drawn, 1)[0]
@@ -375,31 +561,138 @@ class Curator:
         if plan.loss_weight is not None:
             weighed = plan.loss_weight[positions]
             weights = weighed if weights is None else weights * weighed
-        inputs = self._augmented(positions, step) if given is None else given
-        labels = self.examples.labels.index_select(0, positions)
-        weights = self._ones(len(positions)) if weights is None else weights
-        if self._device is not None and self._device.type != "cpu":
-            inputs, labels = to_device(inputs, self._device), labels.to(self._device)
-            weights = weights.to(self._device)
-        return Batch(inputs, labels, positions, weights)
+        return Drawn(step, positions, self._ones(len(positions)) if weights is None else weights, given)
 
-    def _augmented(self, positions: Tensor, step: int) -> InputBatch:
-        inputs = self.examples.inputs.gather(positions)
-        if self.augment is None or not isinstance(inputs, Tensor):
-            return inputs
-        return self.augment(inputs, torch_stream(self.seed, "augment", step))
+    def _read(self, upcoming: Iterator[Drawn]) -> Iterator[Batch]:
+        asked = deque[Drawn]()
+
+        def requests() -> Iterator[ReadRequest]:
+            for drawn in upcoming:
+                asked.append(drawn)
+                stream = (self.seed, "augment", drawn.step)
+                if self.ranks.count == 1:
+                    yield ReadRequest(drawn.positions, stream)
+                else:
+                    count = len(drawn.positions)
+                    places = self._share(count).places
+                    yield ReadRequest(drawn.positions[places], stream, places, count)
+
+        for inputs in read_ahead(self.examples.inputs, requests(), self.augment):
+            yield self._batch(asked.popleft(), inputs)
+
+    def _kept(self, drawn: Drawn) -> Batch:
+        assert drawn.inputs is not None
+        places = slice(None) if self.ranks.count == 1 else self._share(len(drawn.positions)).places
+        return self._batch(drawn, drawn.inputs[places])
+
+    def _batch(self, drawn: Drawn, inputs: InputBatch) -> Batch:
+        labels = self.examples.labels.index_select(0, drawn.positions)
+        whole = Batch(inputs, labels, drawn.positions, drawn.weights)
+        if self.ranks.count == 1:
+            return whole
+        share = self._share(len(drawn.positions))
+        places = share.places
+        return SharedBatch.of(
+            Batch(inputs, labels[places], drawn.positions[places], share.weigh(drawn.weights)), whole, share
+        )
+
+    def _share(self, size: int) -> Share:
+        if size not in self._shares:
+            self._shares[size] = Share.of(size, self.ranks)
+        return self._shares[size]
+
+    def _parts(self, batch: Batch) -> Iterator[tuple[Batch, bool]]:
+        """A step's mini-batch in parts, and which is the last.
+
+        Weights are such that the parts' means of weight x loss, each divided by `accumulate`, add up to the mean of the
+        whole, however uneven the parts are.
+        """
+        count = len(batch.labels)
+        sizes = part_sizes(count, -(-self._step_size // self.accumulate))
+        if isinstance(batch, SharedBatch):
+            sizes = batch.share.part_sizes(self.accumulate, -(-self._step_size // (self.accumulate * self.ranks.count)))
+        rest = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
+        for number, (inputs, labels, positions, weights) in enumerate(
+            zip(split_inputs(batch.inputs, sizes), *rest, strict=True), start=1
+        ):
+            factor = self.accumulate * len(labels) / count
+            yield Batch(inputs, labels, positions, weights * factor), number == len(sizes)
+
+    def _on_device(self, batch: Batch) -> Batch:
+        if isinstance(batch, SharedBatch):
+            local = self._moved(batch)
+            labels, weights = batch.whole.labels.to(local.labels.device), batch.whole.weights.to(local.labels.device)
+            return SharedBatch.of(local, Batch(local.inputs, labels, batch.whole.positions, weights), batch.share)
+        return self._moved(batch)
+
+    def _moved(self, batch: Batch) -> Batch:
+        inputs, labels, positions, weights = batch
+        if self._channels_last and isinstance(inputs, Tensor) and inputs.dim() == 4:
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        device = self._device
+        if device is None or device.type == "cpu":
+            return Batch(inputs, labels, positions, weights) if self._channels_last else batch
+        if self._pin_memory:
+            inputs = pinned(inputs)
+        inputs = to_device(inputs, device, wait=not self._pin_memory)
+        return Batch(inputs, labels.to(device), positions, weights.to(device))
 
     def _ones(self, size: int) -> Tensor:
         if size not in self._unit_weights:
             self._unit_weights[size] = torch.ones(size)
         return self._unit_weights[size]
 
+    def _agree_on_what_is_given(self) -> None:
+        """All processes must have the same data, options and place in training: else they are told what differs."""
+        if self.ranks.count == 1:
+            return
+        examples = self.examples
+        self.ranks.expect_same(
+            {
+                "the training set": digest({"labels": examples.labels, "ids": examples.ids}),
+                "seed": self.seed,
+                "batch_size": self.batch_size,
+                "epoch_size": self.epoch_size,
+                "drop_last": self._drop_last,
+                "the policies": " >> ".join(member.name for member in self.chain.members),
+                "the plan": digest(self.plan.tensors()),
+                "the place in training": [*self.clock, self._since, self._drawn, self._epoch_left],
+            },
+            "give every process the same: the curator hands out the shares itself",
+        )
+
     def _update(self, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> list[Request]:
-        if not self.chain.due(self.clock):
+        ranks = self.ranks
+        # Policies live in the main process, so only that one knows whether they are due.
+        if not ranks.flag(ranks.is_main and self.chain.due(self.clock)):
             return []
-        outputs = None
-        if model is not None:
-            outputs = ModelOutputs(model, self.examples, features=self.chain.features_needed, head=self._head)
+        if ranks.count == 1:
+            outputs = None if model is None else self._outputs(model, self.precision)
+            decision = self._decide(outputs, model, optimizer)
+        else:
+            if model is not None and self.clock.starts_epoch:
+                ranks.expect_same(
+                    {"the hash of the model's weights": digest(dict(model.named_parameters()))},
+                    "train it in DistributedDataParallel, or give Curator(ranks=ALONE) where each trains its own",
+                )
+            decision = decide_together(
+                ranks,
+                model,
+                self.examples,
+                lambda outputs: self._decide(outputs, model, optimizer),
+                features=self.chain.features_needed,
+                head=self._head,
+                precision=self.precision,
+            )
+        if not decision.plan.same_as(self.plan) or self.clock.starts_run:
+            self.plan, self._since, self._drawn, self._draws = decision.plan, self.clock.step, 0, None
+        for request in decision.requests:
+            self._carry_out(request, model, optimizer)
+        return decision.requests
+
+    def _decide(
+        self, outputs: ModelOutputs | None, model: nn.Module | None, optimizer: torch.optim.Optimizer | None
+    ) -> Decision:
         context = Context(
             self.clock,
             self.examples,
@@ -413,18 +706,22 @@ class Curator:
             augment=self.augment,
             head=self._head,
         )
+        before, seen = self.precision_check.copy_of(self.chain, context), replace(context)
         plan = self.chain.update(context)
-        if not plan.same_as(self.plan) or self.clock.starts_run:
-            self.plan, self._since, self._drawn, self._draws = plan, self.clock.step, 0, None
-        for request in context.requests:
-            self._carry_out(request, model, optimizer)
-        return context.requests
+        if before is not None and outputs is not None and outputs.forwarded:
+            self.precision_check.compare(before, seen, plan, lambda m: self._outputs(m, "fp32"), optimizer)
+        return Decision(plan, context.requests)
+
+    def _outputs(self, model: nn.Module, precision: Precision) -> ModelOutputs:
+        return ModelOutputs(
+            model, self.examples, features=self.chain.features_needed, head=self._head, precision=precision
+        )
 
     def _carry_out(self, request: Request, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> None:
         if isinstance(request, ScaleLearningRate):
             self.learning_rate_scale *= request.factor
-            for group in optimizer.param_groups if optimizer is not None else ():
-                group["lr"] *= request.factor
+            if optimizer is not None:
+                scale_rates(optimizer, request.factor, self._scheduler)
         elif isinstance(request, ResetOptimizer):
             _clear(optimizer)
         elif isinstance(request, SetOptimizer):
@@ -438,8 +735,9 @@ class Curator:
                     "give it the model and the optimizer: curator.epochs(n, model, optimizer)"
                 )
             model.load_state_dict(self._initial["model"])
-            for group, options in zip(optimizer.param_groups, self._initial["options"], strict=True):
-                group.update(options)
+            restore_options(optimizer, self._initial["options"])
+            if self._scheduler is not None and self._initial.get("scheduler") is not None:
+                self._scheduler.load_state_dict(copy.deepcopy(self._initial["scheduler"]))
             _clear(optimizer)
             self.learning_rate_scale = 1.0
             self.clock = self.clock.after_restart()

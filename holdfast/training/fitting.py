@@ -1,15 +1,21 @@
 """`fit`: the curator's loop with evaluation by group, choice of the best checkpoint, and a run that survives a kill.
 
 It is a convenience on top of `Curator`; nothing here is needed to use a policy in a loop of your own.
+
+Inside a process group all processes call `fit` with the same arguments and train together. Each runs the model on its
+share of every mini-batch; losses are those of the whole one, gradients are averaged in one message in a fixed order, so
+that a resumed run adds in the same order too. The first process alone keeps the run and calls the listeners.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -17,11 +23,12 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
+from holdfast.data.workers import ReadingWorkers, default_workers
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed
-from holdfast.training.curator import Curator
+from holdfast.training.curator import Curator, SharedBatch
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.folding import FOLDED_ABOVE
@@ -31,9 +38,12 @@ from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.model_outputs import call, check_outputs, device_of, evaluating, to_device
-from holdfast.training.objective import CrossEntropy, Forward, Objective
+from holdfast.training.objective import CrossEntropy, Objective
+from holdfast.training.optimizer_steps import OptimizerSteps
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
+from holdfast.training.precision import check_precision
+from holdfast.training.ranks import Ranks, alone, unwrapped
 from holdfast.training.run import Run, understanding
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
@@ -89,8 +99,9 @@ def fit(
         splits: training, validation and test set.
         method: a policy, an objective, or both; plain training by default.
         settings: how long and how fast.
-        run: a directory for config, metrics, checkpoints and results; a run with a checkpoint is continued from it.
-        listeners: called with every event, after the run's own metrics file.
+        run: a directory for config, metrics, checkpoints and results; a run with a checkpoint is continued from it, by
+            any number of processes. Of several, only the first's counts.
+        listeners: called with every event, after the run's own metrics file, in the first process.
         head: name of the model's last linear layer where it can't be found.
 
     Returns:
@@ -98,14 +109,21 @@ def fit(
     """
     settings = settings or Training()
     accepted = validated(method, settings.planned)
-    loop = _Fit(model, splits, accepted, settings, run=run, listeners=listeners, head=head)
-    if run is None:
-        return loop.go()
-    run.lock()
+    ranks, whole = Ranks.current(), unwrapped(model)
+    assert whole is not None
+    if not ranks.is_main:
+        run, listeners = None, ()
+    loop = _Fit(whole, splits, accepted, settings, run=run, listeners=listeners, head=head, ranks=ranks)
     try:
-        return loop.go()
+        if run is None:
+            return loop.go()
+        run.lock()
+        try:
+            return loop.go()
+        finally:
+            run.unlock()
     finally:
-        run.unlock()
+        loop.workers.close()
 
 
 class _Fit:
@@ -121,10 +139,22 @@ class _Fit:
         run: Run | None,
         listeners: Sequence[Listener],
         head: str | None,
+        ranks: Ranks,
     ) -> None:
-        device = find_device(settings.device)
+        self.ranks = ranks
+        device = _own_device(find_device(settings.device), ranks)
+        check_precision(settings.precision, device)
+        if settings.pin_memory and device.type == "cpu":
+            raise ConfigError("pin_memory is for copies to a GPU and the device is cpu; leave it out, or give a device")
         self.model = model.to(device)
-        self.splits = splits
+        if settings.channels_last:
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        augment = _AUGMENTATIONS[settings.augment]
+        workers = default_workers(splits.train.inputs) if settings.workers is None else settings.workers
+        self.workers = ReadingWorkers(workers, augment)
+        # One crew for all parts; each is read by it, whoever asks: batches, sweeps, evaluation.
+        train, validation, test = map(self.workers.reading, (splits.train, splits.validation, splits.test))
+        splits = self.splits = replace(splits, train=train, validation=validation, test=test)
         self.settings = settings
         self.run = run
         self.head = head
@@ -135,14 +165,20 @@ class _Fit:
         self.curator = Curator(
             splits.train,
             method.policy,
-            batch_size=settings.batch_size,
+            batch_size=settings.step_size,
             seed=settings.seed,
-            augment=_AUGMENTATIONS[settings.augment],
+            augment=augment,
             epoch_size=settings.epoch_size,
             device=device,
             head=head,
             validation=splits.validation,
+            precision=settings.precision,
+            channels_last=settings.channels_last,
+            pin_memory=settings.pin_memory,
+            workers=0,
+            ranks=ranks,
         )
+        self.steps = OptimizerSteps(self.model, self.optimizer, settings, head, ranks)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
@@ -159,9 +195,12 @@ class _Fit:
         # Dropout draws from torch's global generator and from no other. It is seeded, and the caller gets his own back.
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             torch.manual_seed(derive_seed(self.settings.seed, "fit"))
-            if self.run is not None and self.run.has_checkpoint():
-                with understanding(self.run.path):
-                    self._load(self.run.load_checkpoint())
+            self.ranks.share_weights(self.model)
+            # Whether there is a run to save, and to continue, is known where the run is.
+            self.saves, resumes = self.ranks.from_main(self._looked_for_run)
+            if resumes:
+                with nullcontext() if self.run is None else understanding(self.run.path):
+                    self._load(self.ranks.from_main(self._read_checkpoint))
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
@@ -182,6 +221,9 @@ class _Fit:
                 self._end_epoch()
             return self._finish()
 
+    def _looked_for_run(self) -> tuple[bool, bool]:
+        return self.run is not None, self.run is not None and self.run.has_checkpoint()
+
     def _check_outputs(self) -> None:
         """Refuse a model with too few outputs before anything is trained."""
         train = self.splits.train
@@ -195,39 +237,42 @@ class _Fit:
         self._set_learning_rate()
         self.model.train()
         curator, model, optimizer, settings = self.curator, self.model, self.optimizer, self.settings
+        by_step = settings.schedule == "linear-steps"
         objective = CrossEntropy() if curator.warming_up else self.objective
         for batch in curator:
-            if settings.schedule == "linear-steps":
+            if by_step:
                 self._set_learning_rate()
-            loss = objective(Forward(model, batch, self.head, weighted=curator.weighted, clock=curator.clock))
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            if settings.clip_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
-            optimizer.step()
+            if self.ranks.count > 1:
+                # Dropout differs in every process, and no generator has to be saved from each of them.
+                torch.manual_seed(derive_seed(settings.seed, "fit", curator.clock.step, self.ranks.index))
+            loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
             curator.end_step(model, optimizer)
-            self.losses.add(loss, len(batch.labels))
+            self.losses.add(loss, len(batch.whole.labels if isinstance(batch, SharedBatch) else batch.labels))
             if curator.plan is not since:
                 self._plan_changed()
             now = time.monotonic()
             if now >= self.next_tick:
                 self.next_tick = now + 1 / _STEP_EVENTS_PER_SECOND
+                self._check_loss()
                 self._tell("step", {"steps_done": curator.clock.step_in_epoch, "steps_left": curator.steps_left})
             if now >= self.next_save:
+                self._check_loss()
                 self._save()
-            self._end_if_asked()
+            self._end_if_asked(self.steps.stop)
 
-    def _end_if_asked(self) -> None:
+    def _end_if_asked(self, stop: bool) -> None:
         """Save and end where a signal asked for it; without a run there is nothing to continue, and training goes on.
+
+        Args:
+            stop: whether any process was asked to.
 
         Raises:
             Interrupted: once the state is saved.
         """
-        asked = interruptions.requested()
-        if asked is not None and self.run is not None:
+        if stop and self.saves:
             self._save()
-            raise Interrupted(asked)
+            raise Interrupted(interruptions.requested() or signal.SIGTERM)
 
     def _set_learning_rate(self) -> None:
         clock, settings = self.curator.clock, self.settings
@@ -237,16 +282,25 @@ class _Fit:
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * factor * self.curator.learning_rate_scale
 
+    def _check_loss(self) -> float:
+        """The mean loss of the epoch so far; asked a few times a second and before the state is saved."""
+        loss, settings = self.losses.mean(), self.settings
+        if not math.isfinite(loss):
+            narrow = ", or give --precision bf16, whose range is that of fp32" if settings.precision == "fp16" else ""
+            clipped = "" if settings.clip_norm is not None else ", or cut gradients by --clip-norm 1"
+            raise HoldfastError(
+                f"the training loss became {loss} in epoch {self.curator.clock.epoch} before step "
+                f"{self.curator.clock.step}; lower the learning rate (it is "
+                f"{self.optimizer.param_groups[0]['lr']:g}){clipped}{narrow}, or look for inputs that are not finite"
+            )
+        return loss
+
     def _end_epoch(self) -> None:
         curator, epoch = self.curator, self.curator.clock.epoch
-        loss = self.losses.mean()
-        if not math.isfinite(loss):
-            raise HoldfastError(
-                f"the training loss became {loss} in epoch {epoch}; lower the learning rate "
-                f"(it is {self.optimizer.param_groups[0]['lr']:g})"
-            )
+        loss = self._check_loss()
+        self.ranks.share_buffers(self.model)
         with self._timed("evaluate"):
-            report = evaluate(self.model, self.splits.validation, train=self.splits.train)
+            report = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
         score = criterion(report, self.settings.select_by)
         full_epochs = curator.examples_seen / len(self.splits.train)
         if score > self.best_score:
@@ -275,7 +329,8 @@ class _Fit:
             self._plan_changed()
         # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
-        self._end_if_asked()
+        if self.ranks.count == 1:  # else at the next step, which all processes end after
+            self._end_if_asked(interruptions.requested() is not None)
 
     def _begin_stage(self) -> None:
         """Training starts, or starts again."""
@@ -284,7 +339,11 @@ class _Fit:
             self._prepare_objective()
 
     def _prepare_objective(self) -> None:
+        state, ours = self.ranks.broadcast(torch.get_rng_state()), torch.get_rng_state()
+        torch.set_rng_state(state)  # a second network is drawn alike in all processes
         self.objective.prepare(self._grouped(), self.model, lambda model: build_optimizer(model, self.settings))
+        if self.ranks.count > 1:
+            torch.set_rng_state(ours)
 
     def _grouped(self) -> Examples:
         """The training set, with the groups that were inferred, where a policy did."""
@@ -300,6 +359,8 @@ class _Fit:
             "of": len(self.splits.train),
             "slots": sorted(plan.tensors()),
         }
+        if (found := self.curator.precision_check.found) is not None:
+            values["precision"] = asdict(found)
         if self.splits.train.groups is not None and self.splits.train.n_groups <= FOLDED_ABOVE:
             values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
@@ -311,14 +372,14 @@ class _Fit:
 
     def _finish(self) -> FitResult:
         with self._timed("evaluate"):
-            test_last = evaluate(self.model, self.splits.test, train=self.splits.train)
+            test_last = evaluate(self.model, self.splits.test, train=self.splits.train, ranks=self.ranks)
         if self.run is not None:
             self.curator.chain.save_artifacts(self.run.path)
         self.model.load_state_dict(self.best_weights)
         finished = self._run_finish()
         with self._timed("evaluate"):
-            validation = evaluate(self.model, self.splits.validation, train=self.splits.train)
-            predictions = predict(self.model, self.splits.test)
+            validation = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
+            predictions = predict(self.model, self.splits.test, ranks=self.ranks)
             test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
         result = FitResult(
             self.model,
@@ -355,8 +416,11 @@ class _Fit:
         if self.finish is None:
             return {}
         splits = replace(self.splits, train=self._grouped())
+        finish, trained = self.finish, Trained(self.model, splits, self.settings.seed, self.head)
         with self._timed("policy"):
-            return self.finish(Trained(self.model, splits, self.settings.seed, self.head))
+            said = self.ranks.from_main(lambda: _alone(lambda: finish(trained)))
+            self.ranks.share_weights(self.model)
+        return said
 
     def _card(self) -> ModelCard:
         train = self.splits.train
@@ -374,6 +438,7 @@ class _Fit:
                 {
                     "model": dict(self.model.state_dict()),
                     "optimizer": self.optimizer.state_dict(),
+                    "scaler": self.steps.state_dict(),
                     "objective": {} if self.curator.warming_up else self.objective.state_dict(),
                     "curator": self.curator.state_dict(),
                     "generator": torch.get_rng_state(),
@@ -390,15 +455,23 @@ class _Fit:
                 }
             )
 
-    def _load(self, state: dict[str, Any]) -> None:
+    def _read_checkpoint(self) -> dict[str, Any]:
         assert self.run is not None
+        state = self.run.load_checkpoint()
+        # Events that were logged after this checkpoint will be logged again.
+        self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
+        return {**state, "history": state["history"] if "history" in state else _history(self.run)}
+
+    def _load(self, state: dict[str, Any]) -> None:
         try:
             self.model.load_state_dict(state["model"])
         except RuntimeError as error:
             raise ConfigError(
-                f"the checkpoint in {self.run.path} is of another model; resume with the model it was made with"
+                f"the checkpoint{f' in {self.run.path}' if self.run is not None else ''} is of another model; resume "
+                "with the model it was made with"
             ) from error
         self.optimizer.load_state_dict(state["optimizer"])
+        self.steps.load_state_dict(state.get("scaler", {}))
         self.curator.load_state_dict(state["curator"])
         self.horizon = state["horizon"]
         # After the curator, whose plan may hold the groups that the objective is prepared for. Before the generator: an
@@ -411,10 +484,7 @@ class _Fit:
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]
-        self.seconds = state["seconds"]
-        # Events that were logged after this checkpoint will be logged again.
-        self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
-        self.history = state["history"] if "history" in state else _history(self.run)
+        self.seconds, self.history = state["seconds"], state["history"]
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
         clock = self.curator.clock
@@ -429,6 +499,19 @@ class _Fit:
             yield
         finally:
             self.seconds[activity] += time.perf_counter() - started
+
+
+def _own_device(device: torch.device, ranks: Ranks) -> torch.device:
+    """Of several GPUs each process of a machine takes its own, by the number that its launcher gave it."""
+    if ranks.count == 1 or device.type == "cpu" or device.index is not None:
+        return device
+    devices = max(torch.accelerator.device_count(), 1)
+    return torch.device(device.type, int(os.environ.get("LOCAL_RANK", ranks.index)) % devices)
+
+
+def _alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    with alone():
+        return work()
 
 
 def _history(run: Run) -> list[dict[str, Any]]:

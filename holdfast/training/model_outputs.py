@@ -2,14 +2,18 @@
 
 Outputs come from a forward pass in evaluation mode, without tape and without augmentation; the model's mode and its
 batch-norm statistics are as they were afterwards. Outputs are stored per example, so a policy that asks for a subset
-pays for that subset only, and a second policy that asks for the same examples pays nothing.
+pays for that subset only, and a second policy that asks for the same examples pays nothing. They are kept in float32,
+whatever the model computes in: policies decide in float32.
+
+On several processes each forwards its part. Mini-batches are cut as one process would cut them and dealt out whole, so
+outputs are the same to the bit however many there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +21,13 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
-from holdfast.errors import DataError
-from holdfast.models.heads import features_and_logits, logits_of
+from holdfast.data.worker_processes import Request
+from holdfast.data.workers import read_ahead
+from holdfast.errors import ConfigError, DataError
+from holdfast.models.heads import features_and_logits, run
 from holdfast.models.modes import evaluation_mode
+from holdfast.training.precision import Precision, autocast
+from holdfast.training.ranks import ALONE, Ranks
 
 
 @contextmanager
@@ -35,21 +43,36 @@ def device_of(model: nn.Module) -> torch.device:
     return next((tensor.device for tensor in tensors), torch.device("cpu"))
 
 
-def to_device(inputs: InputBatch, device: torch.device) -> InputBatch:
-    """The batch on `device`, whether it is one tensor or named ones."""
+def to_device(inputs: InputBatch, device: torch.device, *, wait: bool = True) -> InputBatch:
+    """The batch on `device`, whether it is one tensor or named ones; from pinned memory there is no need to wait."""
     if isinstance(inputs, dict):
-        return {name: part.to(device) for name, part in inputs.items()}
-    return inputs.to(device)
+        return {name: part.to(device, non_blocking=not wait) for name, part in inputs.items()}
+    return inputs.to(device, non_blocking=not wait)
+
+
+def pinned(inputs: InputBatch) -> InputBatch:
+    """The batch in page-locked memory, from which a GPU fetches it by itself.
+
+    Raises:
+        ConfigError: where there is no device that such memory is for.
+    """
+    try:
+        if isinstance(inputs, dict):
+            return {name: part.pin_memory() for name, part in inputs.items()}
+        return inputs.pin_memory()
+    except (RuntimeError, NotImplementedError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ConfigError(f"there is no page-locked memory for this device ({reason}); leave pin_memory out") from error
 
 
 def call(model: nn.Module, inputs: InputBatch) -> Tensor:
-    """Logits of the model for a batch; named tensors are passed by name.
+    """Logits of the model for a batch, in float32 at least; named tensors are passed by name.
 
     Raises:
         DataError: if batch norm is to learn from a mini-batch of one example.
     """
     try:
-        return logits_of(model(**inputs) if isinstance(inputs, dict) else model(inputs))
+        return run(model, inputs)
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise
@@ -85,6 +108,8 @@ class ModelOutputs:
         batch_size: examples per forward pass.
         features: whether to keep the inputs of the head too; asking for them later runs a second pass.
         head: name of the head where it can't be found, see `holdfast.models.find_head`.
+        precision: what the forward passes compute in.
+        ranks: the processes that share the work; all must ask for the same at the same time, and all get it.
     """
 
     def __init__(
@@ -95,6 +120,8 @@ class ModelOutputs:
         batch_size: int = 512,
         features: bool = False,
         head: str | None = None,
+        precision: Precision = "fp32",
+        ranks: Ranks = ALONE,
     ) -> None:
         self.forwarded = 0
         self._model = model
@@ -102,6 +129,8 @@ class ModelOutputs:
         self._batch_size = batch_size
         self._want_features = features
         self._head = head
+        self._ranks = ranks
+        self._precision = precision
         self._stored: dict[str, Tensor] = {}
         self._known = torch.zeros(len(examples), dtype=torch.bool)
 
@@ -111,10 +140,14 @@ class ModelOutputs:
 
     def features(self, positions: Tensor | None = None) -> Tensor:
         """Inputs of the last linear layer, float32 of shape (positions, features)."""
-        if not self._want_features:
+        self.keep_features(True)
+        return self._get("features", positions)
+
+    def keep_features(self, wanted: bool) -> None:
+        """Keep the inputs of the head from now on; what was forwarded without them is forwarded again."""
+        if wanted and not self._want_features:
             self._want_features = True
             self._known.zero_()
-        return self._get("features", positions)
 
     def probabilities(self, positions: Tensor | None = None) -> Tensor:
         """Softmax outputs, shape (positions, classes)."""
@@ -155,18 +188,52 @@ class ModelOutputs:
     def _fill(self, positions: Tensor) -> None:
         if len(positions) == 0:
             return
+        self.sweep(positions, to_all=True)
+
+    def sweep(self, positions: Tensor, *, to_all: bool) -> None:
+        """Forward the examples at `positions`, this process its part of them, and gather what the others made.
+
+        Args:
+            positions: int64, the same in all processes.
+            to_all: whether every process is to know the outputs, or the main one only.
+        """
+        ranks, chunks = self._ranks, torch.split(positions, self._batch_size)
+        cuts = [-(-len(chunks) * index // ranks.count) for index in range(ranks.count + 1)]
+        shares = [chunks[first:last] for first, last in pairwise(cuts)]
+        ranks.together(lambda: self._forward(shares[ranks.index]))
+        if ranks.count > 1:
+            self._gather([torch.cat(share) if share else positions[:0] for share in shares], to_all=to_all)
+        self.forwarded += len(positions)
+        self._known[positions] = True
+
+    def _forward(self, chunks: Sequence[Tensor]) -> None:
         device = device_of(self._model)
-        with evaluating(self._model):
-            for chunk in torch.split(positions, self._batch_size):
-                inputs = to_device(self._examples.inputs.gather(chunk), device)
+        read = read_ahead(self._examples.inputs, map(Request, chunks))
+        with evaluating(self._model), autocast(self._precision, device):
+            for chunk, batch in zip(chunks, read, strict=True):
+                inputs = to_device(batch, device)
                 if self._want_features:
                     features, logits = features_and_logits(self._model, inputs, head=self._head)
                     self._store("features", chunk, features)
                 else:
                     logits = call(self._model, inputs)
                 self._store("logits", chunk, logits)
-                self.forwarded += len(chunk)
-        self._known[positions] = True
+
+    def _gather(self, shares: Sequence[Tensor], *, to_all: bool) -> None:
+        """Take in what the other processes have forwarded, kind by kind, piece by piece."""
+        ranks = self._ranks
+        # Who had nothing to forward doesn't know yet how wide the outputs are; the first process always had something.
+        widths = ranks.broadcast({kind: list(stored.shape[1:]) for kind, stored in self._stored.items()})
+        for kind, shape in sorted(widths.items()):
+            for source, share in enumerate(shares):
+                if source == 0 and not to_all:
+                    continue
+                rows = torch.zeros(0, *shape)
+                if source == ranks.index and len(share):
+                    rows = self._stored[kind][share]
+                for start, piece in ranks.rows_of(source, rows, torch.zeros(0, *shape), to_all=to_all):
+                    if source != ranks.index and (to_all or ranks.is_main):
+                        self._store(kind, share[start : start + len(piece)], piece)
 
     def _store(self, kind: str, positions: Tensor, values: Tensor) -> None:
         values = values.detach().to("cpu", torch.float32)

@@ -11,6 +11,7 @@ from torch import nn
 
 from holdfast.errors import ConfigError
 from holdfast.training.policy import PlannedTraining
+from holdfast.training.precision import Precision, check_precision
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,18 @@ class Training:
         device: where to train: cpu, cuda, cuda:1, mps; auto takes CUDA, else MPS, else the CPU. Numbers are promised to
             the bit on the CPU only, so it is the default also where there is a GPU.
         threads: CPU threads of torch; small models are fastest with 1. By default torch decides.
+        precision: what the model's products are computed in, by torch's autocast: bf16 is the one to try on GPUs and on
+            CPUs that have it; fp16 scales its gradients. Weights, losses and decisions stay in float32, and a method
+            that would decide otherwise than in fp32 is warned of.
+        accumulate: mini-batches per optimizer step: with 4, a step sees 4 x batch_size examples at the memory of one
+            batch_size. A method that looks at a batch as a whole (group-dro, cvar, cnc ...) sees the whole step, for
+            one more forward pass.
+        compile: let torch.compile make kernels of the model; the first steps take minutes, and a C++ compiler must be
+            there.
+        channels_last: keep images with their channels last in memory, which many convolutions are faster with.
+        pin_memory: copy mini-batches to a GPU from page-locked memory, while it computes.
+        workers: processes that read the next mini-batches where inputs are read from files or computed; by default one
+            for each core but one, up to 8. What is in memory needs none. 0 reads in the training process.
         checkpoint_seconds: how often to save the state inside an epoch; it is saved after each epoch anyway.
     """
 
@@ -68,10 +81,16 @@ class Training:
     seed: int = 0
     device: str = "cpu"
     threads: int | None = None
+    precision: Precision = "fp32"
+    accumulate: int = 1
+    compile: bool = False
+    channels_last: bool = False
+    pin_memory: bool = False
+    workers: int | None = None
     checkpoint_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
+        for name in ("epochs", "batch_size", "accumulate"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; give at least 1")
         for name in ("learning_rate", "weight_decay", "checkpoint_seconds"):
@@ -81,6 +100,7 @@ class Training:
             raise ConfigError(f"learning_rate is {self.learning_rate}; give a positive number")
         if self.weight_decay < 0:
             raise ConfigError(f"weight_decay is {self.weight_decay}; give 0 or a positive number")
+        self._check_speed()
         if self.epoch_size is not None and self.epoch_size < 1:
             raise ConfigError(f"epoch_size is {self.epoch_size}; give at least 1, or none for one pass")
         if not 0 <= self.momentum < 1:
@@ -94,10 +114,20 @@ class Training:
         if any(not 0 < point < 1 for point in self.milestones):
             raise ConfigError(f"milestones are {self.milestones}; give fractions of the epochs between 0 and 1")
 
+    def _check_speed(self) -> None:
+        check_precision(self.precision)
+        if self.workers is not None and self.workers < 0:
+            raise ConfigError(f"workers is {self.workers}; give 0 to read in the training process, or more")
+
+    @property
+    def step_size(self) -> int:
+        """Examples per optimizer step."""
+        return self.batch_size * self.accumulate
+
     @property
     def planned(self) -> PlannedTraining:
-        """What policies are told before training."""
-        return PlannedTraining(self.epochs, self.batch_size, self.augment != "none")
+        """What policies are told before training; their mini-batches are what an optimizer step sees."""
+        return PlannedTraining(self.epochs, self.step_size, self.augment != "none")
 
 
 def build_optimizer(model: nn.Module, settings: Training) -> torch.optim.Optimizer:

@@ -34,7 +34,7 @@ def test_logits_pass(then):
         (lambda out: out[0], r"outputs of shape \(3,\) for 2 examples and 3 classes; return \(2, 3\)"),
         (lambda out: out[:, None], r"outputs of shape \(2, 1, 3\)"),
         (lambda out: (out, None), "it: the model returned a tuple"),
-        (lambda out: {"logits": out}, "it: the model returned a dict"),
+        (lambda out: {"scores": out}, "it: the model returned a dict"),
         (lambda out: out.argmax(1, keepdim=True).expand(2, 3), "floating-point logits"),
         (lambda out: out / 0, "NaN or infinity"),
         (lambda out: out.softmax(1), "probabilities, and the loss takes logits"),

@@ -220,9 +220,10 @@ def test_a_head_called_by_keyword_is_seen():
     assert features_and_logits(Net(), inputs)[0] is inputs
 
 
-def test_logits_are_a_tensor_or_an_attribute():
+def test_logits_are_a_tensor_an_attribute_or_an_entry():
     logits = torch.zeros(2, 3)
     assert logits_of(logits) is logits
+    assert logits_of({"logits": logits, "loss": None}) is logits
     assert logits_of(SimpleNamespace(logits=logits, loss=None)) is logits
     with pytest.raises(ConfigError, match="returned a tuple"):
         logits_of((logits, logits))

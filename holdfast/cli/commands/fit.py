@@ -9,6 +9,7 @@ from holdfast import models, report, training
 from holdfast.cli.common.arguments import value_of
 from holdfast.cli.common.notes import show_notes
 from holdfast.cli.common.options import FitOptions, parse
+from holdfast.cli.common.processes import check_count, joined_processes, launch, launched
 from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
 from holdfast.data.catalog import data_root
 from holdfast.errors import ConfigError, nearest
@@ -16,6 +17,9 @@ from holdfast.files import read_mapping
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from holdfast.data import Splits
+    from holdfast.training.ranks import Ranks
 
 TASKS = ("classify", "clip")
 
@@ -32,9 +36,15 @@ def main(arguments: list[str]) -> int:
     if options.choices.print_config:
         print_config(options.config())
         return 0
+    check_count(options.choices.processes)
     if options.choices.resume is not None:
-        options, run = continued(options.choices.resume, arguments, parse, "fit", free=("checkpoint_seconds",))
-    train(options, Console(), run)
+        free = ("checkpoint_seconds", "processes")
+        options, run = continued(options.choices.resume, arguments, parse, "fit", free=free)
+    if options.choices.processes > 1 and launched() == 1:
+        training.validated(options.policy, options.training.planned)
+        return launch(options.choices.processes, ["fit", *arguments])
+    with joined_processes(options.training.device) as ranks:
+        train(options, Console(quiet=not ranks.is_main), run, ranks)
     return 0
 
 
@@ -50,13 +60,16 @@ def task_of(arguments: list[str]) -> str:
     return str(task)
 
 
-def train(options: FitOptions, console: Console, run: training.Run | None = None) -> training.FitResult:
+def train(
+    options: FitOptions, console: Console, run: training.Run | None = None, ranks: Ranks | None = None
+) -> training.FitResult:
     """Train as `options` say and show what came out.
 
     Args:
         options: everything that was asked for.
         console: where to show.
         run: a run to continue; by default a new one is made, once data and model are known to be good.
+        ranks: the processes that train together; the first one writes.
 
     Returns:
         The result.
@@ -66,26 +79,29 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     from holdfast.cli.common.model_options import show_device, show_model
     from holdfast.cli.common.progress import TrainingProgress
     from holdfast.integrations.trackers.tracker import trackers
+    from holdfast.training.interruption import interruptible
+    from holdfast.training.ranks import ALONE
 
+    ranks = ranks or ALONE
     choices, settings = options.choices, options.training
     show_device(settings.device, console)
     method = training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
-    splits = options.data.load(root)
+    splits = ranks.main_first(lambda: options.data.load(root))
     show_notes(splits.notes, splits.name, console)
     shape, classes = splits.train.input_shape, splits.train.n_classes
     spec = models.ModelSpec(
         choices.model, shape, classes, choices.model_args, settings.seed, choices.weights, choices.head
     )
-    model = spec.build(root)
+    model = ranks.main_first(lambda: spec.build(root))
     few = splits.train.inputs.gather(torch.arange(min(2, len(splits.train))))
     show_model(spec, model, few, console, needed_by=choices.method if method.policy.needs_head else None)
-    place = choices.out or run_place(choices.data, choices.method, settings.seed)
-    run = run or training.Run.create(place, options.config())
-    run.save_spec(spec)
-    if splits.schema is not None:
-        run.keep_schema(splits.schema.to_json())
-    listeners = trackers(choices.track, run)
+    # All hear of a place that can't be written to.
+    opened = ranks.together(lambda: _opened(run, options, spec, splits) if ranks.is_main else None)
+    if opened is None:
+        with interruptible():
+            return training.fit(model, splits, method, settings, head=choices.head)
+    run, listeners = opened, trackers(choices.track, opened)
     title = f"{Path(choices.data).name}, {choices.method}"
     with says_how_to_continue(run, console), TrainingProgress(title, console) as progress:
         if run.has_checkpoint():
@@ -97,6 +113,17 @@ def train(options: FitOptions, console: Console, run: training.Run | None = None
     page = report.write_report(run, splits)
     _show(result, options, page, console)
     return result
+
+
+def _opened(run: training.Run | None, options: FitOptions, spec: models.ModelSpec, splits: Splits) -> training.Run:
+    """The run to continue or a new one, with what its data and its model are."""
+    choices = options.choices
+    place = choices.out or run_place(choices.data, choices.method, options.training.seed)
+    run = run or training.Run.create(place, options.config())
+    run.save_spec(spec)
+    if splits.schema is not None:
+        run.keep_schema(splits.schema.to_json())
+    return run
 
 
 def _show(result: training.FitResult, options: FitOptions, page: Path, console: Console) -> None:

@@ -18,6 +18,7 @@ from rich.console import Console
 from holdfast import report, training
 from holdfast.cli.common.arguments import value_of, with_config
 from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, FOR_CLIP, load_subject
+from holdfast.cli.common.processes import launched
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
 from holdfast.cli.common.sections import (
@@ -29,6 +30,7 @@ from holdfast.cli.common.sections import (
     parse_sections,
 )
 from holdfast.data.catalog import data_root
+from holdfast.errors import ConfigError
 from holdfast.methods import CLIP_METHODS
 from holdfast.multimodal.backends import Trained, TwoTowerModel
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
@@ -115,6 +117,10 @@ class ClipOptions:
 def main(arguments: list[str]) -> int:
     """Run the command."""
     options, run = parse_clip(arguments), None
+    if launched() > 1:
+        raise ConfigError(
+            f"a launcher has started {launched()} processes and `fit --task clip` trains with one; start it by itself"
+        )
     if options.choices.print_config:
         print_config(options.config())
         return 0

@@ -73,6 +73,9 @@ class FitChoices:
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
         track: also log to these trackers: tensorboard, mlflow.
+        processes: train with this many processes of this machine, each on its share of every mini-batch; results are
+            those of one process but for rounding (and batch norm, which normalises each share by itself). A run may be
+            continued with another number. torchrun and `accelerate launch -m holdfast fit` do it on several machines.
         resume: continue the run in this directory, with the options it was started with.
         config: read options from this file first.
         print_config: print all options as a configuration file, and stop.
@@ -90,6 +93,7 @@ class FitChoices:
     data_root: Path | None = None
     out: Path | None = None
     track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+    processes: int = 1
     resume: Path | None = None
     config: Path | None = None
     print_config: bool = False

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.data.examples import Examples
+from holdfast.models.compiled import uncompiled
 from holdfast.training.clock import Clock
 from holdfast.training.objective import CrossEntropy, Forward, NewOptimizer, Objective
 
@@ -91,9 +93,12 @@ def _normalised(norm: _BatchNorm, inputs: Tensor, weights: Tensor) -> Tensor:
 class WeightedStatistics(Objective):
     """The weighted cross-entropy, with batch statistics that are weighted alike."""
 
+    is_mean: ClassVar[bool] = True
+
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""
-        with weighted_batch_norm(forward.model, forward.batch.weights):
+        forward.model = uncompiled(forward.model)  # a compiled one would go by the statistics it was compiled with
+        with weighted_batch_norm(forward.model, forward.local.weights):
             return CrossEntropy()(forward)
 
 
@@ -103,6 +108,8 @@ class FrozenStatistics(Objective):
     Args:
         warmup: for how long they are learned, in tenths of the training set.
     """
+
+    is_mean: ClassVar[bool] = True
 
     def __init__(self, warmup: int) -> None:
         self._warmup = warmup
@@ -116,8 +123,9 @@ class FrozenStatistics(Objective):
 
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""
-        if not statistics_are_warm(forward.clock, len(forward.batch.positions), self._n, self._warmup):
+        if not statistics_are_warm(forward.clock, forward.step_size, self._n, self._warmup):
             return CrossEntropy()(forward)
+        forward.ranks.share_buffers(forward.model)  # each process's statistics were its own until now
         with frozen_batch_norm(forward.model):
             return CrossEntropy()(forward)
 

@@ -23,7 +23,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from holdfast.coresets.crest.batch_norm import weighted_batch_norm
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, HoldfastError
-from holdfast.models.heads import features_and_logits, find_head
+from holdfast.models.compiled import running_uncompiled
+from holdfast.models.heads import at_least_float32, features_and_logits, find_head
 from holdfast.models.modes import evaluation_mode
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.similarity import LastLayerGradients, Metric
@@ -105,7 +106,8 @@ def gradient_proxies(
     """
     device = device_of(model)
     losses, residuals, features = list[Tensor](), list[Tensor](), list[Tensor]()
-    with undisturbed(model, statistics), torch.no_grad():
+    # Uncompiled: other buffers stand in for the model's, which a compiled graph would compile anew for.
+    with undisturbed(model, statistics), torch.no_grad(), running_uncompiled():
         for chunk in torch.tensor_split(positions, math.ceil(len(positions) / _CHUNK)):
             inputs, labels = examples.gather(chunk)
             inputs, labels = to_device(inputs, device), labels.to(device)
@@ -126,7 +128,7 @@ def gradient_proxies(
     if proxy == "logit":
         return GradientProxies(positions, all_losses, residual)
     if proxy == "feature":
-        weight = find_head(model, head)[1].weight.detach().cpu()
+        weight = at_least_float32(find_head(model, head)[1].weight.detach().cpu())
         return GradientProxies(positions, all_losses, residual @ weight)
     if proxy == "last_layer":
         return GradientProxies(positions, all_losses, LastLayerGradients(residual, torch.cat(features)))
@@ -138,12 +140,18 @@ def weighted_loss(
 ) -> Tensor:
     """mean(weight x loss) of some examples, without augmentation, as something to differentiate twice.
 
-    Attention is computed by its plain formula, because the fused kernels have no second derivatives.
+    Attention is computed by its plain formula, because the fused kernels have no second derivatives, and so have the
+    graphs of `torch.compile`. It is in the precision of the weights: curvature has no digits to spare.
     """
     device = device_of(model)
     inputs, labels = examples.gather(positions)
     weighing = weighted_batch_norm if statistics == "weighted" else _plainly
-    with undisturbed(model, statistics), weighing(model, weights.to(device)), sdpa_kernel(SDPBackend.MATH):
+    with (
+        undisturbed(model, statistics),
+        weighing(model, weights.to(device)),
+        sdpa_kernel(SDPBackend.MATH),
+        running_uncompiled(),
+    ):
         losses = F.cross_entropy(call(model, to_device(inputs, device)), labels.to(device), reduction="none")
     return (weights.to(device) * losses).mean()
 

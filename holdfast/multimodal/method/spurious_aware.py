@@ -127,7 +127,8 @@ class SpuriousAwareLoss(Objective):
                 "spurious-aware compares examples with one another and can't weigh them; weigh draws instead"
             )
         assert isinstance(batch.inputs, Tensor)
-        images, labels, scale = model.tower.encode_image(batch.inputs), batch.labels, model.tower.scale()
+        images = forward.gather(model.tower.encode_image(forward.local.inputs))
+        labels, scale = batch.labels, model.tower.scale()
         class_prompts = model.prompts("classes")
         of_terms = scale if terms.tau is None else 1 / terms.tau
         release = terms.form == "release"

@@ -36,8 +36,8 @@ class PoisonedCrossEntropy(Objective):
         self.share, self.brewing = share, brewing
 
     def __call__(self, forward: Forward) -> Tensor:
-        """The mean loss under the labels that examples have."""
-        batch = forward.batch
+        """The mean loss under the labels that examples have; of several processes, each poisons part of its share."""
+        batch = forward.local
         assert isinstance(batch.inputs, Tensor)
         count = int(self.share * len(batch.labels))
         inputs = batch.inputs
@@ -50,11 +50,11 @@ class PoisonedCrossEntropy(Objective):
             inputs = inputs.clone()
             inputs[:count] += self.perturbations(forward, count)
         losses = F.cross_entropy(call(forward.model, inputs), batch.labels, reduction="none")
-        return (batch.weights * losses).mean()
+        return (forward.batch.weights * forward.gather(losses)).mean()
 
     def perturbations(self, forward: Forward, count: int) -> Tensor:
         """What is added to the first `count` examples."""
-        model, inputs, labels = forward.model, forward.batch.inputs, forward.batch.labels
+        model, inputs, labels = forward.model, forward.local.inputs, forward.local.labels
         assert isinstance(inputs, Tensor)
         own, pretended = labels[:count], labels[:count].mode().values
 

@@ -20,6 +20,7 @@ from holdfast.primitives.projections import project_to_ball
 from holdfast.training.objective import Forward, Objective
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
+from holdfast.training.ranks import Ranks
 
 
 class PrivateCrossEntropy(Objective):
@@ -43,19 +44,20 @@ class PrivateCrossEntropy(Objective):
         else:
             mean = (forward.batch.weights * forward.losses).mean()
             parts = torch.autograd.grad(mean, parameters)
-            loss, whole = mean.detach(), torch.cat([part.flatten() for part in parts])
+            loss, whole = mean.detach(), forward.ranks.mean(torch.cat([part.flatten() for part in parts]))
             flat = project_to_ball(whole[None], self.max_norm)[0]
-            flat = flat + self.noise * self.max_norm * _normal(flat)
+            flat = flat + self.noise * self.max_norm * _normal(flat, forward.ranks)
         return loss + _with_gradient(flat, parameters)
 
     def _by_example(self, forward: Forward) -> tuple[Tensor, Tensor]:
-        inputs, labels = forward.batch.inputs, forward.batch.labels
+        inputs, labels, ranks = forward.local.inputs, forward.local.labels, forward.ranks
         assert isinstance(inputs, Tensor)
         with torch.no_grad():
-            loss = F.cross_entropy(forward.logits, labels)
+            loss = F.cross_entropy(forward.logits, forward.batch.labels)
         each = project_to_ball(per_example_gradients(forward.model, inputs, labels), self.max_norm)
-        blurred = each.sum(0) + self.noise * self.max_norm * _normal(each[0])
-        return loss, blurred / len(labels)
+        total = ranks.count * ranks.mean(each[: forward.counted].sum(0))
+        blurred = total + self.noise * self.max_norm * _normal(total, ranks)
+        return loss, blurred / len(forward.batch.labels)
 
 
 @dataclass(kw_only=True)
@@ -123,9 +125,10 @@ def privacy_spent(defence: DpSgd, *, examples: int, batch_size: int, epochs: int
     return float(accountant.get_epsilon(1 / examples if delta is None else delta))
 
 
-def _normal(like: Tensor) -> Tensor:
-    """Standard normal numbers from the run's own generator."""
-    return torch.randn(like.shape, dtype=like.dtype).to(like.device)
+def _normal(like: Tensor, ranks: Ranks) -> Tensor:
+    """Standard normal numbers from the run's own generator, the same in all processes."""
+    drawn: Tensor = ranks.broadcast(torch.randn(like.shape, dtype=like.dtype))
+    return drawn.to(like.device)
 
 
 def _with_gradient(flat: Tensor, parameters: list[nn.Parameter]) -> Tensor:

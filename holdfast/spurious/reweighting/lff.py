@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
-from holdfast.training.model_outputs import call, device_of
+from holdfast.training.model_outputs import device_of
 from holdfast.training.objective import Forward, NewOptimizer, Objective
 from holdfast.training.policy import Uniform
 
@@ -85,6 +85,7 @@ class LossAverage:
             The averages at `positions`, each over the largest among all seen examples of its class: shape (b,), from 0
             to 1.
         """
+        losses = losses.to(self._values.dtype)
         moved = self.alpha * self._values[positions] + (1 - self.alpha) * losses
         self._values[positions] = torch.where(self._seen[positions], moved, losses)
         self._seen[positions] = True
@@ -168,7 +169,7 @@ class LffLoss(Objective):
         """Weigh the losses by the averages that include them, then let the biased network take its step."""
         batch, biased = forward.batch, self._prepared()
         positions = batch.positions.to(forward.losses.device)
-        logits = call(biased.network, batch.inputs)
+        logits = forward.outputs_of(biased.network)
         losses = F.cross_entropy(logits.detach(), batch.labels, reduction="none")
         weights = relative_difficulty(
             biased.average.update(positions, losses), biased.model_average.update(positions, forward.losses.detach())
@@ -176,6 +177,7 @@ class LffLoss(Objective):
         biased.optimizer.zero_grad(set_to_none=True)
         loss = (batch.weights * bias_amplifying_losses(logits, batch.labels, self.q)).mean()
         loss.backward()  # type: ignore[no-untyped-call]
+        forward.ranks.average_gradients(list(biased.network.parameters()))
         biased.optimizer.step()
         return (batch.weights * weights * forward.losses).mean()
 

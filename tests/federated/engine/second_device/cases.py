@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import nn
 
+from holdfast import training
+from holdfast.errors import ConfigError
 from holdfast.federated import (
     AGGREGATORS,
     OBJECTIVES,
@@ -21,12 +23,15 @@ from holdfast.federated import (
     federate,
 )
 from holdfast.federated.result import FederationResult
+from holdfast.methods import build_method
+from holdfast.training import Training
 from holdfast.training.run import Run
 from tests.federated.engine.kinds import KINDS, made
 from tests.federated.engine.second_device import NAME, available
 from tests.federated.engine.test_any_model import clients_for
 from tests.federated.test_tasks import linear_problem
 from tests.federated.toy import convolutional, linear, toy_clients
+from tests.training.test_speed_options import new_model, parts
 
 assert available(), "build it first"
 
@@ -128,3 +133,33 @@ def test_stores_stay_in_the_hosts_memory():
     store = outcome.runtime.stores["local"]
     assert store.initial.device.type == "cpu"
     assert store.read(torch.arange(2)).device.type == NAME
+
+
+OPTIONS = {
+    "plain": {},
+    "accumulated": {"accumulate": 2},
+    "channels last": {"channels_last": True},
+    "workers": {"workers": 2},
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("method", ["erm", "group-dro", "jtt", "spare", "crest", "cvar"])
+def test_a_training_on_another_device_is_that_of_the_cpu(method, name):
+    """Batches, their parts, sweeps and losses are where the model is."""
+    policy = {"jtt": {"infer_epoch": 1, "lambda_up": 3}, "spare": {"infer_epoch": 1, "k": 1}, "crest": {"subset": 20}}
+    weights = []
+    for device in ("cpu", NAME):
+        splits = parts(images=False, dtype=torch.float64, lazy=name == "workers")
+        settings = Training(epochs=2, batch_size=8, learning_rate=0.05, device=device, **OPTIONS[name])
+        model = new_model().double()
+        training.fit(model, splits, build_method(method, {method: policy.get(method, {})}), settings)
+        assert next(model.parameters()).device.type == device
+        weights.append(torch.cat([p.detach().cpu().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(weights[1], weights[0], rtol=0, atol=1e-9)
+
+
+def test_what_the_device_cannot_do_is_a_sentence():
+    for option, message in (({"precision": "bf16"}, "no autocast to bf16"), ({"pin_memory": True}, "page-locked")):
+        with pytest.raises(ConfigError, match=message):
+            training.fit(new_model(), parts(images=False), None, Training(epochs=1, device=NAME, **option))

@@ -1,0 +1,142 @@
+"""An optimizer step of `fit`: forward, backward and update, in the precision and the parts that were asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from holdfast.errors import ConfigError
+from holdfast.models.compiled import uncompiled
+from holdfast.training.accumulation import part_sizes, split_inputs
+from holdfast.training.clock import Clock
+from holdfast.training.curator import Batch, SharedBatch
+from holdfast.training.interruption import interruptions
+from holdfast.training.model_outputs import device_of
+from holdfast.training.objective import Forward, Objective
+from holdfast.training.precision import new_scaler
+from holdfast.training.ranks import ALONE, Ranks
+from holdfast.training.settings import Training
+
+
+class OptimizerSteps:
+    """Takes the steps of one training.
+
+    Args:
+        model: what is trained, in place.
+        optimizer: over its parameters.
+        settings: precision, accumulation, compilation, and the largest norm of a gradient.
+        head: name of the model's head where it can't be found.
+        ranks: the processes that take each step together.
+
+    Attributes:
+        stop: whether a signal asked one of the processes to end, as known after the last step.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        settings: Training,
+        head: str | None = None,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.stop = False
+        self._ranks = ranks
+        self._trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._model = model
+        self._optimizer = optimizer
+        self._precision = settings.precision
+        self._clip_norm = settings.clip_norm
+        self._head = head
+        self._part_size = -(-settings.batch_size // ranks.count) if settings.accumulate > 1 else None
+        self._compiled = settings.compile
+        self._runs: Any = torch.compile(model) if settings.compile else model
+        self._scaler = new_scaler(settings.precision, device_of(model))
+
+    def take(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
+        """One step on a mini-batch; gives its loss."""
+        try:
+            loss = self._gradients(objective, batch, weighted=weighted, clock=clock)
+        except Exception as error:
+            if self._compiled and _is_of_the_compiler(error):
+                reason = " ".join(str(error).split())[:300]
+                raise ConfigError(
+                    f"the model can't be compiled here ({type(error).__name__}: {reason}); leave --compile out, or "
+                    "mend what torch.compile needs: a C++ compiler, and a forward pass that it can trace"
+                ) from error
+            raise
+        self.stop = self._ranks.average_gradients(self._trained, interruptions.requested() is not None)
+        if self._scaler is None:
+            self._clip()
+            self._optimizer.step()
+            return loss
+        if self._clip_norm is not None:
+            self._scaler.unscale_(self._optimizer)
+            self._clip()
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scale of gradients, where there is one."""
+        return {} if self._scaler is None else self._scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back what `state_dict` gave."""
+        if self._scaler is not None and state:
+            self._scaler.load_state_dict(state)
+
+    def _gradients(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
+        if self._part_size is None or not objective.is_mean:
+            # Where a part is run a second time, buffers are others: not what a compiled graph knows.
+            model = self._runs if self._part_size is None else uncompiled(self._model)
+            forward = Forward(
+                model,
+                batch,
+                self._head,
+                weighted=weighted,
+                clock=clock,
+                precision=self._precision,
+                part_size=self._part_size,
+            )
+            loss = objective(forward)
+            self._optimizer.zero_grad(set_to_none=True)
+            self._backward(loss)
+            return loss
+        self._optimizer.zero_grad(set_to_none=True)
+        whole, losses, shared = len(batch.labels), list[Tensor](), isinstance(batch, SharedBatch)
+        for part in split_batch(batch, part_sizes(whole, self._part_size)):
+            forward = Forward(
+                self._runs,
+                part,
+                self._head,
+                weighted=weighted or shared,
+                clock=clock,
+                precision=self._precision,
+                step_size=len(batch.whole.labels) if isinstance(batch, SharedBatch) else whole,
+            )
+            losses.append(objective(forward) * (len(part.labels) / whole))
+            self._backward(losses[-1])
+        return self._ranks.mean(torch.stack([loss.detach() for loss in losses]).sum())
+
+    def _backward(self, loss: Tensor) -> None:
+        scaled = loss if self._scaler is None else self._scaler.scale(loss)
+        scaled.backward()  # type: ignore[no-untyped-call]
+
+    def _clip(self) -> None:
+        if self._clip_norm is not None:
+            nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm)
+
+
+def split_batch(batch: Batch, sizes: list[int]) -> list[Batch]:
+    """The mini-batch in parts of these sizes, without copying it."""
+    inputs = split_inputs(batch.inputs, sizes)
+    others = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
+    return [Batch(*part) for part in zip(inputs, *others, strict=True)]
+
+
+def _is_of_the_compiler(error: Exception) -> bool:
+    """Whether torch's compiler raised it; its kinds are private to torch, so they are told by where they live."""
+    return any(kind.__module__.startswith(("torch._dynamo", "torch._inductor")) for kind in type(error).__mro__)
