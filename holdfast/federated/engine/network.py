@@ -412,27 +412,13 @@ class Network:
             gradient = self.gradient(parameters, batch, draws)
             parameters.sub_(self.with_proximal(gradient, parameters, proximal), alpha=rate)
         elif way == "joined":
-            self._step_on_parts(*self._gradients_joined(parameters, batch, draws), rate, proximal)
+            stacked, gradients = self._gradients_joined(parameters, batch, draws)
+            anchors = [] if proximal is None else self.layout.split_rows(proximal[1].view(-1, self.size))
+            _step_on_parts(tuple(stacked), gradients, rate, proximal, anchors)
         else:
-            self._step_on_parts(self._parameters, self._gradients_of_one(parameters, batch, draws), rate, proximal)
-
-    @torch.no_grad()
-    def _step_on_parts(
-        self, parts: Sequence[Tensor], gradients: Sequence[Tensor], rate: float, proximal: ProximalTerm | None
-    ) -> None:
-        """A step on views of rows, parameter by parameter: flattening the gradient first would cost a quarter."""
-        # These private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel
-        # for all parameters, where a loop over a small model would spend its time in calls.
-        if proximal is not None:
-            strength, anchor = proximal
-            if parts is self._parameters:
-                anchors = self.layout.split(anchor.view(-1))
-            else:
-                anchors = self.layout.split_rows(anchor.view(-1, self.size))
-            # Not in place: where a model adds two parameters up, both have the same gradient in the same memory.
-            distances = torch._foreach_sub(parts, anchors[: len(parts)])
-            gradients = torch._foreach_add(gradients, distances, alpha=strength)
-        torch._foreach_sub_(parts, gradients, alpha=rate)
+            gradients = self._gradients_of_one(parameters, batch, draws)
+            anchors = [] if proximal is None else self.layout.split(proximal[1].view(-1))
+            _step_on_parts(tuple(self._parameters), gradients, rate, proximal, anchors)
 
     def with_proximal(self, gradient: Tensor, models: Tensor, proximal: ProximalTerm | None) -> Tensor:
         """``g + strength (v - anchor)``, for parameters only; `gradient` itself where there is none.
@@ -616,6 +602,24 @@ class Network:
             for size, shape in zip(self.layout.sizes, self.layout.shapes, strict=True)
         ]
         return torch.cat(parts)
+
+
+@torch.no_grad()
+def _step_on_parts(
+    parts: tuple[Tensor, ...],
+    gradients: tuple[Tensor, ...],
+    rate: float,
+    proximal: ProximalTerm | None,
+    anchors: Sequence[Tensor],
+) -> None:
+    """A step on views of rows, parameter by parameter: flattening the gradient first would cost a quarter."""
+    # These private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel for
+    # all parameters, where a loop over a small model would spend its time in calls.
+    if proximal is not None:
+        # Not in place: where a model adds two parameters up, both have the same gradient in the same memory.
+        distances = torch._foreach_sub(parts, tuple(anchors[: len(parts)]))
+        gradients = tuple(torch._foreach_add(gradients, distances, alpha=proximal[0]))
+    torch._foreach_sub_(parts, gradients, alpha=rate)
 
 
 class LoneExample(TorchFunctionMode):

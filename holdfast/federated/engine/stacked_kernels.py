@@ -7,7 +7,7 @@ run badly. Pooling compares strided slices, several times faster than torch's se
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -126,9 +126,8 @@ class PoolByTwo(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: D102
         images, positions = ctx.saved_tensors
         by_two = ((2, 2), (2, 2), (0, 0), (1, 1))  # kernel, stride, padding, dilation
-        return torch.ops.aten.max_pool2d_with_indices_backward(
-            gradients[0], images, *by_two, ceil_mode=False, indices=positions
-        )
+        scatter = torch.ops.aten.max_pool2d_with_indices_backward
+        return cast(Tensor, scatter(gradients[0], images, *by_two, ceil_mode=False, indices=positions))
 
 
 def _corners(images: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
