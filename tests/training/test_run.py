@@ -42,9 +42,7 @@ def sizes_by_epoch(policy, folder, monkeypatch):
     return sizes
 
 
-@pytest.mark.parametrize(
-    "policy", ["uniform", "spare", "jtt", "group-dro", "forgetting", "two-stages >> drop >> weights"]
-)
+@pytest.mark.parametrize("policy", ["uniform", "spare", "jtt", "group-dro", "forgetting"])
 def test_a_checkpoint_does_not_grow_with_the_epochs(policy, tmp_path, monkeypatch):
     sizes = sizes_by_epoch(POLICIES[policy](), tmp_path, monkeypatch)
     assert len(sizes) >= 14
