@@ -13,6 +13,7 @@ import yaml
 from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.integrations.flower.charter import Charter
 
 
 def test_options_of_flower_are_known_where_flower_is_the_engine():
@@ -78,7 +79,9 @@ def test_the_app_holds_the_configuration_and_nothing_that_is_run_but_holdfast(tm
     }
     tomllib = pytest.importorskip("tomllib")
     app = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    assert json.loads(app["config"]["holdfast"]) == yaml.safe_load(yaml.safe_dump(parse(words).config()))
+    ours = {**parse(words).config(), "sampling": "uniform"}  # nobody counts what a client elsewhere claims to have
+    assert json.loads(app["config"]["holdfast"]) == yaml.safe_load(yaml.safe_dump(ours))
+    assert Charter.from_json(app["config"]["charter"]).model.name == ours["model"]
     (tmp_path / "app" / "mine.txt").write_text("")
     assert main(["federate", *words, "--app", str(tmp_path / "app")]) == 2
 

@@ -230,3 +230,43 @@ def test_a_strategy_on_a_secure_grid_is_refused_before_a_message_is_sent(aggrega
     with pytest.raises(ConfigError, match="secure aggregation"):
         RobustStrategy(aggregator, objective, f=0).start(SecureGrid(grid), ArrayRecord(), num_rounds=1)
     assert not grid.seen
+
+
+def test_masks_depend_on_every_bit_of_their_seed_and_flowers_on_thirty_two():
+    from flwr.common.secure_aggregation.secaggplus_utils import pseudo_rand_gen
+
+    from holdfast.integrations.flower.secure import long_masks
+
+    seed = bytes(range(32))
+    twin = bytes([*seed[:4], *seed[8:12], *seed[4:8], *seed[12:]])  # the same once folded into 32 bits
+    shape = [(1000,)]
+    assert np.array_equal(pseudo_rand_gen(seed, 2**32, shape)[0], pseudo_rand_gen(twin, 2**32, shape)[0])
+    ours = long_masks(seed, 2**32, shape)[0]
+    assert not (ours == long_masks(twin, 2**32, shape)[0]).any()
+    for bit in range(256):
+        other = bytearray(seed)
+        other[bit // 8] ^= 1 << bit % 8
+        assert (long_masks(bytes(other), 2**32, shape)[0] == ours).mean() < 0.01
+
+
+def test_masks_are_uniform_and_of_the_shapes_that_were_asked_for():
+    from holdfast.integrations.flower.secure import long_masks
+
+    one, many, none = long_masks(b"seed", 2**20, [(), (300, 400), (0,)])
+    assert (one.shape, many.shape, none.shape) == ((), (300, 400), (0,))
+    assert 0 <= many.min() < 2**20 * 0.001 and 2**20 * 0.999 < many.max() < 2**20
+    assert abs(many.mean() / 2**20 - 0.5) < 0.005
+    with pytest.raises(ConfigError, match="power of two"):
+        long_masks(b"seed", 1000, [()])
+
+
+def test_masks_are_ours_while_the_protocol_runs_and_flowers_again_afterwards():
+    import importlib
+
+    from holdfast.integrations.flower import secure
+
+    half = importlib.import_module(secure._SERVER_HALF)
+    theirs = half.pseudo_rand_gen
+    with secure._long_masks_in(secure._SERVER_HALF):
+        assert half.pseudo_rand_gen is secure.long_masks
+    assert half.pseudo_rand_gen is theirs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -71,6 +72,7 @@ def take_part(joining: Joining, reading: ReadingOptions) -> None:
 
     require_flower()
     check_server(joining.server)
+    os.umask(0o077)  # whatever this node writes is its user's alone
     invitation = Invitation.load(joining.invitation)
     _check_code(invitation, joining.allow_code)
     state = private_folder(joining.state.resolve())

@@ -18,6 +18,7 @@ from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.integrations.flower.server.expecting import roster_of
 from holdfast.integrations.flower.server.federation import roll
 from holdfast.integrations.flower.server.members import Members
+from holdfast.integrations.flower.server.questions import Answers, Question
 from holdfast.integrations.flower.settings import FlowerSettings
 from tests.integrations.flower.byte_grid import ByteGrid
 from tests.integrations.flower.server.peers import Grid, Peer, ask
@@ -156,17 +157,21 @@ def test_a_claim_of_two_to_the_forty_examples_counts_for_what_the_roster_allows(
 
 
 def test_a_node_can_not_have_others_expelled_by_naming_them(roster):
-    class Slanderer(Peer):
-        def answer(self, message):
-            request = Request.of(message.content)
-            if request.action == "census":
-                return super().answer(message)
-            head = {"number": request.number, "clients": list(request.clients)}
-            return packed({**head, "refused": [0, 1], "reasons": ["bad", "bad"]}, {})
+    """A reply of the south says that clients of the north are bad; only its own are looked at."""
+    exchange = gathered(Grid(n7=Peer("north", [0, 1]), n5=Peer("south", [2, 3])), Members(roster, most_faults=1))
 
-    exchange = gathered(Grid(n7=Peer("north", [0, 1]), n5=Slanderer("south", [2, 3])), Members(roster, most_faults=1))
-    for number in range(3):
-        assert sorted(ask(exchange, [0, 1, 2, 3], number)) == [0, 1, 2, 3]
+    def slander(asked, content):
+        return Answers({}, dict.fromkeys([0, 1], "bad"), dict.fromkeys([0, 1], "bad")) if 2 in asked else fine(asked)
+
+    def fine(asked):
+        return Answers(dict.fromkeys(asked, "fine"))
+
+    def make_request(some):
+        return Request("train", NAME, 0, 4, tuple(some))
+
+    for _ in range(3):
+        assert sorted(exchange.ask(Question(0, make_request, slander), [0, 1, 2, 3])) == [0, 1]
+    assert {client for fault in exchange.faults for client in fault.clients} == {2, 3}
 
 
 def test_a_deployment_without_a_roster_is_refused_unless_that_is_asked_for():
