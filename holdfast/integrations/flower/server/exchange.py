@@ -84,25 +84,30 @@ class Exchange:
         best = self.settings.nodes if roster is None else max(len(roster.nodes), self.settings.nodes)
         patience = self.settings.join_timeout or self.settings.timeout
         until = time.monotonic() + patience
-        while (heard := self._heard()) < best:
-            if time.monotonic() > until:
-                if heard >= self.settings.nodes:
-                    return
-                why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
-                raise FederationError(
-                    f"{heard} of {self.settings.nodes} nodes said within {patience:g} seconds whom they have{why}; "
-                    "start the others, or give --nodes and --join-timeout as they are"
-                )
+        while (heard := self._heard()) < best and time.monotonic() <= until:
             self._look()
             self._collect(None)
             self._wait()
+        why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
+        if heard < self.settings.nodes:
+            raise FederationError(
+                f"{heard} of {self.settings.nodes} nodes said within {patience:g} seconds whom they have{why}; "
+                "start the others, or give --nodes and --join-timeout as they are"
+            )
+        if roster is not None and not self.attendance.holder:
+            raise FederationError(f"no node of the roster could be taken in{why}; mend that and start again")
 
     def _heard(self) -> int:
-        """How many nodes need not be waited for; of those that are not on a roster nobody speaks."""
+        """How many nodes need not be waited for: known ones that were taken in or refused, and those that always fail.
+
+        A stranger to the roster is none of them, whatever it does.
+        """
         censuses = self.attendance.censuses.values()
-        answered = {census.name for census in censuses if census.answered and not census.turned_away}
-        hopeless = 0 if self.members.roster else sum(census.is_hopeless for census in censuses)
-        return len(answered) + hopeless
+        known = {census.name for census in censuses if census.name}
+        broken = [census for census in censuses if census.is_hopeless and not census.name]
+        if self.members.roster is not None:
+            broken = [census for census in broken if not census.answered and self._may_speak(census.seen.key)]
+        return len(known) + len(broken)
 
     def _look(self) -> None:
         """Ask nodes whom they host that have not said it yet, and forget those that are gone."""

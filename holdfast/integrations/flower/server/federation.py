@@ -115,6 +115,19 @@ class FlowerFederation(Federation):
         settings = replace(blueprint.settings, executor="serial", checkpoint_seconds=0.0)
         super().__init__(blueprint.prepare(self.clients, settings, model=model), run)
         self.choice = ExecutorChoice("flower", exchange.settings.nodes)
+        self._check_bytes(exchange.members)
+
+    def _check_bytes(self, members: Members) -> None:
+        """Refuse a federation whose honest replies are larger than the charter allows; others never are."""
+        if members.charter is None or members.roster is None:
+            return
+        largest = min(members.roster.largest(1), self.settings.cohort)
+        needs = largest * (self.network.size * self.network.initial.element_size() + 8)
+        if needs > members.charter.most_bytes:
+            raise ConfigError(
+                f"the updates of {largest} clients of one node have {needs:,} bytes and the charter lets a node send "
+                f"{members.charter.most_bytes:,}; lower --cohort, or write the charter for so many clients"
+            )
 
     def _personal_folder(self) -> None:
         """Personal models are at the nodes, so nothing of them is kept in the run directory."""

@@ -211,3 +211,16 @@ def charter():
 
     data = Clients.of({"a": (torch.randn(20, 3), ["ill", "well"] * 10)})
     return Charter.of(nn.Linear(3, 2), ModelIdentity("softmax"), data)
+
+
+def test_a_listed_node_that_is_refused_does_not_hold_the_start_up(roster):
+    odd = Peer("south", [2, 3], refusal="the data here has 3 classes")
+    exchange = gathered(Grid(n7=Peer("north", [0, 1]), n5=odd), Members(roster), timeout=60.0)
+    assert sorted(exchange.attendance.holder) == [0, 1]
+
+
+def test_strangers_do_not_make_the_start_happen_without_those_that_are_listed(roster):
+    strangers = {f"n{place}": Peer(f"stranger {place}", [0]) for place in range(5)}
+    with pytest.raises(FederationError, match=r"1 of 2 nodes said within 0\.2 seconds"):
+        gathered(Grid(n7=Peer("north", [0, 1]), **{name: each for name, each in strangers.items() if name != "n7"}),
+                 Members(roster), 2)  # fmt: skip

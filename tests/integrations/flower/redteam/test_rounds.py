@@ -130,6 +130,13 @@ def test_a_restart_may_have_another_timeout_and_not_another_charter(tmp_path):
         nodes.federate(run, charter=replace(nodes.charter, most_bytes=5))
 
 
+def test_a_charter_that_is_too_small_for_the_updates_of_a_node_is_refused_before_the_first_round(tmp_path):
+    nodes = Nodes(tmp_path, options("--rounds", "1"), NODES)
+    small = nodes.charter = replace(nodes.charter, most_bytes=10_000)
+    with pytest.raises(ConfigError, match="updates of 4 clients of one node have 10,432 bytes"):
+        nodes.federate(charter=small)
+
+
 def test_keys_that_differ_are_found_at_any_depth():
     assert differences({"a": 1, "b": {"c": 2, "d": 3}}, {"a": 1, "b": {"c": 5, "d": 3}, "e": 0}) == ["b.c", "e"]
 
