@@ -48,4 +48,4 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 def new_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler | None:
     """What scales gradients, where the precision needs it."""
-    return torch.amp.GradScaler(device.type) if precision == "fp16" else None  # type: ignore[attr-defined]
+    return torch.amp.GradScaler(device.type) if precision == "fp16" else None
