@@ -38,7 +38,7 @@ from holdfast.federated.run_files import history_of
 from holdfast.federated.settings import Rounds
 from holdfast.training.events import Event, Listener
 from holdfast.training.interruption import Interrupted, interruptions
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 
 _log = logging.getLogger(__name__)
 
@@ -144,8 +144,9 @@ class Federation:
             torch.zeros(len(clients), dtype=torch.int64),
         )
         self.choice: ExecutorChoice | None = None
-        if saved is not None:
-            self._restore(saved)
+        if saved is not None and run is not None:
+            with understanding(run.path):
+                self._restore(saved)
         if self.choice is None:
             self.choice = choose(
                 self.settings.executor, self.runtime.training, lambda trial: prepared.runtime(settings=trial)

@@ -103,8 +103,8 @@ def card_of(clients: Clients, made: Mapping[str, Any]) -> ModelCard:
 
 def read_clients(run: Run) -> dict[str, list[Any]]:
     """The columns of ``clients.parquet``."""
-    columns: dict[str, list[Any]] = pq.read_table(run.path / "clients.parquet").to_pydict()
-    return columns
+    columns = run.table("clients.parquet", ("model", "accuracy", "loss", "lambda", "name", "benign", "joined", "count"))
+    return {name: column.tolist() for name, column in columns.items()}
 
 
 def history_of(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

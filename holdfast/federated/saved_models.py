@@ -21,7 +21,7 @@ from holdfast.federated.engine.state import State
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.preparation import PreparedFederation
 from holdfast.training.prediction import ClassScores, PredictionData
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 from holdfast.training.trained import TrainedModel
 
 
@@ -155,10 +155,8 @@ def shared_weights(run: Run, prepared: PreparedFederation) -> dict[str, Any]:
 
 def _saved(run: Run) -> tuple[State, dict[str, Any]]:
     saved = run.load_checkpoint()
-    try:
+    with understanding(run.path):
         return State.of(saved), {"choice": saved["choice"], "stores": saved["stores"]}
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(f"the checkpoint in {run.path} lacks {error}; it is no federation's") from error
 
 
 def _some(name: str, names: list[str]) -> str:

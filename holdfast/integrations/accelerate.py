@@ -11,7 +11,7 @@
             accelerator.backward((weight * losses).mean())
             optimizer.step()
             optimizer.zero_grad()
-            curator.end_step()                              # only needed to save in mid-epoch
+            curator.end_step(accelerator.unwrap_model(model), optimizer)  # for CREST, and to save in mid-epoch
 
 Accelerate reads the loader's length anew in every epoch, so the curator needs no ``epoch_size``. The ranks' shares are
 those of `CuratedSampler`, not of Accelerate's own sharding, which would fill the last batches up to full size with
@@ -21,6 +21,7 @@ repeated examples. `accelerator.save_state` writes ``curator.safetensors`` besid
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,12 @@ from torch.utils.data import DataLoader
 
 from holdfast.errors import MissingDependencyError
 from holdfast.integrations.checkpoints import read_curator, write_curator
-from holdfast.integrations.dataloader import curated_loader, require_step_size
-from holdfast.training.curator import Curator
+from holdfast.integrations.dataloader import CuratedLoader, curated_loader, refuse_between_steps, require_step_size
+from holdfast.training.curator import Batch, Curator
+from holdfast.training.model_outputs import to_device
 
 
-def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[Any]:
+def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[Any] | PromptLoader:
     """A prepared loader of the curator's batches; the curator's state goes with the accelerator's from now on.
 
     Args:
@@ -45,21 +47,58 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
         A loader of `Batch` on the accelerator's device, this process's share only.
 
     Raises:
-        ConfigError: if a policy acts between steps, or the batch sizes don't divide.
+        ConfigError: if the batch sizes don't divide, or a policy acts between steps and batches are fetched ahead.
     """
     try:
-        from accelerate import PartialState  # noqa: PLC0415
         from accelerate.data_loader import prepare_data_loader  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("accelerate is not installed; pip install 'holdfast[accelerate]'") from error
     processes, accumulated = accelerator.num_processes, accelerator.gradient_accumulation_steps
-    size = options.pop("batch_size", None) or max(curator.batch_size // (processes * accumulated), 1)
-    require_step_size(curator, size, processes, accumulated, "the accelerator's gradient_accumulation_steps")
+    size = options.pop("batch_size", None)
+    if accumulated > 1 or size is not None:
+        size = size or max(curator.batch_size // (processes * accumulated), 1)
+        require_step_size(curator, size, processes, accumulated, "the accelerator's gradient_accumulation_steps")
     loader = curated_loader(curator, batch_size=size, num_replicas=processes, rank=accelerator.process_index, **options)
+    if curator.chain.between_steps:
+        # Accelerate's loader fetches one batch ahead, which would be of the plan before; this one doesn't.
+        if accumulated > 1:
+            refuse_between_steps(curator, "accumulated batches of Accelerate are cut off at the end of its own loader")
+        _save_with(accelerator, curator)
+        return PromptLoader(loader, accelerator.device)
     prepared = prepare_data_loader(
         loader, accelerator.device, num_processes=1, process_index=0, put_on_device=accelerator.device_placement
     )
     prepared._is_accelerate_prepared = True
+
+    _save_with(accelerator, curator)
+    ready = accelerator.prepare(prepared)
+    assert isinstance(ready, DataLoader)
+    return ready
+
+
+class PromptLoader:
+    """Batches on the device, each fetched when it is asked for and not before, so that they follow every plan.
+
+    Args:
+        loader: of `Batch`.
+        device: where to.
+    """
+
+    def __init__(self, loader: CuratedLoader, device: Any) -> None:
+        self._loader = loader
+        self._device = device
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Batch]:
+        for inputs, labels, positions, weights in self._loader:
+            moved = to_device(inputs, self._device), labels.to(self._device)
+            yield Batch(*moved, positions, weights.to(self._device))
+
+
+def _save_with(accelerator: Any, curator: Curator) -> None:
+    from accelerate import PartialState  # noqa: PLC0415
 
     def save(models: Any, weights: Any, folder: str) -> None:
         if PartialState().is_main_process:  # not the accelerator's: it holds this function, and a cycle delays workers
@@ -70,6 +109,3 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
 
     accelerator.register_save_state_pre_hook(save)
     accelerator.register_load_state_pre_hook(load)
-    ready = accelerator.prepare(prepared)
-    assert isinstance(ready, DataLoader)
-    return ready

@@ -4,31 +4,29 @@
 `start` and `end_epoch`, and the sampler reads what it decided. What is drawn is what is left of the curator's epoch,
 the same as by iterating the curator under the same seed, so a curator that was restored in mid-epoch continues there.
 
-On several processes every rank draws the same sequence and takes each ``num_replicas``-th draw of it. Where that does
-not come out even, the epoch's first draws are repeated until it does (DistributedSampler's rule), so a step of all
-ranks together trains on what the curator alone would have put into one batch.
+On several processes every rank draws the same mini-batches and takes its share of each (`holdfast.training.shares`),
+with weights such that the mean of ``(weight * losses).mean()`` over ranks and accumulated parts is that of the whole
+mini-batch, also where these don't come out even. So N processes train as one does.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterator
-from itertools import groupby
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed
-from torch import Tensor
 from torch.utils.data import BatchSampler, DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from holdfast.data.examples import Examples
+from holdfast.data.worker_processes import Request, augmented
 from holdfast.errors import CheckpointError, ConfigError, HoldfastWarning
-from holdfast.streams import torch_stream
-from holdfast.training.curator import Batch, Curator
+from holdfast.training.curator import Batch, Curator, Drawn
 from holdfast.training.policy import Augmentation
+from holdfast.training.ranks import ALONE, Ranks
+from holdfast.training.shares import Share
 
 
 class CuratedSampler(DistributedSampler[Any]):
@@ -49,18 +47,29 @@ class CuratedSampler(DistributedSampler[Any]):
         if num_replicas is not None and rank is not None and not 0 <= rank < num_replicas:
             raise ConfigError(f"rank is {rank} of {num_replicas} processes; give a number from 0 to {num_replicas - 1}")
         self.curator = curator
-        self._given = None if num_replicas is None or rank is None else (num_replicas, rank)
+        self._given = None if num_replicas is None or rank is None else Ranks(rank, num_replicas)
         self._told: tuple[int, int] | None = None
 
     def __len__(self) -> int:
         """Draws of one rank in a whole epoch, also while a restored curator has only a part of one left."""
-        batches = self.curator.plan.batches
-        total = self.curator.epoch_length if batches is None else len(self.curator) * batches.shape[1]
-        return math.ceil(total / self.share[0])
+        return sum(count * len(self.share_of(size).places) for size, count in self.step_sizes().items())
 
     def __iter__(self) -> Iterator[Any]:
         """This rank's share of what is left of the epoch; looking at it changes nothing."""
-        yield from self._draws()[1].tolist()
+        for drawn in self.curator.drawn():
+            yield from drawn.positions[self.share_of(len(drawn.positions)).places].tolist()
+
+    def step_sizes(self) -> dict[int, int]:
+        """How many steps of an epoch have mini-batches of which size."""
+        curator, steps = self.curator, len(self.curator)
+        if curator.plan.batches is not None:
+            return {curator.plan.batches.shape[1]: steps}
+        last = curator.epoch_length - (steps - 1) * curator.batch_size
+        return {curator.batch_size: steps} if last == curator.batch_size else {curator.batch_size: steps - 1, last: 1}
+
+    def share_of(self, size: int) -> Share:
+        """This rank's share of a mini-batch of `size`."""
+        return Share.of(size, self.ranks)
 
     def set_epoch(self, epoch: int) -> None:
         """Frameworks call this, some twice per epoch; the curator counts epochs itself, so it only compares notes.
@@ -88,21 +97,13 @@ class CuratedSampler(DistributedSampler[Any]):
         self.curator.load_state_dict(state)
 
     @property
-    def share(self) -> tuple[int, int]:
-        """How many processes share the epoch, and which of them this is."""
+    def ranks(self) -> Ranks:
+        """The processes that share the epoch."""
         if self._given is not None:
             return self._given
         if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return torch.distributed.get_world_size(), torch.distributed.get_rank()
-        return 1, 0
-
-    def _draws(self) -> tuple[Tensor, Tensor]:
-        """The numbers of this rank's among the draws left, and their positions; numbers past the end fill up."""
-        positions = self.curator.epoch_draws()
-        replicas, rank = self.share
-        even = math.ceil(len(positions) / replicas) * replicas
-        mine = torch.arange(rank, even, replicas)
-        return mine, positions[mine % max(len(positions), 1)]
+            return Ranks(torch.distributed.get_rank(), torch.distributed.get_world_size())
+        return ALONE
 
 
 class Draw(NamedTuple):
@@ -112,61 +113,92 @@ class Draw(NamedTuple):
         position: of the example.
         weight: in the loss.
         step: the optimizer step it is drawn for.
-        place: its place among the draws of that step, over all ranks.
+        place: its place in the mini-batch of that step, over all ranks.
+        size: of that mini-batch.
     """
 
     position: int
     weight: float
     step: int
     place: int
+    size: int
 
 
-class _DrawSampler(CuratedSampler):
-    """The same draws with weights and steps. It runs in the main process, so a new plan is seen by old workers too."""
-
-    def __iter__(self) -> Iterator[Draw]:
-        curator = self.curator
-        size, batches = curator.batch_size, curator.plan.batches
-        if batches is not None and batches.shape[1] != size:
-            raise ConfigError(
-                f"the plan has mini-batches of {batches.shape[1]} and the curator steps of {size} examples; "
-                f"give Curator(batch_size={batches.shape[1]})"
-            )
-        mine, positions = self._draws()
-        steps = (mine // size).clamp_(max=curator.steps_left - 1)
-        weights, places = curator.weights(positions), mine - steps * size
-        steps += curator.clock.step
-        yield from map(Draw, positions.tolist(), weights.tolist(), steps.tolist(), places.tolist())
-
-
-class _StepSampler(BatchSampler):
+class StepSampler(BatchSampler):
     """The curator's steps as batches of one rank, whole or in the parts that are accumulated.
 
-    As in the curator's own loop a lone last example joins the batch before it, because batch norm can't train on one.
+    Args:
+        sampler: which curator, which rank.
+        batch_size: examples per batch; by default a whole share.
+        divides_evenly: whether the loop divides each loss by the batches that its step really has, as the Trainer does,
+            and not by those of a full step.
+        from_start: hand out what was trained on already as empty batches, for a loop that skips them by itself.
     """
 
-    sampler: _DrawSampler
+    sampler: CuratedSampler
 
-    def __init__(self, sampler: _DrawSampler, batch_size: int) -> None:
-        super().__init__(sampler, batch_size, drop_last=False)
+    def __init__(
+        self,
+        sampler: CuratedSampler,
+        batch_size: int | None = None,
+        *,
+        divides_evenly: bool = False,
+        from_start: bool = False,
+    ) -> None:
+        self.sampler = sampler
+        self.drop_last = False
+        self._size = batch_size
+        self._divides_evenly = divides_evenly
+        self._from_start = from_start
+
+    @property
+    def fixed(self) -> bool:
+        """Whether a batch size was given, which may not fit the number of processes."""
+        return self._size is not None
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        """Examples per batch of one rank."""
+        return self._size or max(self.sampler.curator.batch_size // self.sampler.ranks.count, 1)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        parts = self._parts()
-        for _, draws in groupby(self.sampler, key=attrgetter("step")):
-            step = list(draws)
-            for part in range(min(parts, math.ceil(len(step) / self.batch_size))):
-                start = part * self.batch_size
-                yield step[start:] if part == parts - 1 else step[start : start + self.batch_size]
+        curator = self.sampler.curator
+        if self._from_start:
+            yield from [[]] * (curator.clock.step_in_epoch * self.parts)
+        for drawn in curator.drawn():
+            if drawn.inputs is not None:
+                raise ConfigError("the plan keeps augmented inputs, which a loader can't hand on; iterate the curator")
+            if curator.plan.batches is not None and len(drawn.positions) != curator.batch_size:
+                raise ConfigError(
+                    f"the plan has mini-batches of {len(drawn.positions)} and the curator steps of "
+                    f"{curator.batch_size} examples; give Curator(batch_size={len(drawn.positions)})"
+                )
+            yield from self._batches(drawn)
 
     def __len__(self) -> int:
-        curator, parts = self.sampler.curator, self._parts()
-        before = len(curator) - 1
-        last = len(self.sampler) - before * parts * self.batch_size
-        return before * parts + min(parts, math.ceil(last / self.batch_size))
+        sizes = self.sampler.step_sizes().items()
+        return sum(count * len(self._part_sizes(self.sampler.share_of(size))) for size, count in sizes)
 
-    def _parts(self) -> int:
+    @property
+    def parts(self) -> int:
         """Batches of this rank in a full step."""
-        return max(self.sampler.curator.batch_size // (self.batch_size * self.sampler.share[0]), 1)
+        return max(self.sampler.curator.batch_size // (self.batch_size * self.sampler.ranks.count), 1)
+
+    def _part_sizes(self, share: Share) -> list[int]:
+        return share.part_sizes(self.parts, self.batch_size)
+
+    def _batches(self, drawn: Drawn) -> Iterator[list[Draw]]:
+        share = self.sampler.share_of(len(drawn.positions))
+        positions, weights = drawn.positions[share.places].tolist(), share.weigh(drawn.weights).tolist()
+        places, sizes = share.places.tolist(), self._part_sizes(share)
+        parts, start = len(sizes) if self._divides_evenly else self.parts, 0
+        for size in sizes:
+            factor = parts * size / len(places)
+            yield [
+                Draw(positions[k], factor * weights[k], drawn.step, places[k], share.size)
+                for k in range(start, start + size)
+            ]
+            start += size
 
 
 class _DrawnExamples(Dataset[Any]):
@@ -183,10 +215,10 @@ class _DrawnExamples(Dataset[Any]):
     def __getitems__(self, draws: list[Draw]) -> Batch:
         positions = torch.tensor([draw.position for draw in draws])
         inputs, labels = self._examples.gather(positions)
-        if self._augment is not None and isinstance(inputs, Tensor):
-            first = draws[0]
-            purpose = (first.step, first.place) if first.place else (first.step,)
-            inputs = self._augment(inputs, torch_stream(self._seed, "augment", *purpose))
+        first, places = draws[0], torch.tensor([draw.place for draw in draws])
+        whole = torch.equal(places, torch.arange(first.size))
+        stream = (self._seed, "augment", first.step)
+        inputs = augmented(inputs, Request(positions, stream, None if whole else places, first.size), self._augment)
         return Batch(inputs, labels, positions, torch.tensor([draw.weight for draw in draws]))
 
 
@@ -196,14 +228,15 @@ class CuratedLoader(DataLoader[Any]):
     Args:
         dataset: what gathers.
         sampler: what draws.
-        batch_size: examples per batch.
+        batch_size: examples per batch; by default the rank's share of a step, whatever that is when iteration starts.
         options: of the DataLoader.
     """
 
-    def __init__(self, dataset: Dataset[Any], sampler: _DrawSampler, batch_size: int, **options: Any) -> None:
-        super().__init__(dataset, batch_size=batch_size, sampler=sampler, collate_fn=_as_it_is, **options)
+    def __init__(self, dataset: Dataset[Any], sampler: CuratedSampler, batch_size: int | None, **options: Any) -> None:
+        steps = StepSampler(sampler, batch_size)
+        super().__init__(dataset, batch_size=steps.batch_size, sampler=sampler, collate_fn=_as_it_is, **options)
         # A DataLoader takes a sampler or a batch sampler, and frameworks look at both.
-        self.__dict__["batch_sampler"] = _StepSampler(sampler, batch_size)
+        self.__dict__["batch_sampler"] = steps
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """The epoch's batches; workers start with the first one, because Lightning calls this before it is ready."""
@@ -242,7 +275,7 @@ def curated_loader(
     Args:
         curator: what decides. Its ``batch_size`` is what one optimizer step sees, over all processes.
         batch_size: examples per batch of this loader; smaller than the curator's by the number of processes and of
-            accumulated batches. By default the curator's, divided by `num_replicas`.
+            accumulated batches. By default this process's share of a step.
         num_replicas: processes that share the epoch; by default those of torch.distributed when iteration starts.
         rank: which of them this is.
         options: of the DataLoader: ``num_workers``, ``pin_memory``, ``persistent_workers``...
@@ -251,22 +284,24 @@ def curated_loader(
         A loader of `Batch`.
 
     Raises:
-        ConfigError: if a policy acts between steps, the sizes don't divide, or an option is the curator's to set.
+        ConfigError: if a policy acts between steps and workers fetch ahead, the sizes don't divide, or an option is the
+            curator's to set.
     """
     taken = sorted({"dataset", "sampler", "batch_sampler", "shuffle", "drop_last", "collate_fn"} & set(options))
     if taken:
         raise ConfigError(f"{', '.join(taken)} of the loader follows from the curator; leave it out, or set it there")
-    refuse_between_steps(curator, "a DataLoader fetches batches ahead")
-    sampler = _DrawSampler(curator, num_replicas=num_replicas, rank=rank)
-    size = batch_size if batch_size is not None else max(curator.batch_size // (num_replicas or 1), 1)
-    if size < 1 or curator.batch_size % (size * (num_replicas or 1)):
+    if options.get("num_workers"):
+        refuse_between_steps(curator, "workers of a DataLoader fetch batches ahead")
+    sampler = CuratedSampler(curator, num_replicas=num_replicas, rank=rank)
+    count = sampler.ranks.count
+    if batch_size is not None and (batch_size < 1 or curator.batch_size % (batch_size * count)):
         raise ConfigError(
-            f"batches of {size} on {num_replicas or 1} processes don't divide the curator's steps of "
+            f"batches of {batch_size} on {count} processes don't divide the curator's steps of "
             f"{curator.batch_size} examples; choose Curator(batch_size=...) as a multiple"
         )
     # The curator's augmentation is its own business everywhere else, so it has no public name.
     dataset = _DrawnExamples(curator.examples, curator.augment, curator.seed)
-    return CuratedLoader(dataset, sampler, size, **options)
+    return CuratedLoader(dataset, sampler, batch_size, **options)
 
 
 def refuse_between_steps(curator: Curator, why: str) -> None:

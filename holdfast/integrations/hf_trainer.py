@@ -14,35 +14,40 @@ begins anew with it.
 
 Loss weights are applied to the cross-entropy of each example; for another loss override ``example_losses``. Policies
 run when an epoch begins, not when one ends, so an epoch is evaluated and saved with the model it was trained to, and a
-checkpoint says the same whether it was saved by the epoch or by the step. On several processes batches are dealt out by
-Accelerate, which fills up the last ones with the epoch's first examples.
+checkpoint says the same whether it was saved by the epoch or by the step. On several processes each gets its share of
+every step from the curator, and Accelerate deals out nothing.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 from holdfast.data.examples import Examples
 from holdfast.errors import CheckpointError, ConfigError, MissingDependencyError
 from holdfast.integrations.checkpoints import read_curator, write_curator
 from holdfast.integrations.dataloader import (
     CuratedSampler,
+    Draw,
+    StepSampler,
     refuse_between_steps,
     require_epoch_size,
     require_step_size,
 )
 from holdfast.integrations.schedules import follow, snapshot
 from holdfast.training.curator import Curator
+from holdfast.training.ranks import lost_processes_named
 
 #: The column that says which example an item is.
 POSITION = "holdfast_position"
+
+#: The column with its weight in the loss.
+WEIGHT = "holdfast_weight"
 
 
 def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
@@ -57,7 +62,7 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
         A class to be used like `trainer_class`.
 
     Raises:
-        ConfigError: if the curator has no ``epoch_size``, or a policy acts between steps.
+        ConfigError: if the curator has no ``epoch_size``.
     """
     try:
         from transformers import TrainerCallback  # noqa: PLC0415
@@ -67,7 +72,6 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
             "transformers' Trainer is not installed; pip install 'holdfast[transformers]'"
         ) from error
     require_epoch_size(curator, "the Trainer plans all its steps before the first one")
-    refuse_between_steps(curator, "the Trainer fetches batches ahead")
 
     class PolicyCallback(TrainerCallback):  # type: ignore[misc]
         """Runs the policies between epochs and writes the curator beside each checkpoint."""
@@ -93,13 +97,21 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
                 follow(requests, [parts["lr_scheduler"]], self.schedule)
             self.served = False
 
+        def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            # Otherwise the curator stays where the epoch begins, and the Trainer skips what a checkpoint has done.
+            if curator.chain.between_steps:
+                curator.end_step(parts["model"], parts["optimizer"])
+
         def on_epoch_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             self.served = True
+
+        def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+            curator.ranks.share_buffers(parts["model"])
 
         def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
             if not state.is_world_process_zero:
                 return
-            steps = math.ceil(len(parts["train_dataloader"]) / args.gradient_accumulation_steps)
+            steps = len(curator)
             remembered = {
                 "curator": curator.state_dict(),
                 "served": self.served or state.global_step % steps == 0,
@@ -117,6 +129,8 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
             self.add_callback(self._curated)
 
         def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **options: Any) -> Any:
+            if self.args.dataloader_num_workers:
+                refuse_between_steps(curator, "workers of the Trainer's loader fetch batches ahead")
             require_step_size(
                 curator,
                 self.args.train_batch_size,
@@ -152,14 +166,17 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
             num_items_in_batch: Tensor | int | None = None,
         ) -> Any:
             inputs = dict(inputs)
-            positions = inputs.pop(POSITION, None)
-            if not model.training or not curator.weighted:
+            inputs.pop(POSITION, None)
+            weights = inputs.pop(WEIGHT, None)
+            # Without weights of the plan, a share that is smaller than others has some all the same.
+            uneven = weights is not None and inputs["labels"].ndim == 1 and not bool((weights == 1).all())
+            if not model.training or not (curator.weighted or uneven):
                 return super().compute_loss(
                     model, inputs, return_outputs=return_outputs, num_items_in_batch=num_items_in_batch
                 )
-            if positions is None:
+            if weights is None:
                 raise ConfigError(
-                    f"the plan weighs examples and the data collator dropped the column {POSITION}; keep it"
+                    f"the plan weighs examples and the data collator dropped the column {WEIGHT}; keep it"
                 )
             if self.compute_loss_func is not None:
                 raise ConfigError(
@@ -168,14 +185,10 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
                 )
             outputs = model(**inputs)
             losses = self.example_losses(outputs, inputs["labels"])
-            weighed = curator.weights(positions.cpu()).to(losses) * losses
+            loss = (weights.to(losses) * losses).mean()
             if num_items_in_batch is not None and self.model_accepts_loss_kwargs:
                 # The Trainer leaves the division by the accumulated batches to a loss that is told their size.
-                loss = weighed.sum() / num_items_in_batch
-                if self.args.average_tokens_across_devices:
-                    loss = loss * self.accelerator.num_processes
-            else:
-                loss = weighed.mean()
+                loss = loss / self.current_gradient_accumulation_steps
             return (loss, outputs) if return_outputs else loss
 
         def example_losses(self, outputs: Any, labels: Tensor) -> Tensor:
@@ -188,13 +201,29 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
                 )
             return F.cross_entropy(logits, labels, reduction="none", label_smoothing=self.args.label_smoothing_factor)
 
-        def _get_train_sampler(self, *args: Any, **options: Any) -> CuratedSampler:
-            return CuratedSampler(curator, num_replicas=1, rank=0)
+        def training_step(self, *args: Any, **options: Any) -> Any:
+            with lost_processes_named(curator.ranks):
+                return super().training_step(*args, **options)
+
+        def get_train_dataloader(self) -> DataLoader[Any]:
+            """The curator's loader, already this process's share; the Trainer moves batches to the device itself."""
+            args, sampler = self.args, CuratedSampler(curator)
+            steps = StepSampler(
+                sampler, args.train_batch_size, divides_evenly=True, from_start=curator.chain.between_steps
+            )
+            return DataLoader(
+                self.train_dataset,
+                batch_sampler=steps,
+                collate_fn=self._get_collator_with_removed_columns(self.data_collator, description="training"),
+                num_workers=args.dataloader_num_workers,
+                pin_memory=args.dataloader_pin_memory and args.device.type != "cpu",
+                persistent_workers=args.dataloader_persistent_workers,
+                prefetch_factor=args.dataloader_prefetch_factor,
+            )
 
         def _set_signature_columns_if_needed(self) -> None:
             super()._set_signature_columns_if_needed()
-            if POSITION not in self._signature_columns:
-                self._signature_columns.append(POSITION)
+            self._signature_columns += [name for name in (POSITION, WEIGHT) if name not in self._signature_columns]
 
     CuratedTrainer.__name__ = CuratedTrainer.__qualname__ = f"Curated{trainer_class.__name__}"
     return CuratedTrainer
@@ -236,5 +265,5 @@ class _WithPositions(Dataset[Any]):
     def __len__(self) -> int:
         return len(self._dataset)
 
-    def __getitem__(self, position: int) -> dict[str, Any]:
-        return {**self._dataset[position], POSITION: position}
+    def __getitem__(self, draw: Draw) -> dict[str, Any]:
+        return {**self._dataset[draw.position], POSITION: draw.position, WEIGHT: draw.weight}

@@ -29,12 +29,14 @@ from torch.optim import Optimizer
 from holdfast.errors import ConfigError, HoldfastWarning, MissingDependencyError
 from holdfast.integrations.dataloader import (
     CuratedSampler,
+    StepSampler,
     refuse_between_steps,
     require_epoch_size,
     require_step_size,
 )
 from holdfast.integrations.schedules import follow, snapshot
 from holdfast.training.curator import Curator
+from holdfast.training.ranks import lost_processes_named
 
 
 def _callback_class() -> Any:
@@ -68,7 +70,6 @@ class CuratorCallback(_Callback):  # type: ignore[misc]
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Make the first plan, before Lightning's loader starts to fetch."""
         curator = self.curator
-        refuse_between_steps(curator, "Lightning is given its batches by a DataLoader that fetches ahead")
         if trainer.reload_dataloaders_every_n_epochs != 1:
             require_epoch_size(
                 curator,
@@ -98,10 +99,13 @@ class CuratorCallback(_Callback):  # type: ignore[misc]
             raise ConfigError(
                 "the training loader doesn't draw from the curator; give trainer.fit(module, curated_loader(curator))"
             )
-        if loader.batch_size is not None:
+        if loader.num_workers:
+            refuse_between_steps(self.curator, "the workers of Lightning's loader fetch batches ahead")
+        steps = loader.batch_sampler
+        if isinstance(steps, StepSampler) and (steps.fixed or trainer.accumulate_grad_batches > 1):
             require_step_size(
                 self.curator,
-                loader.batch_size,
+                steps.batch_size,
                 trainer.world_size,
                 trainer.accumulate_grad_batches,
                 "curated_loader(batch_size=...)",
@@ -126,6 +130,13 @@ class CuratorCallback(_Callback):  # type: ignore[misc]
         """Run the policies that are due before the next epoch."""
         requests = self.curator.end_epoch(pl_module, _optimizer(trainer))
         follow(requests, _schedulers(trainer), self._schedules)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Say in a sentence that another process has gone; torch's own message doesn't."""
+        ranks = self.curator.ranks
+        if ranks.count > 1 and isinstance(exception, RuntimeError):
+            with lost_processes_named(ranks):
+                raise exception
 
     def state_dict(self) -> dict[str, Any]:
         """What goes into Lightning's checkpoint."""

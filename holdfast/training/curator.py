@@ -329,6 +329,28 @@ class Curator:
             left -= self._next_size(left)
             yield next(upcoming)
 
+    def shared(self, batch: Batch) -> Batch:
+        """The batch together with the mini-batch of all processes that it is a share of, where a loader handed it out.
+
+        Losses that look at a mini-batch as a whole need it: ``objective(Forward(model, curator.shared(batch)))``.
+
+        Raises:
+            ConfigError: if the batch is not a share of a step that is left in this epoch.
+        """
+        if self.ranks.count == 1 or isinstance(batch, SharedBatch):
+            return batch
+        positions, device = batch.positions.cpu(), batch.labels.device
+        for drawn in self.drawn():
+            share = self._share(len(drawn.positions))
+            if torch.equal(drawn.positions[share.places], positions):
+                labels = self.examples.labels[drawn.positions].to(device)
+                whole = Batch(batch.inputs, labels, drawn.positions, drawn.weights.to(device))
+                return SharedBatch.of(batch, whole, share)
+        raise ConfigError(
+            "the batch is no whole share of a step that is left in this epoch; give the batch of the current step, "
+            "without accumulating"
+        )
+
     def end_step(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Tell that an optimizer step was made; runs policies that act between steps."""
         size = self._next_size(self._epoch_left)
@@ -588,7 +610,7 @@ class Curator:
         count = len(batch.labels)
         sizes = part_sizes(count, -(-self._step_size // self.accumulate))
         if isinstance(batch, SharedBatch):
-            sizes = batch.share.part_sizes(self.accumulate)
+            sizes = batch.share.part_sizes(self.accumulate, -(-self._step_size // (self.accumulate * self.ranks.count)))
         rest = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
         for number, (inputs, labels, positions, weights) in enumerate(
             zip(split_inputs(batch.inputs, sizes), *rest, strict=True), start=1

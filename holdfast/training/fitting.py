@@ -14,7 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,18 +31,20 @@ from holdfast.streams import derive_seed
 from holdfast.training.curator import Curator, SharedBatch
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
+from holdfast.training.evaluation.folding import FOLDED_ABOVE
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
 from holdfast.training.interruption import Interrupted, interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
+from holdfast.training.model_outputs import call, check_outputs, device_of, evaluating, to_device
 from holdfast.training.objective import CrossEntropy, Objective
 from holdfast.training.optimizer_steps import OptimizerSteps
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
 from holdfast.training.precision import check_precision
 from holdfast.training.ranks import Ranks, alone, unwrapped
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
 _STEP_EVENTS_PER_SECOND = 10
@@ -197,13 +199,15 @@ class _Fit:
             # Whether there is a run to save, and to continue, is known where the run is.
             self.saves, resumes = self.ranks.from_main(self._looked_for_run)
             if resumes:
-                self._load(self.ranks.from_main(self._read_checkpoint))
+                with nullcontext() if self.run is None else understanding(self.run.path):
+                    self._load(self.ranks.from_main(self._read_checkpoint))
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
                     self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
+            self._check_outputs()
             with self._timed("policy"):
                 self.curator.start(self.model, self.optimizer)
             if known is None:
@@ -219,6 +223,13 @@ class _Fit:
 
     def _looked_for_run(self) -> tuple[bool, bool]:
         return self.run is not None, self.run is not None and self.run.has_checkpoint()
+
+    def _check_outputs(self) -> None:
+        """Refuse a model with too few outputs before anything is trained."""
+        train = self.splits.train
+        inputs = to_device(train.inputs.gather(torch.arange(1)), device_of(self.model))
+        with evaluating(self.model):
+            check_outputs(call(self.model, inputs), train.n_classes)
 
     # ------------------------------------------------------------------------------------------------- an epoch
 
@@ -311,7 +322,7 @@ class _Fit:
             "full_epochs": full_epochs,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "stage": curator.stage,
-            "validation": report.to_json(),
+            "validation": report.fold().to_json(),
             "score": score,
             "best": self.best_epoch == epoch,
         }
@@ -360,7 +371,7 @@ class _Fit:
         }
         if (found := self.curator.precision_check.found) is not None:
             values["precision"] = asdict(found)
-        if self.splits.train.groups is not None:
+        if self.splits.train.groups is not None and self.splits.train.n_groups <= FOLDED_ABOVE:
             values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
         if self.run is not None and plan.tensors():
@@ -395,9 +406,9 @@ class _Fit:
             "best_full_epochs": result.best_full_epochs,
             "full_epochs": self.curator.examples_seen / len(self.splits.train),
             "select_by": self.settings.select_by,
-            "validation": validation.to_json(),
-            "test": test.to_json(),
-            "test_last": test_last.to_json(),
+            "validation": validation.fold().to_json(),
+            "test": test.fold().to_json(),
+            "test_last": test_last.fold().to_json(),
             "seconds": result.seconds,
         }
         if finished:
@@ -405,6 +416,7 @@ class _Fit:
         if self.run is not None:
             self.run.save_weights(self.model.state_dict(), self._card())
             self.run.save_predictions(predictions, self.splits.test)
+            self.run.save_report(test, "test")
         self._tell("end", scores, self.epochs - 1)
         if self.run is not None:
             self.run.save_results(scores)
@@ -478,7 +490,7 @@ class _Fit:
             self._prepare_objective()
             self.objective.load_state_dict(state["objective"])
         torch.set_rng_state(state["generator"])
-        self.losses = _RunningMean(**state["losses"])
+        self.losses = _RunningMean(state["losses"]["total"], state["losses"]["count"])
         best = state["best"]
         self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
         self.best_full_epochs = best["full_epochs"]

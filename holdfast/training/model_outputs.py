@@ -23,7 +23,7 @@ from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
 from holdfast.data.worker_processes import Request
 from holdfast.data.workers import read_ahead
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DataError
 from holdfast.models.heads import features_and_logits, run
 from holdfast.models.modes import evaluation_mode
 from holdfast.training.precision import Precision, autocast
@@ -66,8 +66,37 @@ def pinned(inputs: InputBatch) -> InputBatch:
 
 
 def call(model: nn.Module, inputs: InputBatch) -> Tensor:
-    """Logits of the model for a batch, in float32 at least; named tensors are passed by name."""
-    return run(model, inputs)
+    """Logits of the model for a batch, in float32 at least; named tensors are passed by name.
+
+    Raises:
+        DataError: if batch norm is to learn from a mini-batch of one example.
+    """
+    try:
+        return run(model, inputs)
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise DataError(
+            "a mini-batch has one example, and batch norm can't learn from one; train on more examples, or with a "
+            "model without batch norm"
+        ) from error
+
+
+def check_outputs(outputs: Tensor, n_classes: int) -> None:
+    """Refuse outputs that are too few to tell the classes apart.
+
+    Args:
+        outputs: logits of some examples, (examples, outputs).
+        n_classes: how many classes the data has.
+
+    Raises:
+        DataError: if there are fewer outputs than classes.
+    """
+    if outputs.ndim != 2 or outputs.shape[1] < n_classes:
+        raise DataError(
+            f"the model's outputs have shape {tuple(outputs.shape)} for {n_classes} classes; give a model with an "
+            "output per class"
+        )
 
 
 class ModelOutputs:
@@ -130,11 +159,14 @@ class ModelOutputs:
 
     def losses(self, positions: Tensor | None = None) -> Tensor:
         """Cross-entropy of each example, shape (positions,)."""
-        return F.cross_entropy(self.logits(positions), self._labels(positions), reduction="none")
+        logits = self.logits(positions)
+        check_outputs(logits, self._examples.n_classes)
+        return F.cross_entropy(logits, self._labels(positions), reduction="none")
 
     def residuals(self, positions: Tensor | None = None) -> Tensor:
         """Gradient of the loss with respect to the logits, softmax minus one-hot, shape (positions, classes)."""
         residual = self.probabilities(positions)
+        check_outputs(residual, self._examples.n_classes)
         residual[torch.arange(len(residual)), self._labels(positions)] -= 1
         return residual
 
@@ -145,6 +177,10 @@ class ModelOutputs:
         missing = ~self._known if positions is None else torch.zeros_like(self._known)
         if positions is not None:
             missing[positions] = ~self._known[positions]
+        if not len(self._examples):
+            raise DataError("there are no examples to run the model on; give at least one")
+        if kind not in self._stored and not missing.any():
+            missing[:1] = True  # nobody was asked for, and how wide the answer is must be known
         self._fill(missing.nonzero().flatten())
         stored = self._stored[kind]
         return stored.clone() if positions is None else stored[positions]

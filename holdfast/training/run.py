@@ -11,6 +11,7 @@
     model.json             what the model is made from, where it has a name; `ModelSpec` rebuilds it
     weights.safetensors    the chosen model's state dict, under its own names; the header says which inputs it takes
     predictions.parquet    the chosen model on the test set, by example id
+    tables/*.parquet       of very many groups, what results.json leaves out: every group and class, what was predicted
     results.json           the final scores; its presence says that the run is finished
     report.html            the page to look at
 
@@ -27,8 +28,8 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import IO, Any, Literal, cast, get_args
@@ -39,12 +40,14 @@ import torch
 import yaml
 
 from holdfast.data.examples import Examples
-from holdfast.errors import CheckpointError, ConfigError
+from holdfast.errors import CheckpointError, ConfigError, HoldfastError
 from holdfast.files import plain_values, read_mapping, remove_leftovers, write_atomically
 from holdfast.models.spec import ModelSpec
 from holdfast.provenance import git_commit, machine
 from holdfast.training.clock import Clock
 from holdfast.training.evaluation.evaluation import Predictions
+from holdfast.training.evaluation.group_report import GroupReport
+from holdfast.training.evaluation.report_tables import tables_of
 from holdfast.training.events import Event
 from holdfast.training.metrics_file import MetricsFile, MetricsMark
 from holdfast.training.model_card import ModelCard
@@ -54,6 +57,18 @@ from holdfast.training.weights import load_weights, save_weights, weights_header
 
 #: What is run: a training by `fit`, of a vision-language model by `fit --task clip`, a federation, a choice of data.
 RunKind = Literal["fit", "clip", "federation", "selection"]
+
+#: What comes of values that are not what they should be.
+_NONSENSE = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    MemoryError,
+)
 
 _WEIGHTS = "weights.safetensors"
 _MODEL = "model.json"
@@ -319,6 +334,12 @@ class Run:
             columns["group"] = examples.groups.numpy()
         self._write_table("predictions.parquet", columns)
 
+    def save_report(self, report: GroupReport, part: str) -> None:
+        """Save the tables of a report on so many groups that its record has not all of them."""
+        if report.fold() is not report:
+            for name, columns in tables_of(report, part).items():
+                self._write_table(name, columns)
+
     def save_spec(self, spec: ModelSpec) -> None:
         """Write down what the model is made from, so that it can be built again without the program that made it."""
         self._write(_MODEL, json.dumps(spec.to_json(), indent=2))
@@ -340,6 +361,29 @@ class Run:
 
     def _write(self, name: str, text: str) -> None:
         write_atomically(self.path / name, text.encode())
+
+
+@contextmanager
+def understanding(path: Path) -> Iterator[None]:
+    """Tell that a run's files say what no run writes, where making sense of them fails.
+
+    Files are checked as they are read; what they say of each other, and of the data, shows when it is used.
+
+    Args:
+        path: of the run.
+
+    Raises:
+        CheckpointError: instead of what a value of another type, size or range leads to.
+    """
+    try:
+        yield
+    except HoldfastError:
+        raise
+    except _NONSENSE as error:
+        raise CheckpointError(
+            f"the files of the run at {path} say what no run writes ({type(error).__name__}: {error}); restore them "
+            "from a copy"
+        ) from error
 
 
 def _kind_of_older(config: Mapping[str, Any]) -> RunKind:

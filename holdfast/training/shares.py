@@ -55,10 +55,10 @@ class Share:
         scaled[self.counted :] = 0
         return scaled
 
-    def part_sizes(self, parts: int) -> list[int]:
-        """The share in at most `parts` parts, and in as many in every process: each is one forward pass of all."""
-        least = min(self.size // self.ranks.count, len(self.places)) or len(self.places)
-        count = min(parts, max(least, 1))
+    def part_sizes(self, parts: int, size: int) -> list[int]:
+        """The share in parts of about `size`, at most `parts`, and as many in every process."""
+        largest, smallest = -(-self.size // self.ranks.count), self.size // self.ranks.count
+        count = max(min(parts, -(-largest // size), smallest), 1)
         whole, rest = divmod(len(self.places), count)
         return [whole + (place < rest) for place in range(count)]
 

@@ -16,7 +16,6 @@ from tests.integrations.conftest import (
     SHRINKING,
     EveryStep,
     Resize,
-    joined,
     make_curator,
     seen_by_curator,
 )
@@ -66,35 +65,45 @@ def test_a_loop_that_never_ends_the_curators_epoch_is_told():
         sampler.set_epoch(1)
 
 
-@pytest.mark.parametrize(("draws", "replicas"), [(40, 2), (40, 3), (41, 2), (2, 5)])
-def test_ranks_take_turns_and_the_first_draws_fill_up(draws, replicas):
-    curator = make_curator(epoch_size=draws)
+@pytest.mark.parametrize("draws", [2, 5, 9, 40, 41, 42, 43])
+@pytest.mark.parametrize(("replicas", "parts"), [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (8, 1)])
+def test_ranks_and_parts_divide_every_step_of_the_curator(draws, replicas, parts):
+    """Every rank has as many batches of two at least, and the mean of means is that over the curator's mini-batch."""
+    policy = Resize(weigh=True)
+    curator, alone = make_curator(policy, epoch_size=draws), make_curator(policy, epoch_size=draws)
     curator.start()
-    whole = curator.epoch_draws().tolist()
-    shares = [CuratedSampler(curator, num_replicas=replicas, rank=rank) for rank in range(replicas)]
-    taken = [list(share) for share in shares]
-    assert {len(share) for share in shares} == {len(part) for part in taken} == {-(-draws // replicas)}
-    dealt = [position for turn in zip(*taken, strict=True) for position in turn]
-    assert dealt[:draws] == whole
-    filled = dealt[draws:]
-    assert filled == (whole * replicas)[: len(filled)]
-
-
-@pytest.mark.parametrize("draws", [5, 9, 40, 41, 42, 43])
-@pytest.mark.parametrize(("replicas", "parts"), [(1, 2), (2, 1), (2, 2), (4, 1)])
-def test_a_step_of_all_ranks_and_parts_is_a_batch_of_the_curator(draws, replicas, parts):
-    size = 8 // replicas // parts
-    (expected, *_) = seen_by_curator(Resize(), epoch_size=draws, epochs=1)
-    curator = make_curator(Resize(), epoch_size=draws)
-    curator.start()
+    alone.start()
+    size = None if parts == 1 else 8 // replicas // parts
     loaders = [curated_loader(curator, batch_size=size, num_replicas=replicas, rank=rank) for rank in range(replicas)]
-    batches = [[batch.positions.tolist() for batch in loader] for loader in loaders]
-    assert {len(loader) for loader in loaders} == {len(part) for part in batches}
-    in_turn = [joined(turn) for turn in zip(*batches, strict=True)]
-    steps = [joined(in_turn[start : start + parts]) for start in range(0, len(in_turn), parts)]
-    fill = -draws % replicas
-    expected[-1] += (expected[0] * replicas)[:fill]
-    assert [sorted(step) for step in steps] == [sorted(step) for step in expected]
+    batches = [list(loader) for loader in loaders]
+    assert {len(loader) for loader in loaders} == {len(rank) for rank in batches}
+    for loader, rank in zip(loaders, batches, strict=True):
+        assert len(loader.sampler) == sum(len(batch.labels) for batch in rank) == len(list(loader.sampler))
+    values, taken = torch.randn(len(curator.examples), dtype=torch.float64), 0
+    for whole in alone:
+        # All but a last step have all parts; a loop divides by their number all the same.
+        count = min(parts, len(batches[0]) - taken)
+        step = [batch for rank in batches for batch in rank[taken : taken + count]]
+        taken += count
+        assert min(len(batch.labels) for batch in step) >= min(2, len(whole.labels)) or parts > 1
+        counted = torch.cat([batch.positions[batch.weights > 0] for batch in step])
+        assert sorted(counted.tolist()) == sorted(whole.positions.tolist())
+        means = torch.stack([(batch.weights * values[batch.positions]).mean() for batch in step])
+        expected = (whole.weights * values[whole.positions]).mean()
+        torch.testing.assert_close(means.sum() / (replicas * parts), expected, rtol=1e-6, atol=1e-7)
+    assert taken == len(batches[0])
+
+
+def test_a_share_is_augmented_as_inside_its_mini_batch():
+    curator, alone = (make_curator(augment=noisy, epoch_size=13) for _ in range(2))
+    curator.start()
+    alone.start()
+    shares = [list(curated_loader(curator, num_replicas=3, rank=rank)) for rank in range(3)]
+    for whole, *parts in zip(alone, *shares, strict=True):
+        inputs = dict(zip(whole.positions.tolist(), whole.inputs, strict=True))
+        for part in parts:
+            for position, seen in zip(part.positions.tolist(), part.inputs, strict=True):
+                assert torch.equal(seen, inputs[position])
 
 
 def test_the_share_is_asked_for_when_iteration_starts(monkeypatch):
@@ -161,9 +170,9 @@ def test_drop_last_is_the_curators():
     assert [len(batch.labels) for batch in curated_loader(curator)] == [8] * 5
 
 
-def test_a_policy_between_steps_is_refused():
-    with pytest.raises(ConfigError, match=r"every-step can change the plan after any step.*fetches batches ahead"):
-        curated_loader(make_curator(EveryStep()))
+def test_a_policy_between_steps_is_refused_where_workers_fetch_ahead():
+    with pytest.raises(ConfigError, match=r"every-step can change the plan after any step.*fetch batches ahead"):
+        curated_loader(make_curator(EveryStep()), num_workers=1)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +180,7 @@ def test_a_policy_between_steps_is_refused():
     [
         ({"shuffle": True}, "shuffle of the loader follows from the curator"),
         ({"batch_size": 3}, "don't divide the curator's steps of 8"),
-        ({"num_replicas": 3, "rank": 0}, "don't divide the curator's steps of 8"),
+        ({"batch_size": 4, "num_replicas": 3, "rank": 0}, "don't divide the curator's steps of 8"),
         ({"num_replicas": 2, "rank": 2}, "rank is 2 of 2 processes"),
         ({"rank": 1}, "belong together"),
     ],

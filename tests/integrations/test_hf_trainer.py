@@ -24,7 +24,7 @@ from tests.integrations.conftest import (
 
 transformers = pytest.importorskip("transformers")
 
-from holdfast.integrations.hf_trainer import POSITION, curated_trainer  # noqa: E402
+from holdfast.integrations.hf_trainer import POSITION, WEIGHT, curated_trainer  # noqa: E402
 
 
 class Model(nn.Module):
@@ -223,7 +223,7 @@ def test_evaluation_is_the_trainers_own(tmp_path):
 
 def test_mistakes_are_named_before_training(tmp_path):
     with pytest.raises(ConfigError, match="every-step can change the plan"):
-        curated_trainer(transformers.Trainer, named_curator(EveryStep()))
+        train(tmp_path, named_curator(EveryStep()), dataloader_num_workers=1)
     with pytest.raises(ConfigError, match="has 3 examples and the curator 64"):
         make_trainer(tmp_path, named_curator(), dataset=[{}] * 3)
     with pytest.raises(ConfigError, match="has no order to draw from"):
@@ -245,7 +245,7 @@ def test_weights_that_would_be_lost_are_an_error(tmp_path):
     class Plain(transformers.Trainer):
         pass
 
-    with pytest.raises(ConfigError, match=f"dropped the column {POSITION}"):
+    with pytest.raises(ConfigError, match=f"dropped the column {WEIGHT}"):
         train(tmp_path, named_curator(Resize(weigh=True)), base=Plain, collator=forgetful)
 
     class Sequences(Model):

@@ -6,7 +6,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from holdfast.errors import CheckpointError, ConfigError, HoldfastWarning, MissingDependencyError
-from holdfast.integrations.dataloader import curated_loader
+from holdfast.integrations.dataloader import CuratedSampler, curated_loader
 from tests.integrations.conftest import (
     EPOCHS,
     GROWING,
@@ -221,7 +221,8 @@ def test_mistakes_are_named_before_training(tmp_path):
     with pytest.raises(ConfigError, match="doesn't draw from the curator"):
         fit(tmp_path, curator, loader=DataLoader(range(64)))
     with pytest.raises(ConfigError, match=r"every-step can change the plan after any step"):
-        fit(tmp_path, make_curator(EveryStep(), epoch_size=40), loader=DataLoader(range(64)))
+        curated = make_curator(EveryStep(), epoch_size=40)
+        fit(tmp_path, curated, loader=DataLoader(range(40), sampler=CuratedSampler(curated), num_workers=1))
     with pytest.raises(ConfigError, match=r"= 16 examples and the curator counts 8"):
         fit(tmp_path, make_curator(epoch_size=40), accumulate_grad_batches=2)
     with pytest.raises(ConfigError, match=r"max_epochs is 1 and the policies' warm-up alone takes 1"):

@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> int:
         return 0
     check_count(options.choices.processes)
     if options.choices.resume is not None:
-        options, run = continued(options.choices.resume, arguments, parse, "fit", free=("processes",))
+        free = ("checkpoint_seconds", "processes")
+        options, run = continued(options.choices.resume, arguments, parse, "fit", free=free)
     if options.choices.processes > 1 and launched() == 1:
         training.validated(options.policy, options.training.planned)
         return launch(options.choices.processes, ["fit", *arguments])

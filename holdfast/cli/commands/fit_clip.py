@@ -125,7 +125,7 @@ def main(arguments: list[str]) -> int:
         print_config(options.config())
         return 0
     if options.choices.resume is not None:
-        options, run = continued(options.choices.resume, arguments, parse_clip, "clip")
+        options, run = continued(options.choices.resume, arguments, parse_clip, "clip", free=("checkpoint_seconds",))
     tune(options, Console(), run)
     return 0
 

@@ -6,12 +6,17 @@ from pathlib import Path
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from holdfast import training
 from holdfast.cli.common.runs import refuse_selection
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastError
 from holdfast.report.html.markup import counted, number
+from holdfast.training.run import understanding
+
+#: Damaged runs of which it is said what is wrong.
+_DAMAGED_TOLD = 5
 
 
 def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
@@ -20,18 +25,43 @@ def list_(folder: tyro.conf.Positional[Path] = Path("runs")) -> None:
     Args:
         folder: where to look.
     """
-    runs = [training.Run.open(file.parent) for file in folder.rglob("config.yaml")]
-    if not runs:
+    marks = ("config.yaml", "environment.json")
+    places = {file.parent for mark in marks for file in folder.rglob(mark)}
+    if not places:
         raise ConfigError(
             f"there are no runs below {folder}; `holdfast fit`, `holdfast federate` and `holdfast select` make some"
         )
     table = Table(box=None, header_style="bold")
     for column in ("run", "started", "status", "data", "method", "worst", "done"):
         table.add_column(column, overflow="fold" if column == "run" else "ellipsis")
-    for run in sorted(runs, key=lambda run: str(run.environment["started"]), reverse=True):
-        cells = _CELLS[run.kind](run)
-        table.add_row(str(run.path), run.environment["started"], run.status, str(run.config.get("data", "")), *cells)
+    rows, damaged = [], []
+    for place in sorted(places):
+        try:
+            rows.append(_row(place))
+        except HoldfastError as error:
+            damaged.append((escape(str(place)), "", "[red]damaged[/]"))
+            _print_damage(error, len(damaged))
+    for row in (*sorted(rows, key=lambda row: row[1], reverse=True), *damaged):
+        table.add_row(*row)
     Console().print(table)
+
+
+def _print_damage(error: HoldfastError, number: int) -> None:
+    """Why a run can't be listed; of very many, the first."""
+    if number <= _DAMAGED_TOLD:
+        Console(stderr=True, soft_wrap=True).print(f"[yellow]damaged:[/] {escape(str(error))}", highlight=False)
+
+
+def _row(place: Path) -> tuple[str, ...]:
+    """The cells of a run: where, when, how far, on what, by what.
+
+    Raises:
+        HoldfastError: if its files can't be made sense of.
+    """
+    run = training.Run.open(place)
+    with understanding(place):
+        cells = (str(place), str(run.environment["started"]), run.status, str(run.config.get("data", "")))
+        return tuple(escape(cell) for cell in (*cells, *_CELLS[run.kind](run)))
 
 
 def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = None) -> None:

@@ -20,6 +20,10 @@ _NAMED = 4
 _ALL_NAMED = 6
 _FULL_HEIGHT_MARKS = 12
 _LABEL_GAP = 6.5
+#: Of very many groups: the lines that show how they are spread, and which decile each is.
+_SPREAD = {"median": 5, "lowest tenth": 1, "worst group": 0}
+#: Ticks of a strip; more could not be told apart.
+_TICKS = 400
 _SIZE = 1000
 
 
@@ -73,6 +77,8 @@ def accuracy_figure(record: RunRecord) -> Html:
     """
     assert record.report is not None
     reports = [GroupReport.from_json(event["validation"]) for event in record.epochs]
+    if any(report.folded is not None for report in reports):
+        return _spread_figure(record, reports)
     worst = record.report.worst.name
     paths = {
         score.name: tuple(
@@ -110,6 +116,28 @@ def accuracy_figure(record: RunRecord) -> Html:
     return chart(
         "Validation accuracy by group", label, lines, x=_epoch_axis(record), y=y, marks=_marks(record), caption=caption
     )
+
+
+def _spread_figure(record: RunRecord, reports: Sequence[GroupReport]) -> Html:
+    """The same of very many groups: how their accuracies are spread, the worst with the accent."""
+    paths: dict[str, list[tuple[float, float]]] = {name: [] for name in _SPREAD}
+    for event, report in zip(record.epochs, reports, strict=True):
+        if report.folded is not None:
+            for name, place in _SPREAD.items():
+                paths[name].append((event["epoch"] + 1.0, report.folded.deciles[place]))
+    lines = [
+        Line(name, tuple(points), "worst" if place == 0 else f"named-{place // 5}", percent(points[-1][1], 0))
+        for (name, points), place in zip(paths.items(), _SPREAD.values(), strict=True)
+    ]
+    count = max(report.folded.groups for report in reports if report.folded is not None)
+    label = f"Validation accuracy of {number(count)} groups over {len(record.epochs)} epochs; " + "; ".join(
+        f"{line.name} {line.end}" for line in lines
+    )
+    what = f"Accuracies of {number(count)} groups on the validation set after each epoch: the worst one's, and those "
+    caption = join([what, "that a tenth and a half of the groups stay below. ", _marks_in_words(record)])
+    y = Axis(0.0, 1.0, tuple((value, percent(value, 0)) for value in round_numbers(0.0, 1.0)))
+    title = "Validation accuracy by group"
+    return chart(title, label, lines, x=_epoch_axis(record), y=y, marks=_marks(record), caption=caption)
 
 
 def loss_figure(record: RunRecord) -> Html:
@@ -159,14 +187,13 @@ def strip(report: GroupReport) -> Html:
     """All groups on one scale from 0 to 100%, the worst with its interval."""
     worst = report.worst
     assert worst.low is not None and worst.high is not None and worst.accuracy is not None
-    ticks = [
-        tag("line", x1=_at(accuracy), x2=_at(accuracy), y1=260, y2=740, class_="tick")
-        for score in report.by_group
-        if score is not worst and (accuracy := score.accuracy) is not None
-    ]
+    others = [score.accuracy for score in report.by_group if score is not worst and score.accuracy is not None]
+    marked = others if len(others) <= _TICKS else sorted({round(_TICKS * other) / _TICKS for other in others})
+    ticks = [tag("line", x1=_at(accuracy), x2=_at(accuracy), y1=260, y2=740, class_="tick") for accuracy in marked]
     low, high, at = _at(worst.low), _at(worst.high), _at(worst.accuracy)
+    many = number(len(others) + 1)
     drawing = _svg(
-        f"Accuracies of {len(ticks) + 1} groups from 0 to 100%; the worst, {worst.name}, at {percent(worst.accuracy)}",
+        f"Accuracies of {many} groups from 0 to 100%; the worst, {worst.name}, at {percent(worst.accuracy)}",
         tag("line", x1=0, x2=_SIZE, y1=500, y2=500, class_="grid"),
         *ticks,
         tag("rect", x=low, y=0, width=round(high - low, 1), height=_SIZE, class_="range"),

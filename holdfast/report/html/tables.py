@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from holdfast.report.html.charts import interval_bar
 from holdfast.report.html.markup import DASH, Html, duration, join, number, percent, tag
 from holdfast.report.pages.run_record import RunRecord
+from holdfast.training.evaluation.folding import FOLDED_ABOVE, ends
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.scores import GroupScore
 
 _COLUMNS = ("Examples", "Correct", "Accuracy", "95% interval", "In training")
 _CELLS_WITH_TEXT = 20
+#: Of very many groups, the rows that are shown at each end.
+ROWS_AT_ENDS = 50
+#: Of very many groups, those that a page's box finds.
+SEARCHED = 20_000
+_PLANS = 500
+#: Groups or classes up to which a heat map of all of them is drawn, and the rows that are named of a larger one.
+_DRAWN, _NAMED = 128, 50
 
 #: What a plan does to the examples that take part, by the name of its slot.
 SLOTS = {
@@ -36,13 +47,50 @@ def group_table(report: GroupReport, part: str) -> Html:
     """
     what = "Class" if report.grouping == "classes" else "Group"
     order = sorted(report.by_group, key=lambda score: 2.0 if score.accuracy is None else score.accuracy)
-    return sortable(
+    total = len(order) if report.folded is None else report.folded.groups
+    shown = order if total <= FOLDED_ABOVE else ends(order, ROWS_AT_ENDS)
+    table = sortable(
         f"Accuracy by {what.lower()}",
         f"Accuracy by {what.lower()} on the {part} set; the headers sort.",
         (what, *_COLUMNS),
-        [_group_row(score, worst=score is report.worst) for score in order],
+        [_group_row(score, worst=score is report.worst) for score in shown],
         rising="Accuracy",
         class_="groups scores",
+    )
+    return table if total <= FOLDED_ABOVE else searchable(table, order, total, f"{what.lower()}")
+
+
+def searchable(table: Html, scores: Sequence[GroupScore], total: int, what: str) -> Html:
+    """A table of those at both ends of very many groups, with a box that finds any other by its name.
+
+    What can be found is in the page as plain values, a group in about twenty bytes; of more than `SEARCHED`, the worst
+    and the best.
+
+    Args:
+        table: of the worst and the best.
+        scores: of all groups that are known, worst first.
+        total: how many groups there are.
+        what: what a row is, ``group`` or ``class``.
+
+    Returns:
+        The box, a place for what it finds, and the table.
+    """
+    found = scores if len(scores) <= SEARCHED else [*scores[: SEARCHED // 2], *scores[-SEARCHED // 2 :]]
+    data = [[score.name, score.count, score.correct, score.train_count] for score in found]
+    plural = "classes" if what == "class" else "groups"
+    shown = 2 * min(ROWS_AT_ENDS, len(scores) // 2)
+    all_of = "all" if len(found) == total else f"{number(len(found))} of them"
+    return tag(
+        "div",
+        tag(
+            "p",
+            f"Shown are the worst and the best {number(shown // 2)} of {number(total)} {plural}. ",
+            tag("label", f"Find {all_of} by name: ", tag("input", type="search", autocomplete="off")),
+            tag("output"),
+            class_="note",
+        ),
+        table,
+        data_search=json.dumps(data, separators=(",", ":"), ensure_ascii=False),
     )
 
 
@@ -149,10 +197,12 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
     Returns:
         The table; shares are of the row, and the true class is framed.
     """
+    if max(len(report.by_group), len(report.by_class)) > _DRAWN:
+        return _mistakes_table(report, true_classes)
     classes = [score.name for score in report.by_class]
     compact = len(classes) > _CELLS_WITH_TEXT
     rows = []
-    for score, counts, true in zip(report.by_group, report.predicted, true_classes, strict=True):
+    for score, counts, true in zip(report.by_group, report.confusion.tolist(), true_classes, strict=True):
         if score.count:
             worst = score is report.worst
             cells = [
@@ -173,6 +223,38 @@ def confusion_table(report: GroupReport, true_classes: Sequence[int | None]) -> 
             class_="confusion compact" if compact else "confusion",
         ),
         **scrolling("Confusion"),
+    )
+
+
+def _mistakes_table(report: GroupReport, true_classes: Sequence[int | None]) -> Html:
+    """The most frequent mistakes, where groups or classes are too many for a heat map."""
+    cells, true = report.predicted, np.array([-1 if place is None else place for place in true_classes])
+    wrong = np.flatnonzero(cells.columns != true[cells.rows])
+    order = wrong[np.argsort(-cells.counts[wrong], kind="stable")][:_NAMED]
+    what, worst = "Class" if report.grouping == "classes" else "Group", report.worst
+    rows = []
+    for group, label, count in zip(cells.rows[order], cells.columns[order], cells.counts[order], strict=True):
+        score, name = report.by_group[group], report.by_class[label].name
+        rows.append(
+            tag(
+                "tr",
+                tag("th", row_name(score.name, "worst" if score is worst else None), scope="row"),
+                tag("td", name),
+                heat_cell(int(count), score.count, f"{score.name} taken for {name}"),
+            )
+        )
+    heads = [tag("th", name, scope="col") for name in (what, "Taken for", "Share")]
+    caption = f"The {number(len(rows))} most frequent of {number(len(wrong))} ways to be taken for another class."
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", caption),
+            tag("thead", tag("tr", *heads)),
+            tag("tbody", *rows),
+            class_="confusion",
+        ),
+        **scrolling("Most frequent mistakes"),
     )
 
 
@@ -202,6 +284,12 @@ def heat_cell(count: int, of: int, title: str, *, right: bool = False, compact: 
     )
 
 
+def _thinned(plans: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """At most `_PLANS` of them, the first and the last among them: some methods change their plan at every step."""
+    places = np.unique(np.linspace(0, len(plans) - 1, min(len(plans), _PLANS)).round().astype(int))
+    return [plans[place] for place in places]
+
+
 def plan_table(record: RunRecord) -> Html:
     """The changes of plan, one per row."""
     rows = [
@@ -212,7 +300,7 @@ def plan_table(record: RunRecord) -> Html:
             tag("td", number(plan["active"])),
             tag("td", ", ".join(how for slot, how in SLOTS.items() if slot in plan["slots"]) or "evenly"),
         )
-        for plan in record.plans
+        for plan in _thinned(record.plans)
     ]
     heads = [tag("th", name, scope="col") for name in ("Epochs completed", "Step", "Active examples", "How")]
     return tag(

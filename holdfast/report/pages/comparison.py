@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from rich.markup import escape
 from rich.table import Table
 
-from holdfast.errors import DataError
+from holdfast.errors import CheckpointError, DataError
 from holdfast.report.html.markup import duration, number, percent
 from holdfast.report.pages.run_record import RunRecord
 from holdfast.report.pages.side_by_side import shared_facts, side_by_side
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.paired import Difference
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 
 
 @dataclass(frozen=True)
@@ -90,33 +90,39 @@ def comparison(runs: Sequence[Run]) -> list[Row]:
     rows: list[Row] = []
     first: dict[str, GroupReport] = {}
     for run in runs:
-        record = RunRecord.of(run)
-        row = Row(
-            run=record.path.resolve().name,
-            status=record.status,
-            method=record.method,
-            data=record.data,
-            model=record.model,
-            seed=record.seed,
-            epochs=record.epochs_planned,
-            seconds=sum(record.seconds.values()) if record.seconds else None,
-        )
-        if record.finished and record.report is not None and record.best_epoch is not None:
-            report = _with_outcomes(run, record.report)
-            row = replace(
-                row,
-                worst_group=report.worst.name,
-                worst_accuracy=report.worst_accuracy,
-                averages=report.averages,
-                best_epoch=record.best_epoch + 1,
-            )
-            if record.data in first:
-                worst, accuracy = _gaps(report, first[record.data])
-                row = replace(row, worst_difference=worst, accuracy_difference=accuracy)
-            else:
-                first[record.data] = report
-        rows.append(row)
+        with understanding(run.path):
+            rows.append(_row(run, first))
     return rows
+
+
+def _row(run: Run, first: dict[str, GroupReport]) -> Row:
+    """A run's row; `first` has the first finished run on each data set so far, and gets this one."""
+    record = RunRecord.of(run)
+    row = Row(
+        run=record.path.resolve().name,
+        status=record.status,
+        method=record.method,
+        data=record.data,
+        model=record.model,
+        seed=record.seed,
+        epochs=record.epochs_planned,
+        seconds=sum(record.seconds.values()) if record.seconds else None,
+    )
+    if record.finished and record.report is not None and record.best_epoch is not None:
+        report = _with_outcomes(run, record.report)
+        row = replace(
+            row,
+            worst_group=report.worst.name,
+            worst_accuracy=report.worst_accuracy,
+            averages=report.averages,
+            best_epoch=record.best_epoch + 1,
+        )
+        if record.data in first:
+            worst, accuracy = _gaps(report, first[record.data])
+            row = replace(row, worst_difference=worst, accuracy_difference=accuracy)
+        else:
+            first[record.data] = report
+    return row
 
 
 def comparison_table(rows: Sequence[Row]) -> Table:
@@ -161,9 +167,17 @@ def _lines(first: str, *below: str) -> str:
 
 def _with_outcomes(run: Run, stored: GroupReport) -> GroupReport:
     """The report with the outcome of each example, out of the saved predictions; as stored where groups overlap."""
-    if stored.grouping == "overlapping groups" or not (run.path / "predictions.parquet").exists():
+    if stored.grouping == "overlapping groups" or stored.folded is not None:
+        return stored
+    if not (run.path / "predictions.parquet").exists():
         return stored
     columns = {name: column.copy() for name, column in run.predictions().items()}
+    known = {"label": len(stored.by_class), "predicted": len(stored.by_class), "group": len(stored.by_group)}
+    if odd := [name for name, count in known.items() if name in columns and columns[name].max(initial=0) >= count]:
+        raise CheckpointError(
+            f"predictions.parquet of {run.path} has a {odd[0]} that the run's results do not know; restore it "
+            "from a copy"
+        )
     trained = {score.name: score.train_count for score in stored.by_group if score.train_count is not None}
     return GroupReport.of_arrays(
         columns["predicted"],

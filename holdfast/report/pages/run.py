@@ -22,7 +22,7 @@ from holdfast.report.pages.federation.page import write_federation_report
 from holdfast.report.pages.run_parts import repeat_section, unfinished_banner
 from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 
 _AVERAGES = {
     "test mix": ("Average, {part} mix", "every example of the {part} set alike"),
@@ -45,8 +45,11 @@ def write_report(run: Run, splits: Splits | None = None) -> Path:
         DataError: if `splits` are not what the run was on.
         CheckpointError: if the page can't be written; an earlier one is left alone.
     """
-    if run.kind == "federation":
-        return write_federation_report(run)
+    with understanding(run.path):
+        return write_federation_report(run) if run.kind == "federation" else _write_report(run, splits)
+
+
+def _write_report(run: Run, splits: Splits | None) -> Path:
     record = RunRecord.of(run)
     data = Path(record.data).name or (splits.name if splits else "") or "unnamed data"
     parts = [
@@ -167,15 +170,15 @@ def _over_time(record: RunRecord) -> Html | None:
 
 def _confusion(run: Run, record: RunRecord, splits: Splits | None) -> Html | None:
     report = record.report
-    if report is None:
+    if report is None or report.folded is not None:
         return None
     truth = _true_classes(run, record, report, splits)
     framed = "The frame marks the true class. " if any(true is not None for true in truth) else ""
-    table = confusion_table(report, truth)
+    table, what = confusion_table(report, truth), "class" if report.grouping == "classes" else "group"
     return section(
         "What each group was taken for" if report.grouping != "classes" else "What each class was taken for",
         table,
-        note(framed, f"Predictions on the {record.part} set; darker means a larger share of the row."),
+        note(framed, f"Predictions on the {record.part} set; darker means a larger share of the {what}'s examples."),
         id_="confusion",
     )
 
@@ -194,8 +197,10 @@ def _true_classes(run: Run, record: RunRecord, report: GroupReport, splits: Spli
         labels, groups = splits.validation.labels.numpy(), splits.validation.groups.numpy()
     else:
         return unknown
-    classes = [np.unique(labels[groups == group]) for group in range(len(unknown))]
-    return [int(present[0]) if len(present) == 1 else None for present in classes]
+    low, high = np.full(len(unknown), np.iinfo(np.int64).max), np.full(len(unknown), -1)
+    np.minimum.at(low, groups, labels)
+    np.maximum.at(high, groups, labels)
+    return [int(first) if first == last else None for first, last in zip(low, high, strict=True)]
 
 
 def _examples(run: Run, record: RunRecord, splits: Splits | None) -> Html:

@@ -14,7 +14,8 @@ from typing import Any, Literal
 import numpy as np
 
 from holdfast.training.evaluation.group_report import GroupReport
-from holdfast.training.run import Run
+from holdfast.training.evaluation.report_tables import report_of_tables
+from holdfast.training.run import Run, understanding
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class RunRecord:
     @classmethod
     def of(cls, run: Run) -> RunRecord:
         """Read the run's files; none of them is changed."""
+        with understanding(run.path):
+            return cls._read(run)
+
+    @classmethod
+    def _read(cls, run: Run) -> RunRecord:
         config, results, events = run.config, run.results, _since_start(run.metrics())
         epochs = tuple(event for event in events if event["event"] == "epoch")
         plans = tuple(event for event in events if event["event"] == "plan")
@@ -79,7 +85,7 @@ class RunRecord:
             epochs_planned=started.get("epochs"),
             epochs=epochs,
             plans=plans,
-            report=GroupReport.from_json(scored) if scored else None,
+            report=_whole(run, GroupReport.from_json(scored)) if results else _scores(scored),
             part="test" if results else "validation",
             last=GroupReport.from_json(results["test_last"]) if results else None,
             select_by=str(chosen.get("select_by") or _setting(config, "select_by") or ""),
@@ -110,6 +116,17 @@ def _since_start(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events of the last beginning: a run killed before its first checkpoint begins again in the same file."""
     starts = [place for place, event in enumerate(events) if event["event"] == "start"]
     return events[starts[-1] :] if starts else events
+
+
+def _scores(stored: Any) -> GroupReport | None:
+    return None if stored is None else GroupReport.from_json(stored)
+
+
+def _whole(run: Run, report: GroupReport) -> GroupReport:
+    """The report with all its groups, where the run's record has only those at both ends and its tables are there."""
+    if report.folded is None or not (run.path / "tables").exists():
+        return report
+    return report_of_tables(run.table, "test", report)
 
 
 def _name_of(entry: object) -> str:

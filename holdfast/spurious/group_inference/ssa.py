@@ -191,6 +191,13 @@ class Ssa(GroupInference):
         """Attribute of each unlabelled example by the predictor that never saw it; reseeds torch's generator."""
         split = folds(unlabelled.labels, self.splits, torch_stream(context.seed, self.name, "splits"))
         half = folds(_groups(validation), 2, torch_stream(context.seed, self.name, "halves"))
+        parts = [*(split == number for number in range(self.splits)), half == 0, half == 1]
+        if not all(part.any() for part in parts):
+            raise DataError(
+                f"ssa needs {self.splits} parts of the training set and two halves of the validation set, and the "
+                f"{len(unlabelled)} and {len(validation)} examples are too few; use a method that needs fewer, such as "
+                "spare"
+            )
         taught, held_out = (validation.subset((half == part).nonzero().flatten()) for part in (0, 1))
         predicted = torch.zeros_like(unlabelled.labels)
         for number in range(self.splits):

@@ -273,6 +273,8 @@ class Refit(PostTraining):
 
 
 def _check_classes(method: str, examples: Examples) -> None:
+    if examples.n_classes < 2:
+        raise DataError(f"{method} refits the head to tell classes apart and there is one; give data with two or more")
     missing = [examples.class_names[c] for c, count in enumerate(examples.class_counts().tolist()) if count == 0]
     if missing:
         raise DataError(

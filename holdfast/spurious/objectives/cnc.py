@@ -227,6 +227,8 @@ class Cnc(GroupInference):
 
 def _classes_with_anchors(labels: Tensor, right: Tensor) -> list[int]:
     """The classes in which some examples are right and some wrong."""
+    if len(labels.unique()) < 2:
+        raise ConfigError("cnc contrasts classes and all training examples are of one; give data with two or more")
     if bool(right.all()):
         raise ConfigError(
             "cnc's first stage misclassifies no training example, so no anchor has a positive; "

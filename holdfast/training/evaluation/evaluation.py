@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.ranks import ALONE, Ranks
+
+#: Logits that are kept at once, of so many examples together: 32 MB of them.
+_OUTPUTS_AT_ONCE = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +30,15 @@ class Predictions:
 
 
 def predict(model: nn.Module, examples: Examples, *, batch_size: int = 512, ranks: Ranks = ALONE) -> Predictions:
-    """The model's predictions in evaluation mode, shared out over processes; the model is left as it was."""
-    outputs = ModelOutputs(model, examples, batch_size=batch_size, ranks=ranks)
-    confidence, predicted = outputs.probabilities().max(1)
-    return Predictions(predicted, confidence)
+    """The model's predictions in evaluation mode, shared out over processes; the model is left as it was.
+
+    Outputs are kept for a block of examples at a time, so that a million examples of a thousand classes fit.
+    """
+    size = max(1, _OUTPUTS_AT_ONCE // max(examples.n_classes, 1) // batch_size) * batch_size
+    blocks = torch.arange(len(examples)).split(size)
+    parts = [examples] if len(blocks) == 1 else [examples.subset(block) for block in blocks]
+    found = [ModelOutputs(model, part, batch_size=batch_size, ranks=ranks).probabilities().max(1) for part in parts]
+    return Predictions(torch.cat([part.indices for part in found]), torch.cat([part.values for part in found]))
 
 
 def evaluate(

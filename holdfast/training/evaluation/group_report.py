@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -22,6 +22,8 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples, IntVector
 from holdfast.errors import DataError
+from holdfast.training.evaluation.confusion import Confusion
+from holdfast.training.evaluation.folding import Folded, deciles, ends, is_large
 from holdfast.training.evaluation.paired import Comparison, Outcomes, paired_comparison
 from holdfast.training.evaluation.scores import GroupScore, accuracy_of, lowest
 
@@ -31,6 +33,9 @@ _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 
 _FEW = 10
+_TOTALS = ("count", "correct")
+#: Rows of a terminal's table at each end, where there are more than both ends together.
+_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -46,8 +51,9 @@ class GroupReport:
         correct: how many of them were right.
         by_group: the score of each group, also of those without examples.
         by_class: the score of each class.
-        predicted: how often each class was predicted in each group, (groups, classes) nested; see `confusion`.
+        predicted: how often each class was predicted in each group; see `confusion`.
         outcomes: what `compare` needs, where it was kept.
+        folded: of a report that has only the worst and the best of very many groups, what is known of the others.
 
     Example:
         >>> report = GroupReport.of_arrays([0, 0, 1, 1], labels=[0, 0, 1, 0], groups=[0, 0, 1, 2])
@@ -60,8 +66,9 @@ class GroupReport:
     correct: int
     by_group: tuple[GroupScore, ...]
     by_class: tuple[GroupScore, ...]
-    predicted: tuple[tuple[int, ...], ...]
+    predicted: Confusion
     outcomes: Outcomes | None = field(default=None, compare=False, repr=False)
+    folded: Folded | None = None
 
     @classmethod
     def of(
@@ -153,14 +160,13 @@ class GroupReport:
             grouping, names = "classes", list(classes)
         names, in_train = _with_train(names, train_counts)
         right = guess == y
-        cross = np.bincount(cells * len(classes) + guess[rows], minlength=len(names) * len(classes))
         return cls(
             grouping=grouping,
             count=len(y),
             correct=int(right.sum()),
             by_group=_scores(names, cells, right[rows], in_train),
             by_class=_scores(classes, y, right),
-            predicted=tuple(tuple(row) for row in cross.reshape(len(names), len(classes)).tolist()),
+            predicted=Confusion.of(cells, guess[rows], (len(names), len(classes))),
             outcomes=Outcomes.pack(right, rows, cells, fingerprint) if keep_outcomes else None,
         )
 
@@ -187,6 +193,8 @@ class GroupReport:
     @property
     def group_mean(self) -> float:
         """Mean of the groups' accuracies, every group alike."""
+        if self.folded is not None:
+            return self.folded.group_mean
         known = [accuracy_of(score) for score in self.by_group if score.count]
         return sum(known) / len(known)
 
@@ -196,6 +204,8 @@ class GroupReport:
 
         None where training counts are unknown or groups overlap. Groups without examples here are left out.
         """
+        if self.folded is not None:
+            return self.folded.train_mix
         if self.grouping == "overlapping groups":
             return None
         weighted = [(score.train_count, accuracy_of(score)) for score in self.by_group if score.count]
@@ -213,7 +223,7 @@ class GroupReport:
     @property
     def confusion(self) -> npt.NDArray[np.int64]:
         """How often each class was predicted in each group, (groups, classes)."""
-        return np.array(self.predicted, dtype=np.int64)
+        return self.predicted.dense()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -247,10 +257,19 @@ class GroupReport:
         Raises:
             DataError: if either report kept no outcomes, or they are on other examples or groups.
         """
-        ours, theirs, member = self._paired_with(other)
-        filled = [g for g, score in enumerate(self.by_group) if score.count]
-        names = [self.by_group[g].name for g in filled]
-        return paired_comparison(ours, theirs, member[:, filled], names, seed=seed, draws=draws, level=level)
+        ours, theirs, rows, groups = self._paired_with(other)
+        filled = np.array([score.count > 0 for score in self.by_group])
+        names = [score.name for score in self.by_group if score.count]
+        numbers = filled.cumsum() - 1
+        return paired_comparison(ours, theirs, rows, numbers[groups], names, seed=seed, draws=draws, level=level)
+
+    def fold(self) -> GroupReport:
+        """The report as it is told after every epoch: of very many groups or classes, those at both ends."""
+        if self.folded is not None or not is_large(len(self.by_group), len(self.by_class)):
+            return self
+        about = Folded(len(self.by_group), len(self.by_class), self.group_mean, self.train_mix, deciles(self.by_group))
+        by_group, by_class = ends(self.by_group), ends(self.by_class)
+        return GroupReport(self.grouping, self.count, self.correct, by_group, by_class, Confusion.empty(), folded=about)
 
     def to_json(self, *, outcomes: bool = False) -> dict[str, Any]:
         """The report as plain values.
@@ -270,9 +289,11 @@ class GroupReport:
             "averages": self.averages,
             "groups": [score.to_json() for score in self.by_group],
             "classes": [score.to_json() for score in self.by_class],
-            "predicted": [list(row) for row in self.predicted],
+            "predicted": self.predicted.to_json(),
             "notes": list(self.notes),
         }
+        if self.folded is not None:
+            stored["folded"] = asdict(self.folded)
         if outcomes and self.outcomes is not None:
             stored["outcomes"] = self.outcomes.to_json()
         return stored
@@ -292,24 +313,28 @@ class GroupReport:
         """
 
         def scores(key: str) -> tuple[GroupScore, ...]:
-            return tuple(
-                GroupScore(str(one["name"]), int(one["count"]), int(one["correct"]), one["train_count"])
-                for one in stored[key]
-            )
+            return tuple(GroupScore.from_json(one) for one in stored[key])
 
         try:
             if stored["grouping"] not in get_args(Grouping):
                 raise ValueError(stored["grouping"])
+            groups, classes = scores("groups"), scores("classes")
+            folded = Folded.from_json(stored["folded"]) if "folded" in stored else None
+            shape = (len(groups), len(classes)) if folded is None else (0, 0)
+            everybody = GroupScore.from_json({"name": "all", "train_count": None, **{k: stored[k] for k in _TOTALS}})
+            if not any(score.count for score in groups):
+                raise ValueError("none of its groups has examples")
             return cls(
                 grouping=stored["grouping"],
-                count=int(stored["count"]),
-                correct=int(stored["correct"]),
-                by_group=scores("groups"),
-                by_class=scores("classes"),
-                predicted=tuple(tuple(int(count) for count in row) for row in stored["predicted"]),
+                count=everybody.count,
+                correct=everybody.correct,
+                by_group=groups,
+                by_class=classes,
+                predicted=Confusion.from_json(stored["predicted"], shape),
                 outcomes=Outcomes.from_json(stored["outcomes"]) if "outcomes" in stored else None,
+                folded=folded,
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise DataError(
                 f"this isn't a stored group report: {error!r}; give what GroupReport.to_json wrote"
             ) from error
@@ -324,7 +349,10 @@ class GroupReport:
             A table to print with rich.
         """
         averages = [f"{name} {_percent(value)}" for name, value in self.averages.items() if value is not None]
+        shown = ends(self.by_group, _ROWS) if self._many else self.by_group
+        left_out = [f"shown are the {_ROWS} worst and the {_ROWS} best of {self._total:,}"] if self._many else []
         below = [
+            *left_out,
             f"worst: {_percent(self.worst_accuracy)}, {self.worst.name}",
             f"average: {', '.join(averages)}",
             *self.notes,
@@ -334,7 +362,9 @@ class GroupReport:
         table.add_column("class" if self.grouping == "classes" else "group")
         for column in ("count", "correct", "accuracy", "95% interval", "train count"):
             table.add_column(column, justify="right")
-        for score in self.by_group:
+        for place, score in enumerate(shown):
+            if self._many and place == _ROWS:
+                table.add_section()
             interval = "" if score.low is None else f"{_percent(score.low)} to {_percent(score.high)}"
             table.add_row(
                 escape(score.name),
@@ -347,8 +377,17 @@ class GroupReport:
             )
         return table
 
-    def _paired_with(self, other: GroupReport) -> tuple[_Bools, _Bools, _Bools]:
-        """Whether this report and the other were right, (n,) each, and the groups, (n, groups)."""
+    @property
+    def _total(self) -> int:
+        return len(self.by_group) if self.folded is None else self.folded.groups
+
+    @property
+    def _many(self) -> bool:
+        """Whether there are more groups than a terminal shows."""
+        return self._total > 2 * _ROWS
+
+    def _paired_with(self, other: GroupReport) -> tuple[_Bools, _Bools, _Ints, _Ints]:
+        """Whether this report and the other were right, (n,) each, and the pairs (example, group)."""
         if self.outcomes is None or other.outcomes is None:
             raise DataError(
                 "a comparison needs the outcome of every example and one of the reports kept none; "
@@ -362,8 +401,8 @@ class GroupReport:
                 "the two reports are on different examples, or on the same in another order or in other groups; "
                 "predict the same set with both models to compare them"
             )
-        right, member = mine.unpack(len(self.by_group))
-        return right, their.unpack(len(self.by_group))[0], member
+        right, rows, groups = mine.unpack()
+        return right, their.unpack()[0], rows, groups
 
 
 def _vector(what: str, values: IntVector, n: int | None = None) -> _Ints:

@@ -21,6 +21,9 @@ _Ints = npt.NDArray[np.int64]
 _Bools = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
 
+#: Numbers of a block of draws.
+_AT_ONCE = 4_000_000
+
 
 @dataclass(frozen=True)
 class Outcomes:
@@ -51,13 +54,11 @@ class Outcomes:
             digest=digest,
         )
 
-    def unpack(self, n_groups: int) -> tuple[_Bools, _Bools]:
-        """Whether each example was right, (n,), and which groups it is in, (n, groups)."""
+    def unpack(self) -> tuple[_Bools, _Ints, _Ints]:
+        """Whether each example was right, (n,), and the pairs (example, group), ordered by example."""
         correct = np.unpackbits(np.frombuffer(self.correct, np.uint8), count=self.n).astype(np.bool_)
-        member = np.zeros((self.n, n_groups), np.bool_)
         rows = np.repeat(np.arange(self.n), np.frombuffer(self.memberships, "<u2"))
-        member[rows, np.frombuffer(self.groups, "<u4")] = True
-        return correct, member
+        return correct, rows, np.frombuffer(self.groups, "<u4").astype(np.int64)
 
     def to_json(self) -> dict[str, Any]:
         """The outcomes as plain values; bytes as base64."""
@@ -123,10 +124,28 @@ class Comparison:
     draws: int
 
 
+@dataclass(frozen=True)
+class _Kinds:
+    """The kinds of examples there are.
+
+    Attributes:
+        counts: examples of each kind, (kinds,).
+        right: whether we and whether they were right about them, (2, kinds).
+        members: the kinds of each group, group by group, (pairs,).
+        starts: where each group begins in `members`, (groups,).
+    """
+
+    counts: _Ints
+    right: _Bools
+    members: _Ints
+    starts: _Ints
+
+
 def paired_comparison(
     ours: _Bools,
     theirs: _Bools,
-    member: _Bools,
+    rows: _Ints,
+    groups: _Ints,
     names: Sequence[str],
     *,
     seed: int = 0,
@@ -138,7 +157,8 @@ def paired_comparison(
     Args:
         ours: whether we were right about each example, (n,).
         theirs: whether they were, (n,).
-        member: which groups each example is in, (n, groups), every group having somebody.
+        rows: with `groups` the pairs (example, group), ordered by example; every group has somebody.
+        groups: see `rows`.
         names: a name per group.
         seed: decides the draws.
         draws: how many.
@@ -147,30 +167,64 @@ def paired_comparison(
     Returns:
         The differences, ours minus theirs.
     """
-    packed, counts = np.unique(np.packbits(np.column_stack([ours, theirs, member]), axis=1), axis=0, return_counts=True)
-    kinds = np.unpackbits(packed, axis=1, count=2 + member.shape[1]).astype(np.bool_)
-    stream = numpy_stream(seed, "paired bootstrap")
-    drawn = np.ascontiguousarray(stream.multinomial(len(ours), counts / len(ours), size=draws).T)
+    kinds = _kinds(ours, theirs, rows, groups, len(names))
+    stream, total = numpy_stream(seed, "paired bootstrap"), kinds.counts / len(ours)
+    # Draws come in blocks, so that ten thousand groups take the memory of a few hundred draws.
+    block = max(1, _AT_ONCE // len(kinds.counts))
+    parts = [
+        _shares(kinds, stream.multinomial(len(ours), total, size=min(block, draws - first)))
+        for first in range(0, draws, block)
+    ]
+    everyone, worst, by_group = (np.concatenate(column, axis=-1) for column in zip(*parts, strict=True))
 
-    def shares(inside: _Bools) -> _Floats:
-        """Our and their accuracy on the kinds `inside` in every draw, (2, draws); nan where a draw has none."""
-        right = np.stack([drawn[inside & kinds[:, side]].sum(0) for side in (0, 1)])
-        with np.errstate(invalid="ignore"):
-            return np.asarray(right / drawn[inside].sum(0), dtype=np.float64)
-
-    def difference(name: str, here: float, there: float, of_draws: _Floats) -> Difference:
+    def difference(name: str, here: float, there: float, of_draws: npt.NDArray[Any]) -> Difference:
         tail = (1 - level) / 2
-        low, high = np.nanquantile(of_draws[0] - of_draws[1], [tail, 1 - tail])
+        low, high = np.nanquantile(of_draws, [tail, 1 - tail])
         return Difference(name, here, there, float(low), float(high))
 
-    by_group = [shares(kinds[:, 2 + group]) for group in range(len(names))]
-    here = [float(ours[member[:, group]].mean()) for group in range(len(names))]
-    there = [float(theirs[member[:, group]].mean()) for group in range(len(names))]
-    everyone = shares(np.ones(len(kinds), np.bool_))
+    sizes = np.bincount(groups, minlength=len(names))
+    here, there = (np.bincount(groups[side[rows]], minlength=len(names)) / sizes for side in (ours, theirs))
     return Comparison(
         accuracy=difference("accuracy", float(ours.mean()), float(theirs.mean()), everyone),
-        worst=difference("worst group", min(here), min(there), np.fmin.reduce(np.stack(by_group))),
-        by_group=tuple(map(difference, names, here, there, by_group)),
+        worst=difference("worst group", float(here.min()), float(there.min()), worst),
+        by_group=tuple(map(difference, names, here.tolist(), there.tolist(), by_group)),
         level=level,
         draws=draws,
     )
+
+
+def _kinds(ours: _Bools, theirs: _Bools, rows: _Ints, groups: _Ints, n_groups: int) -> _Kinds:
+    """Count the kinds; where groups are disjoint, no table of examples by groups is made."""
+    if len(rows) == len(ours) and len(np.unique(rows)) == len(ours):
+        # In the order of the table's rows below, so that draws are the same whichever way kinds are found.
+        keys, counts = np.unique((2 * ours + theirs) * n_groups + (n_groups - 1 - groups), return_counts=True)
+        right, last = np.divmod(keys, n_groups)
+        member_kinds, member_groups = np.arange(len(keys)), n_groups - 1 - last
+        sides = np.stack([right >= 2, right % 2 == 1])
+    else:
+        table = np.zeros((len(ours), 2 + n_groups), np.bool_)
+        table[:, 0], table[:, 1] = ours, theirs
+        table[rows, 2 + groups] = True
+        packed, counts = np.unique(np.packbits(table, axis=1), axis=0, return_counts=True)
+        kinds = np.unpackbits(packed, axis=1, count=2 + n_groups).astype(np.bool_)
+        member_kinds, member_groups = np.nonzero(kinds[:, 2:])
+        sides = kinds[:, :2].T
+    order = np.argsort(member_groups, kind="stable")
+    starts = np.searchsorted(member_groups[order], np.arange(n_groups))
+    return _Kinds(counts, sides, member_kinds[order], starts)
+
+
+def _shares(kinds: _Kinds, drawn: _Ints) -> tuple[_Floats, _Floats, npt.NDArray[np.float32]]:
+    """Our accuracy minus theirs in every draw: over all, of each one's worst group, and by group (groups, draws)."""
+    by_kind = np.ascontiguousarray(drawn.T)
+    right = [by_kind * side[:, None] for side in kinds.right]
+    sizes = _summed(kinds, by_kind)
+    with np.errstate(invalid="ignore"):  # not a number where a draw has nobody of a group
+        ours, theirs = (_summed(kinds, side) / sizes for side in right)
+    everyone = (right[0].sum(0) - right[1].sum(0)) / drawn[0].sum()
+    return everyone, np.fmin.reduce(ours) - np.fmin.reduce(theirs), (ours - theirs).astype(np.float32)
+
+
+def _summed(kinds: _Kinds, by_kind: _Ints) -> _Ints:
+    """Sums over the kinds of each group, (groups, draws)."""
+    return np.asarray(np.add.reduceat(by_kind[kinds.members], kinds.starts), dtype=np.int64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,19 @@ class GroupScore:
     def high(self) -> float | None:
         """Upper end of Wilson's 95% interval."""
         return wilson(self.correct, self.count)[1] if self.count else None
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> GroupScore:
+        """What `to_json` gave.
+
+        Raises:
+            ValueError: if its counts are none.
+        """
+        count, correct, trained = (stored[key] for key in ("count", "correct", "train_count"))
+        numbers = [number for number in (count, correct, trained) if number is not None]
+        if not all(type(number) is int and 0 <= number < 2**53 for number in numbers) or correct > count:
+            raise ValueError(f"{correct!r:.40} of {count!r:.40} examples are right and {trained!r:.40} are in training")
+        return cls(str(stored["name"]), count, correct, trained)
 
     def to_json(self) -> dict[str, Any]:
         """The score as plain values, the derived ones included."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.federated.run_files import history_of, read_clients
-from holdfast.training.run import Run
+from holdfast.training.run import Run, understanding
 
 #: Name of the shared model.
 SHARED = "global"
@@ -101,6 +101,11 @@ class FederationRecord:
     @classmethod
     def of(cls, run: Run) -> FederationRecord:
         """Read the run's files; none of them is changed."""
+        with understanding(run.path):
+            return cls._read(run)
+
+    @classmethod
+    def _read(cls, run: Run) -> FederationRecord:
         config, results = run.config, run.results
         history = tuple(results["history"]) if results else tuple(history_of(run.metrics()))
         last = history[-1] if history else {}

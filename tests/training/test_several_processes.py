@@ -1,0 +1,97 @@
+"""Real processes over gloo: a sample of tests/soak/test_several_processes.py, and what is refused."""
+
+import os
+import signal
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from holdfast.training import Curator
+from holdfast.training.ranks import ALONE
+from tests.several import Net, by_engine, by_fit, by_loop, by_shares, examples, on_ranks
+from tests.soak.test_several_processes import assert_alike, assert_close
+
+CASES = [("jtt", True), ("group-dro", False), ("epic+crest", False)]
+
+
+def test_fit_on_two_processes_is_that_on_one():
+    alone, ranks = on_ranks(1, by_engine, "fit", CASES), on_ranks(2, by_engine, "fit", CASES)
+    assert_alike(ranks)
+    for place, (_, norm) in enumerate(CASES):
+        if not norm:
+            assert_close(ranks[0][place], alone[0][place])
+
+
+def test_the_readme_loop_on_three_processes_is_that_on_one():
+    assert_close(on_ranks(3, by_loop, "crest", False)[2], on_ranks(1, by_loop, "crest", False)[0])
+
+
+def test_batch_norm_goes_by_the_shares():
+    ranks = on_ranks(2, by_loop, "jtt", True)
+    assert_alike([[one] for one in ranks])
+    assert_close(ranks[1], by_shares("jtt", 2))
+
+
+def test_a_run_goes_on_with_any_number_of_processes(tmp_path):
+    whole, (again, other) = on_ranks(2, by_fit, "crest", True)[0], (str(tmp_path / name) for name in ("two", "one"))
+    assert on_ranks(2, by_fit, "crest", True, again, 9)[0] == "stopped"
+    assert on_ranks(2, by_fit, "crest", True, again)[1]["hash"] == whole["hash"]
+    plain = on_ranks(1, by_fit, "crest", False)[0]
+    assert on_ranks(2, by_fit, "crest", False, other, 9)[0] == "stopped"
+    assert_close(on_ranks(1, by_fit, "crest", False, other)[0], plain, plans=False)
+
+
+def _train_differently(what):
+    rank, model = dist.get_rank(), Net(norm=False)
+    options = {"batch_size": 16, "seed": rank if what == "seed" else 0}
+    data = examples().subset(torch.arange(rank, 70, 2)) if what == "data" else examples()
+    if what == "weights" and rank:
+        torch.nn.init.zeros_(model.head.weight)
+    curator = Curator(data, ranks=ALONE if what == "nothing" else None, **options)
+    curator.start(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    return len(next(iter(curator)).labels)
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("seed", "differ in seed: 0 in process 0, 1"),
+        ("data", "differ in the training set"),
+        ("weights", "model's weights"),
+    ],
+)
+def test_processes_that_were_given_different_things_are_told_all_of_them(what, sentence):
+    for answer in on_ranks(2, _train_differently, what):
+        assert answer.startswith("ConfigError: the processes differ") and sentence in answer
+
+
+def test_processes_that_train_by_themselves_say_so():
+    assert on_ranks(2, _train_differently, "nothing") == [16, 16]
+
+
+def _killed_in_mid_training():
+    if dist.get_rank() == 1:
+        by_loop("crest", False, epochs=1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return by_loop("crest", False)
+
+
+def test_a_process_that_is_killed_is_named_by_the_others():
+    survivor, gone = on_ranks(2, _killed_in_mid_training)
+    assert gone == "gone"
+    assert survivor.startswith("ProcessError: process 0 of 2 can't go on: another process of this training has ended")
+
+
+def _fails(rank):
+    def update(context):
+        raise ValueError("no such luck")
+
+    curator = Curator(examples(), batch_size=16)
+    curator.chain.update = update
+    curator.start(Net(norm=False))
+
+
+def test_what_a_policy_raises_is_raised_in_every_process():
+    first, second = on_ranks(2, _fails, 0)
+    assert first.startswith("ValueError: no such luck") and second.startswith("HoldfastError: ValueError: no such luck")
