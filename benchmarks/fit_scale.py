@@ -4,11 +4,12 @@
   processes against a plain loop over a torch DataLoader with the same reader, network, optimizer and number of workers;
   target: at most 1.05 times its time. Also `fit` as it is by default, with the decoded images in memory, and the
   curator in a plain loop.
+- ``processes`` and ``sweep``: training and sweeps on two processes against one, see ``benchmarks/fit_processes.py``.
 
 Loops alternate within a repetition and ratios are taken within it. Memory of a million lazy examples is measured by
 ``benchmarks/fit_memory.py``; what `fit` costs on data in memory by ``benchmarks/fit_overhead.py``.
 
-Run it alone on the machine: ``python benchmarks/fit_scale.py`` (about ten minutes), or a part of it by
+Run it alone on the machine: ``python -m benchmarks.fit_scale`` (about ten minutes), or a part of it by
 ``--only images``. Writes results/benchmarks/fit_scale.json.
 """
 
@@ -27,6 +28,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from benchmarks.fit_processes import processes, sweep
 from holdfast.data import Examples, Splits
 from holdfast.data.inputs import Inputs, TensorInputs
 from holdfast.data.own.image_inputs import reader_for
@@ -162,7 +164,7 @@ def images(repetitions: int, workers: int, count: int = IMAGES) -> list[Ratio]:
     ]
 
 
-CASES: dict[str, Callable[[int, int], list[Ratio]]] = {"images": images}
+CASES: dict[str, Callable[[int, int], list[Ratio]]] = {"images": images, "processes": processes, "sweep": sweep}
 
 
 def main() -> None:

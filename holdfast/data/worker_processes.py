@@ -14,7 +14,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -122,7 +122,7 @@ class Crew:
         """End the processes."""
         self._end()
 
-    def _died(self, worker: int) -> None:
+    def _died(self, worker: int) -> NoReturn:
         process = self._processes[worker]
         process.join(1)
         raise HoldfastError(

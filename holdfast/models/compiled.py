@@ -25,4 +25,5 @@ def running_uncompiled() -> AbstractContextManager[object]:
     """Inside the block everything runs as written, whatever part of a model was compiled."""
     if "torch._dynamo" not in sys.modules:  # nothing was compiled, and importing it takes seconds
         return nullcontext()
-    return torch.compiler.set_stance("force_eager")
+    stance: AbstractContextManager[object] = torch.compiler.set_stance("force_eager")
+    return stance

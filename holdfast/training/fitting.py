@@ -257,7 +257,7 @@ class _Fit:
                 self._check_loss()
                 self._tell("step", {"steps_done": curator.clock.step_in_epoch, "steps_left": curator.steps_left})
             if now >= self.next_save:
-                self._check_loss()
+                self._check_weights()
                 self._save()
             self._end_if_asked(self.steps.stop)
 
@@ -283,21 +283,31 @@ class _Fit:
             group["lr"] = self.settings.learning_rate * factor * self.curator.learning_rate_scale
 
     def _check_loss(self) -> float:
-        """The mean loss of the epoch so far; asked a few times a second and before the state is saved."""
-        loss, settings = self.losses.mean(), self.settings
+        """The mean loss of the epoch so far; asked a few times a second."""
+        loss = self.losses.mean()
         if not math.isfinite(loss):
-            narrow = ", or give --precision bf16, whose range is that of fp32" if settings.precision == "fp16" else ""
-            clipped = "" if settings.clip_norm is not None else ", or cut gradients by --clip-norm 1"
-            raise HoldfastError(
-                f"the training loss became {loss} in epoch {self.curator.clock.epoch} before step "
-                f"{self.curator.clock.step}; lower the learning rate (it is "
-                f"{self.optimizer.param_groups[0]['lr']:g}){clipped}{narrow}, or look for inputs that are not finite"
-            )
+            raise self._diverged(f"the training loss became {loss}")
         return loss
+
+    def _check_weights(self) -> None:
+        """Before the state is saved: the loss of the last step is that of the weights before it."""
+        self._check_loss()
+        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
+            raise self._diverged("weights became infinite or no numbers")
+
+    def _diverged(self, what: str) -> HoldfastError:
+        clock, settings = self.curator.clock, self.settings
+        narrow = ", or give --precision bf16, whose range is that of fp32" if settings.precision == "fp16" else ""
+        clipped = "" if settings.clip_norm is not None else ", or cut gradients by --clip-norm 1"
+        return HoldfastError(
+            f"{what} in epoch {clock.epoch} before step {clock.step}; lower the learning rate (it is "
+            f"{self.optimizer.param_groups[0]['lr']:g}){clipped}{narrow}, or look for inputs that are not finite"
+        )
 
     def _end_epoch(self) -> None:
         curator, epoch = self.curator, self.curator.clock.epoch
-        loss = self._check_loss()
+        self._check_weights()
+        loss = self.losses.mean()
         self.ranks.share_buffers(self.model)
         with self._timed("evaluate"):
             report = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)

@@ -7,6 +7,7 @@ are used (Micikevicius et al. 2018, https://arxiv.org/abs/1710.03740); the scale
 
 from __future__ import annotations
 
+import warnings
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, get_args
 
@@ -30,9 +31,10 @@ def check_precision(precision: str, device: torch.device | None = None) -> None:
     if device is None or precision == "fp32":
         return
     try:
-        with torch.autocast(device.type, dtype=_TYPES[precision]):
-            pass
-    except (RuntimeError, ValueError, AssertionError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # torch warns of a type that the device lacks, and goes on in float32
+            torch.autocast(device.type, dtype=_TYPES[precision])
+    except (RuntimeError, ValueError, AssertionError, UserWarning) as error:
         reason = " ".join(str(error).split())[:200]
         raise ConfigError(
             f"{device} has no autocast to {precision} ({reason}); give fp32, or another device"
@@ -46,4 +48,4 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
 
 def new_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler | None:
     """What scales gradients, where the precision needs it."""
-    return torch.amp.GradScaler(device.type) if precision == "fp16" else None  # type: ignore[attr-defined]
+    return torch.amp.GradScaler(device.type) if precision == "fp16" else None

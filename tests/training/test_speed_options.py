@@ -54,7 +54,7 @@ class PlainNet(nn.Module):
 
 
 def new_model(kind: type[nn.Module] = PlainNet) -> nn.Module:
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return kind()
 

@@ -35,6 +35,7 @@ def available() -> bool:
     module.is_available = lambda: True  # type: ignore[attr-defined]
     module.device_count = lambda: 1  # type: ignore[attr-defined]
     module.current_device = lambda: 0  # type: ignore[attr-defined]
+    module.get_amp_supported_dtype = lambda: []  # type: ignore[attr-defined]
     module.manual_seed_all = lambda seed: None  # type: ignore[attr-defined]
     module._is_in_bad_fork = lambda: False  # type: ignore[attr-defined]
     torch._register_device_module(NAME, module)
