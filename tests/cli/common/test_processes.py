@@ -14,18 +14,7 @@ from safetensors.numpy import load_file
 from holdfast.cli.common import processes
 from holdfast.errors import ConfigError
 
-FIT = [
-    sys.executable,
-    "-m",
-    "holdfast",
-    "fit",
-    "--method",
-    "group-dro",
-    "--batch-size",
-    "1024",
-    "--learning-rate",
-    "0.001",
-]
+FIT = [sys.executable, "-m", "holdfast", "fit", "--method", "group-dro", "--batch-size", "1024"]
 
 
 def start(*arguments, cwd):
