@@ -24,18 +24,8 @@ RULES = ["median", "trimmed-mean", "krum", "multi-krum", "geometric-median"]
 
 
 def options(*words: str):
-    fixed = [
-        "--nodes",
-        str(NODES),
-        "--rounds",
-        "6",
-        "--local-steps",
-        "8",
-        "--personalize",
-        "none",
-        "--executor",
-        "serial",
-    ]
+    fixed = ["--nodes", str(NODES), "--rounds", "6", "--local-steps", "20", "--personalize", "none"]
+    fixed += ["--executor", "serial"]
     fixed += ["--digits-clients.clients", str(CLIENTS), "--cohort", str(CLIENTS)]
     return options_of(*fixed, "--digits-clients.classes-per-client", "10", *words)
 
