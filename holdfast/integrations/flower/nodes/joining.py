@@ -146,6 +146,7 @@ class JoinedNode:
         return self.state / "number"
 
     def _client(self) -> tuple[Any, bytes]:
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey  # noqa: PLC0415
         from cryptography.hazmat.primitives.serialization import load_ssh_private_key  # noqa: PLC0415
         from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor  # noqa: PLC0415
         from flwr.supercore.primitives.asymmetric import public_key_to_bytes  # noqa: PLC0415
@@ -153,8 +154,10 @@ class JoinedNode:
         from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor  # noqa: PLC0415
 
         private = load_ssh_private_key(self.key.read_bytes(), None)
+        if not isinstance(private, EllipticCurvePrivateKey):
+            raise ConfigError(f"{self.key} is no key of a node; take another --state, which makes one")
         public = private.public_key()
-        known = [RuntimeVersionHttpInterceptor("SuperNode"), NodeAuthHttpInterceptor(private, public)]
+        known: list[Any] = [RuntimeVersionHttpInterceptor("SuperNode"), NodeAuthHttpInterceptor(private, public)]
         client = FleetHttpClient.from_server_address(self.server, False, self.certificate.read_bytes(), known)
         return client, public_key_to_bytes(public)
 

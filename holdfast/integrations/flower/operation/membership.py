@@ -57,13 +57,13 @@ def dismiss(federation: FederationFolder, name: str) -> RosterNode:
     return _proved_by(federation, name, key="", token=token_of(secrets.token_hex(32)))
 
 
-def _proved_by(federation: FederationFolder, name: str, **proof: str) -> RosterNode:
+def _proved_by(federation: FederationFolder, name: str, *, key: str, token: str) -> RosterNode:
     known = federation.roster()
     nodes = () if known is None else known.nodes
     if name not in {node.name for node in nodes}:
         names = ", ".join(node.name for node in nodes) or "nobody"
         raise ConfigError(f"there is no node {name!r} on the roster; it has {names}")
-    changed = [dataclasses.replace(node, **proof) if node.name == name else node for node in nodes]
+    changed = [dataclasses.replace(node, key=key, token=token) if node.name == name else node for node in nodes]
     _save(Roster.from_plain({"format": FORMAT, "nodes": [node.as_dict() for node in changed]}), federation)
     return next(node for node in changed if node.name == name)
 
