@@ -35,7 +35,7 @@ def predict(model: nn.Module, examples: Examples, *, batch_size: int = 512, rank
     Outputs are kept for a block of examples at a time, so that a million examples of a thousand classes fit.
     """
     size = max(1, _OUTPUTS_AT_ONCE // max(examples.n_classes, 1) // batch_size) * batch_size
-    blocks = torch.arange(len(examples)).split(size)
+    blocks = torch.split(torch.arange(len(examples)), size)
     parts = [examples] if len(blocks) == 1 else [examples.subset(block) for block in blocks]
     found = [ModelOutputs(model, part, batch_size=batch_size, ranks=ranks).probabilities().max(1) for part in parts]
     return Predictions(torch.cat([part.indices for part in found]), torch.cat([part.values for part in found]))
