@@ -513,7 +513,7 @@ class _Fit:
 
 def _own_device(device: torch.device, ranks: Ranks) -> torch.device:
     """Of several GPUs each process of a machine takes its own, by the number that its launcher gave it."""
-    if ranks.count == 1 or device.type == "cpu" or device.index is not None:
+    if ranks.count == 1 or device.type == "cpu" or ":" in str(device):
         return device
     devices = max(torch.accelerator.device_count(), 1)
     return torch.device(device.type, int(os.environ.get("LOCAL_RANK", ranks.index)) % devices)

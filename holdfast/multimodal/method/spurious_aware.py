@@ -126,7 +126,7 @@ class SpuriousAwareLoss(Objective):
             raise ConfigError(
                 "spurious-aware compares examples with one another and can't weigh them; weigh draws instead"
             )
-        assert isinstance(batch.inputs, Tensor)
+        assert isinstance(forward.local.inputs, Tensor)
         images = forward.gather(model.tower.encode_image(forward.local.inputs))
         labels, scale = batch.labels, model.tower.scale()
         class_prompts = model.prompts("classes")
