@@ -228,7 +228,9 @@ class Ranks:
             had = flat[: len(has)].tolist()
             wanted += had[0]
             mean = flat[len(has) :].div_(self.count)
-            for one, some, part in zip(same, had[1:], torch.split(mean, [part.numel() for part in parts]), strict=True):
+            for one, some, part in zip(
+                same, had[1:], mean.split_with_sizes([part.numel() for part in parts]), strict=True
+            ):
                 if some:
                     one.grad = part.view_as(one) if one.grad is None else one.grad.copy_(part.view_as(one))
         return wanted > 0
@@ -259,7 +261,7 @@ class Ranks:
             with lost_processes_named(self):
                 dist.broadcast(flat.view(torch.uint8), 0, group=self.group)
             if not self.is_main:
-                for tensor, part in zip(same, torch.split(flat, [tensor.numel() for tensor in same]), strict=True):
+                for tensor, part in zip(same, flat.split_with_sizes([tensor.numel() for tensor in same]), strict=True):
                     tensor.copy_(part.view_as(tensor))
 
 
