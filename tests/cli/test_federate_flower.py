@@ -68,7 +68,7 @@ def test_methods_that_look_at_all_clients_are_refused():
 
 
 def test_the_app_holds_the_configuration_and_nothing_that_is_run_but_holdfast(tmp_path, capsys):
-    words = ["--engine", "flower", "--rounds", "7", "--ditto.lambda", "0.5"]
+    words = ["--engine", "flower", "--data", "digits-clients", "--rounds", "7", "--ditto.lambda", "0.5"]
     assert main(["federate", *words, "--app", str(tmp_path / "app")]) == 0
 
     assert "flwr run" in capsys.readouterr().out
