@@ -7,7 +7,6 @@
 ``superexec.secret``      hands out the ServerApp
 ``roster.json``           who may take part
 ``invitation.json``       for the nodes; nothing in it is secret
-``app/``                  the Flower app
 ``proxy.conf``            of nginx
 ========================  ==========================================================================================
 """
@@ -97,11 +96,6 @@ class FederationFolder:
     def invitation_file(self) -> Path:
         """What nodes are given."""
         return self.path / "invitation.json"
-
-    @property
-    def app(self) -> Path:
-        """The Flower app."""
-        return self.path / "app"
 
     @property
     def run(self) -> Path:
