@@ -84,7 +84,7 @@ def holdfast_app(folder: Path, workload: Workload, rounds: int, nodes: int, weig
         "engine": "flower",
         "nodes": nodes,
         "app": folder,
-        "data": "digits-clients",
+        "data": "nodes",
         "model": "cnn-small",
         "weights": weights,
         "objective": "fedavg",
@@ -99,7 +99,7 @@ def holdfast_app(folder: Path, workload: Workload, rounds: int, nodes: int, weig
         "evaluate-every": 0,
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    command = [str(Path(sys.executable).parent / "holdfast"), "federate", *words, "--no-shuffle"]
+    command = [str(Path(sys.executable).parent / "holdfast"), "federate", *words, "--no-shuffle", "--unlisted"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
 
 

@@ -7,6 +7,8 @@ without a traceback.
 from __future__ import annotations
 
 import difflib
+import os
+import signal
 from collections.abc import Iterable
 
 _LONGEST = 1_200  # characters of a sentence
@@ -56,6 +58,22 @@ def _bounded(sentence: str) -> str:
     if len(sentence) > _LONGEST:
         sentence = f"{sentence[: _LONGEST * 2 // 3]} ... {sentence[-_LONGEST // 3 + 5 :]}"
     return sentence if sentence.isprintable() else "".join(c if c.isprintable() else " " for c in sentence)
+
+
+#: What a command ends with when it saved its state because it was asked to end: sysexits' EX_TEMPFAIL, "try again".
+EXIT_CODE = os.EX_TEMPFAIL
+
+
+class Interrupted(BaseException):
+    """A signal asked for the end and the state is saved; not an `Exception`, so that nothing takes it for a failure.
+
+    Args:
+        number: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.signal = signal.Signals(number)
+        super().__init__(f"{self.signal.name} asked for the end; the state is saved")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -14,9 +14,8 @@ from contextlib import contextmanager, nullcontext
 from importlib import import_module
 
 import holdfast
-from holdfast.errors import HoldfastError, nearest
+from holdfast.errors import EXIT_CODE, HoldfastError, Interrupted, nearest
 from holdfast.primitives.memory import keep_freed_memory
-from holdfast.training.interruption import EXIT_CODE, Interrupted
 
 #: What each command is for, and the module whose `main(arguments)` runs it; imported only when it is called.
 COMMANDS = {

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, Interrupted
 from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.engine.criterion import PerExample
@@ -38,7 +38,7 @@ from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.run_files import history_of
 from holdfast.federated.settings import Rounds
 from holdfast.training.events import Event, Listener
-from holdfast.training.interruption import Interrupted, interruptions
+from holdfast.training.interruption import interruptions
 from holdfast.training.run import Run, understanding
 
 _log = logging.getLogger(__name__)

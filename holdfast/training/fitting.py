@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.data.workers import ReadingWorkers, default_workers
-from holdfast.errors import ConfigError, HoldfastError
+from holdfast.errors import ConfigError, HoldfastError, Interrupted
 from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed
@@ -34,7 +34,7 @@ from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.folding import FOLDED_ABOVE
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
-from holdfast.training.interruption import Interrupted, interruptions
+from holdfast.training.interruption import interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.model_outputs import call, check_outputs, device_of, evaluating, to_device

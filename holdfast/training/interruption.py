@@ -8,29 +8,15 @@ says that the run can be continued; in a program of your own put ``with interrup
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-#: What a command ends with when it saved its state because it was asked to end: sysexits' EX_TEMPFAIL, "try again".
-EXIT_CODE = os.EX_TEMPFAIL
+from holdfast.errors import Interrupted
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-
-
-class Interrupted(BaseException):
-    """A signal asked for the end and the state is saved; not an `Exception`, so that nothing takes it for a failure.
-
-    Args:
-        number: of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        self.signal = signal.Signals(number)
-        super().__init__(f"{self.signal.name} asked for the end; the state is saved")
 
 
 class Interruptions:

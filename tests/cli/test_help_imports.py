@@ -38,9 +38,9 @@ def test_pages_that_show_no_class_of_the_library_import_nothing_heavy(words):
 @pytest.mark.parametrize(
     ("words", "most", "needless"),
     [
-        ("fit --help", 50, BESIDE_FIT),
-        ("fit --method spare --help", 65, BESIDE_FIT),
-        ("federate --help", 80, ("coresets", "multimodal", "poisoning", "spurious")),
+        ("fit --help", 57, BESIDE_FIT),
+        ("fit --method spare --help", 72, BESIDE_FIT),
+        ("federate --help", 86, ("coresets", "multimodal", "poisoning", "spurious")),
     ],
 )
 def test_pages_that_show_options_import_the_classes_they_show_and_no_room_beside(words, most, needless):

@@ -4,9 +4,10 @@ import threading
 
 import pytest
 
+from holdfast.errors import Interrupted
 from holdfast.spurious import Spare
 from holdfast.training import Run, Training, fit
-from holdfast.training.interruption import Interrupted, interruptible, interruptions
+from holdfast.training.interruption import interruptible, interruptions
 from tests.training.test_resume import fingerprint
 from tests.training.toy import toy_model, toy_splits
 

@@ -20,9 +20,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column, Table
 from rich.text import Text
 
-from holdfast.errors import ConfigError
+from holdfast.errors import EXIT_CODE, ConfigError, Interrupted
 from holdfast.papers.engine.experiment import SCALES, Scale
-from holdfast.training.interruption import EXIT_CODE, Interrupted, interruptible
+from holdfast.training.interruption import interruptible
 
 if TYPE_CHECKING:
     from holdfast.papers.engine.execute import CellOutcome

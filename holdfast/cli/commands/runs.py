@@ -13,7 +13,6 @@ from holdfast import training
 from holdfast.cli.common.runs import refuse_selection
 from holdfast.errors import ConfigError, HoldfastError
 from holdfast.report.html.markup import counted, number
-from holdfast.training.run import understanding
 
 #: Damaged runs of which it is said what is wrong.
 _DAMAGED_TOLD = 5
@@ -59,6 +58,8 @@ def _row(place: Path) -> tuple[str, ...]:
         HoldfastError: if its files can't be made sense of.
     """
     run = training.Run.open(place)
+    from holdfast.training.run import understanding
+
     with understanding(place):
         cells = (str(place), str(run.environment["started"]), run.status, str(run.config.get("data", "")))
         return tuple(escape(cell) for cell in (*cells, *_CELLS[run.kind](run)))

@@ -20,8 +20,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from holdfast.errors import ConfigError, ProcessError
-from holdfast.training.interruption import EXIT_CODE, SIGNALS
+from holdfast.errors import EXIT_CODE, ConfigError, ProcessError
+from holdfast.training.interruption import SIGNALS
 
 if TYPE_CHECKING:
     from holdfast.training.ranks import Ranks

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from holdfast import training
 from holdfast.cli.common.arguments import free_place, refuse_changes
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -86,7 +86,7 @@ def continued(
 @contextmanager
 def says_how_to_continue(run: training.Run, console: Console) -> Iterator[None]:
     """Print the command that continues a run when the user stops it, or a signal asks it to save and end."""
-    from holdfast.training.interruption import Interrupted, interruptible
+    from holdfast.training.interruption import interruptible
 
     try:
         with interruptible():

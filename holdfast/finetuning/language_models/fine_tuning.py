@@ -22,13 +22,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from holdfast.errors import CheckpointError, ConfigError, DataError
+from holdfast.errors import CheckpointError, ConfigError, DataError, Interrupted
 from holdfast.finetuning.language_models.losses import autocast, response_logits
 from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import IGNORED, Ints, TokenPairs
 from holdfast.finetuning.trajectories import TrajectoryRecorder
 from holdfast.streams import derive_seed, numpy_stream
-from holdfast.training.interruption import Interrupted, interruptions
+from holdfast.training.interruption import interruptions
 from holdfast.training.model_outputs import device_of
 from holdfast.training.state import load_state, save_state
 

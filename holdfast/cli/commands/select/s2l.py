@@ -24,7 +24,7 @@ from holdfast.cli.common.runs import print_how_to_continue
 from holdfast.cli.common.tables import plain_table
 from holdfast.data.readers.instruction_columns import InstructionColumns
 from holdfast.data.readers.instructions import Instructions, read_instructions
-from holdfast.errors import ConfigError, DataError
+from holdfast.errors import ConfigError, DataError, Interrupted
 from holdfast.files import write_atomically
 from holdfast.finetuning import (
     FineTuningSettings,
@@ -43,7 +43,7 @@ from holdfast.finetuning.proxy import record_trajectories
 from holdfast.provenance import machine
 from holdfast.report.html.markup import counted, number, percent
 from holdfast.report.pages.selection import write_selection
-from holdfast.training.interruption import Interrupted, interruptible
+from holdfast.training.interruption import interruptible
 from holdfast.training.run import Run
 
 _RATE_FROM_SCRATCH = 2e-3
