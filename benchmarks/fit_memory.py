@@ -5,7 +5,7 @@ a file count. Each case trains one epoch of a small network on ten classes by a 
 choices that belong to it, evaluates on a tenth as many examples and writes the page, in a process of its own. The peak
 is the process's own (VmHWM), over what it was before the data.
 
-Run: ``python benchmarks/fit_memory.py``, many minutes. Writes results/benchmarks/fit_memory.json.
+Run: ``python benchmarks/fit_memory.py``, many minutes. Writes results/benchmarks/sizes/fit_memory.json.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def main() -> None:
             each = row["bytes_per_example"]
             print(f"{method}, {size:,} examples: {more:,.0f} MB more, {each} bytes an example", flush=True)
         stored = {"machine": machine(), "width": WIDTH, "classes": CLASSES, "cases": rows}
-        (chosen.results / "benchmarks" / "fit_memory.json").write_text(json.dumps(stored, indent=1) + "\n")
+        (chosen.results / "benchmarks" / "sizes" / "fit_memory.json").write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Data are made here: classes around random centres in 32 dimensions, read by the 
 of the files that the run writes; the largest memory is the process's own (VmHWM). Each case runs in a process of its
 own.
 
-Run: ``python benchmarks/many_classes.py``, some minutes. Writes results/benchmarks/many_classes.json.
+Run: ``python benchmarks/many_classes.py``, some minutes. Writes results/benchmarks/sizes/many_classes.json.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def main() -> None:
             f"peak {row['peak_memory_bytes'] / 1e6:,.0f} MB, test accuracy {row['test_accuracy']:.1%}"
         )
     stored = {"machine": machine(), "cases": rows}
-    (chosen.results / "benchmarks" / "many_classes.json").write_text(json.dumps(stored, indent=1) + "\n")
+    (chosen.results / "benchmarks" / "sizes" / "many_classes.json").write_text(json.dumps(stored, indent=1) + "\n")
 
 
 if __name__ == "__main__":
