@@ -170,7 +170,7 @@ def run_steps(
     for step, batch in enumerate(curator.steps(last - first, model, optimizer), first):
         for group in optimizer.param_groups:
             group["lr"] = settings["learning_rate"] * rate_factor(step / schedule, 1 / schedule)
-        loss = objective(Forward(model, batch, weighted=curator.weighted, clock=curator.clock))
+        loss = objective(Forward(model, batch, weighted=curator.weighted, clock=curator.clock, precision="fp32"))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

@@ -32,7 +32,7 @@ from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_loss, tel
 
 @lru_cache(maxsize=1)
 def _data(name: str) -> Instructions:
-    return read_instructions(name, split="train")
+    return read_instructions(name, split="train", skip_bad=False)
 
 
 def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuningSettings:
@@ -53,6 +53,7 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
         template="auto",
         max_length=settings["max_length"],
         every=settings["every"],
+        skip_bad=False,
     )
 
 
@@ -62,7 +63,8 @@ def _course(data: str, target: str, max_length: int, training: FineTuningSetting
     language = load_language_model(target)
     language.model.to(Processes().device())
     template = Template.named("auto", language.tokenizer)
-    return follow(language.model, tokenize(_data(data), language.tokenizer, template, max_length=max_length), training)
+    tokens = tokenize(_data(data), language.tokenizer, template, max_length=max_length, skip_bad=False)
+    return follow(language.model, tokens, training)
 
 
 def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -80,9 +82,8 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
     data, training = _data(settings["data"]), _settings(settings, seed)
     language = load_language_model(settings["target"])
     language.model.to(Processes().device())
-    tokens = tokenize(
-        data, language.tokenizer, Template.named("auto", language.tokenizer), max_length=settings["max_length"]
-    )
+    template = Template.named("auto", language.tokenizer)
+    tokens = tokenize(data, language.tokenizer, template, max_length=settings["max_length"], skip_bad=False)
     if settings["method"] != "pretrained":
         chosen = choose(
             settings["method"],

@@ -87,7 +87,7 @@ def smollm2_file() -> Path:
 
 def _tokens(data: Instructions, language: LanguageModel, settings: Mapping[str, Any]) -> TokenPairs:
     template = Template.named("auto", language.tokenizer)
-    return tokenize(data, language.tokenizer, template, max_length=settings["max_length"])
+    return tokenize(data, language.tokenizer, template, max_length=settings["max_length"], skip_bad=False)
 
 
 def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuningSettings:
