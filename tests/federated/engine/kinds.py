@@ -375,7 +375,7 @@ class Packed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         lengths = (x != 0).sum(1).clamp(min=1)
-        packed = nn.utils.rnn.pack_padded_sequence(self.words(x), lengths, batch_first=True, enforce_sorted=False)
+        packed = nn.utils.rnn.pack_padded_sequence(self.words(x), lengths.cpu(), batch_first=True, enforce_sorted=False)
         return self.head(self.layer(packed)[1][0].transpose(0, 1).flatten(1))
 
 
