@@ -63,6 +63,8 @@ def run_forked(words: list[str], before: Callable[[], None] = lambda: None) -> E
             try:
                 os.dup2(says.fileno(), 1)
                 os.dup2(says.fileno(), 2)
+                # pytest has put its own objects in the place of these, which write elsewhere.
+                sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
                 before()
                 code = holdfast(words)
             except SystemExit as left:
@@ -71,6 +73,7 @@ def run_forked(words: list[str], before: Callable[[], None] = lambda: None) -> E
                 os.write(2, traceback.format_exc().encode())
             finally:
                 sys.stdout.flush()
+                sys.stderr.flush()
                 os._exit(code)
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
