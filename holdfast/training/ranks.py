@@ -357,8 +357,19 @@ def _control_group() -> Any:
 
 def _packed(value: Any) -> bytes:
     buffer = io.BytesIO()
-    torch.save(value, buffer)
+    torch.save(_apart(value), buffer)
     return buffer.getvalue()
+
+
+def _apart(value: Any) -> Any:
+    """The same with memory of its own for every tensor: those of one checkpoint share bytes, which torch won't save."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        return {key: _apart(item) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_apart(item) for item in value)
+    return value
 
 
 def _unpacked(sent: Tensor) -> Any:

@@ -48,6 +48,7 @@ def check_resumed(method, count, other, folder, step):
         stopped = on_ranks(count, by_fit, method, norm, f"{folder}/{name}", step, timeout=300)[0]
         done = on_ranks(second, by_fit, method, norm, f"{folder}/{name}", timeout=300)[0]
         assert stopped == "stopped"
+        assert isinstance(done, dict), done
         if name == "same":
             assert done["hash"] == whole["hash"]
         else:

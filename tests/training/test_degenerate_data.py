@@ -11,6 +11,9 @@ from holdfast.errors import HoldfastError
 from holdfast.methods import METHODS, build_method
 from holdfast.training import Training, fit
 
+#: A warning is a sentence, beside a result.
+pytestmark = pytest.mark.filterwarnings("ignore::holdfast.errors.HoldfastWarning")
+
 #: So that every method does what it is for within two epochs.
 OPTIONS = {
     "activation-clustering": {"filter_epochs": 1},

@@ -108,7 +108,8 @@ def equal(found, expected):
 def close(found, expected, atol):
     for name, array in expected.items():
         if found[name].dtype.kind == "f":
-            np.testing.assert_allclose(found[name], array, rtol=0, atol=atol, err_msg=name)
+            # Node ids are random and name the order in which Flower adds up: two roundings of float32 in each value.
+            np.testing.assert_allclose(found[name], array, rtol=2.4e-7, atol=atol, err_msg=name)
 
 
 @pytest.mark.parametrize("name", [*(name for name in AGGREGATORS if name != "momentum"), "nnm+multi-krum"])
