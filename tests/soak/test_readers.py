@@ -15,6 +15,7 @@ from holdfast.data.readers.idx import read_idx
 from holdfast.data.readers.leaf import read_leaf
 from holdfast.data.readers.tables import read_columns, whole_numbers
 from holdfast.errors import HoldfastError
+from holdfast.sealed import read_sealed, write_sealed
 from holdfast.training.state import load_state, save_state
 
 
@@ -157,13 +158,15 @@ def test_checkpoints_with_other_bytes_are_read_or_refused(folder, state, data):
 
 @given(st.data())
 def test_checkpoints_with_another_tree_are_read_or_refused(folder, state, data):
-    length = int.from_bytes(state[:8], "little")
-    header = json.loads(state[8 : 8 + length])
-    tree = data.draw(twisted(json.loads(header["__metadata__"]["tree"])))
-    header["__metadata__"]["tree"] = json.dumps(tree)
-    told = json.dumps(header).encode()
+    """Sealed again, as somebody would who lies: the seal is whole and the tree is not what was saved."""
+    (folder / "whole.safetensors").write_bytes(state)
+    about, tensors = read_sealed(folder / "whole.safetensors")
+    tree = data.draw(twisted(json.loads(tensors[""].numpy().tobytes())))
+    lie = torch.frombuffer(bytearray(json.dumps(tree).encode()), dtype=torch.uint8)
     path = folder / "state.safetensors"
-    path.write_bytes(len(told).to_bytes(8, "little") + told + state[8 + length :])
+    write_sealed(
+        path, {**{name: tensor.clone() for name, tensor in tensors.items()}, "": lie}, {"format": about["format"]}
+    )
     found = read_or_refused(load_state, path)
     assert found is None or isinstance(found, dict)
 
