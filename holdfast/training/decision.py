@@ -10,27 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan
-from holdfast.training.policy import (
-    Request,
-    ResetOptimizer,
-    Restart,
-    ScaleLearningRate,
-    SetOptimizer,
-    StopAugmenting,
-)
+from holdfast.training.policy import Request
 from holdfast.training.precision import Precision
 from holdfast.training.ranks import Ranks, alone, as_error, described, digest
 
-_REQUESTS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Restart, ScaleLearningRate, ResetOptimizer, SetOptimizer, StopAugmenting)
-}
+_REQUESTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Request)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -57,9 +57,9 @@ def _row(place: Path) -> tuple[str, ...]:
     Raises:
         HoldfastError: if its files can't be made sense of.
     """
-    run = training.Run.open(place)
-    from holdfast.training.run import understanding
+    from holdfast.training.run import understanding  # brings torch, which `--help` needn't
 
+    run = training.Run.open(place)
     with understanding(place):
         cells = (str(place), str(run.environment["started"]), run.status, str(run.config.get("data", "")))
         return tuple(escape(cell) for cell in (*cells, *_CELLS[run.kind](run)))
