@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 
 SOAK_MINUTES ?= 20
 
-.PHONY: demo check test soak durations golden lint docs clean
+.PHONY: demo check test soak durations golden lint docs notebooks site clean
 
 demo: $(INSTALLED)
 	$(BIN)/holdfast demo
@@ -44,11 +44,17 @@ $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 
 $(INSTALLED)-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps byzfl
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps byzfl xgboost
 	touch $@ $(INSTALLED)
 
 docs: $(INSTALLED)-dev
 	$(BIN)/python docs/generate.py
+
+notebooks: $(INSTALLED)-dev
+	$(BIN)/python docs/notebooks/run.py
+
+site: $(INSTALLED)-dev
+	$(BIN)/python docs/website.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -9,13 +9,16 @@ Cost of a round is what happens between the first and the last checkpoint, divid
 `holdfast.papers.engine.capacity` fits a model to it.
 
 Run, as root: ``python benchmarks/capacity.py``. Writes results/benchmarks/capacity/runs.json, from which
-``docs/generate.py`` makes docs/results/capacity.md. ``--note`` says in it what else the machine was doing.
+``docs/generate.py`` makes docs/results/capacity.md. Each run is stored when it ends and runs that are stored are not
+measured again, so a plan can be measured in pieces (``--only 0 1``); ``--again`` does. ``--note`` says in it what else
+the machine was doing.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -33,13 +36,13 @@ ROUNDS, INTERVAL = 4, 0.05
 PLAN = (
     (100, 20, 2, 0),
     (100, 100, 2, 256),
-    (1_000, 100, 8, 0),
     (1_000, 1_000, 2, 0),
-    (10_000, 100, 2, 0),
+    (100_000, 100, 2, 0),
     (10_000, 1_000, 2, 256),
     (10_000, 1_000, 8, 0),
-    (100_000, 100, 2, 0),
     (100_000, 1_000, 2, 0),
+    (1_000, 100, 8, 0),
+    (10_000, 100, 2, 0),
     (100_000, 1_000, 2, 256),
 )
 TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -65,11 +68,11 @@ class Reading:
 
 def command(clients: int, cohort: int, nodes: int, hidden: int, out: Path) -> list[str]:
     """The federation."""
-    model = ["--model", "mlp", "--model-args", f"hidden={hidden}"] if hidden else ["--model", "softmax"]
+    model = ["--model", "mlp", "--model-args", f"hidden=[{hidden}]"] if hidden else ["--model", "softmax"]
     words = ["federate", "--engine", "flower", "--nodes", nodes, "--data", "synthetic-many", *model]
     words += ["--synthetic-many.clients", clients, "--synthetic-many.examples", 10, "--personalize", "ditto"]
     words += ["--ditto.lambda", 1, "--rounds", ROUNDS, "--cohort", cohort, "--evaluate-every", 0, "--out", out]
-    run = " ".join(["exec", sys.executable, "-m", "holdfast.cli.main", *map(str, words)])
+    run = "exec " + shlex.join([sys.executable, "-m", "holdfast.cli.main", *map(str, words)])
     return ["unshare", "-n", "sh", "-c", f"ip link set lo up && {run}"]
 
 
@@ -132,7 +135,7 @@ def measure(clients: int, cohort: int, nodes: int, hidden: int, out: Path) -> Me
         clients=clients,
         cohort=cohort,
         nodes=nodes,
-        parameters=31 * hidden + 10 if hidden else 210,
+        parameters=parameters_of(hidden),
         **{f"{part}_cpu": (final.cpu[part] - first.cpu[part]) / between for part in PARTS},
         wire=(final.wire - first.wire) / between,
         seconds=(final.at - first.at) / between,
@@ -165,6 +168,11 @@ def watch(process: subprocess.Popen[bytes], checkpoint: Path) -> tuple[list[Read
     return ends, largest, last
 
 
+def parameters_of(hidden: int) -> int:
+    """Of the network: 20 numbers to 10 classes, through this many hidden units if there are any."""
+    return 31 * hidden + 10 if hidden else 210
+
+
 def key(run: Measured) -> tuple[float, ...]:
     """What a run is known by."""
     return run.clients, run.cohort, run.nodes, run.parameters
@@ -174,11 +182,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--note", default="", help="what else the machine was doing")
     parser.add_argument("--only", type=int, nargs="+", default=range(len(PLAN)), help="which runs to measure, from 0")
+    parser.add_argument("--again", action="store_true", help="measure runs that are stored, too")
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
     chosen = parser.parse_args()
     file = chosen.results / "benchmarks" / "capacity" / "runs.json"
     kept = {key(run): run for run in (read_runs(file)[0] if file.exists() else [])}
     for place in chosen.only:
+        *who, hidden = PLAN[place]
+        if (*who, parameters_of(hidden)) in kept and not chosen.again:
+            print(f"stored: {PLAN[place]}", flush=True)
+            continue
         with tempfile.TemporaryDirectory(prefix="holdfast-capacity-") as scratch:
             started = time.monotonic()
             run = measure(*PLAN[place], Path(scratch) / "run")

@@ -23,7 +23,6 @@ import argparse
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
@@ -41,7 +40,11 @@ from federated.ours import make_clients  # noqa: E402
 from federated.watch import run_watched  # noqa: E402
 from federated.workload import RATE, Job, Workload, find_workload  # noqa: E402
 
+from holdfast.cli.commands.federation.blueprint import blueprint_of  # noqa: E402
+from holdfast.cli.commands.federation.federate import charter_of  # noqa: E402
+from holdfast.cli.commands.federation.options import parse  # noqa: E402
 from holdfast.data.clients.clients import Clients  # noqa: E402
+from holdfast.integrations.flower.rehearsal.project import CHARTER, RUN, app_files, write_app  # noqa: E402
 from holdfast.models import build  # noqa: E402
 from holdfast.papers.engine.benchmarks import write_benchmark  # noqa: E402
 from holdfast.papers.engine.jsonfile import write_json  # noqa: E402
@@ -75,8 +78,9 @@ def flower_app(module: str, folder: Path) -> None:
         shutil.copy(HERE / f"{name}.py", folder)
 
 
-def holdfast_app(folder: Path, workload: Workload, rounds: int, nodes: int, weights: Path) -> None:
-    """The app that ``holdfast federate`` writes for the workload."""
+def holdfast_app(folder: Path, workload: Workload, everybody: Clients, *, rounds: int, nodes: int) -> None:
+    """The app that ``holdfast federate --app`` writes, for the workload's clients."""
+    weights = folder.with_name("start.safetensors")
     model = build("cnn-small", workload.shape, 10, seed=0)
     values = [value.numpy() for value in workload.new_model().state_dict().values()]
     save_file(dict(zip(model.state_dict(), values, strict=True)), weights)
@@ -99,8 +103,9 @@ def holdfast_app(folder: Path, workload: Workload, rounds: int, nodes: int, weig
         "evaluate-every": 0,
     }
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    command = [str(Path(sys.executable).parent / "holdfast"), "federate", *words, "--no-shuffle", "--unlisted"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    chosen = parse([*words, "--no-shuffle", "--unlisted"])
+    charter = charter_of(chosen, everybody, blueprint_of(chosen).model(everybody))
+    write_app(folder, app_files(chosen.config(), **{RUN: "", CHARTER: charter.to_json()}))
 
 
 def node_data(everybody: Clients, nodes: int, folder: Path) -> list[dict[str, str | int]]:
@@ -130,9 +135,9 @@ def measure(system: str, turn: int, nodes: int, rounds: int, scratch: Path) -> t
     workload = find_workload(name)
     app = out / "app"
     if system in ("engine", "shards"):
-        holdfast_app(app, workload, rounds, nodes, out / "start.safetensors")
-        run = out / "run"
-        told = node_data(make_clients(workload), nodes, out)
+        run, everybody = out / "run", make_clients(workload)
+        holdfast_app(app, workload, everybody, rounds=rounds, nodes=nodes)
+        told = node_data(everybody, nodes, out)
         session = Session(str(app), str(out), told, {"run": str(run)}, str(out / CHECKPOINT))
     else:
         flower_app("flower_app" if system == "fedavg" else "flower_robust", app)

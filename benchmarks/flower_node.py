@@ -37,6 +37,7 @@ from holdfast.integrations.flower.operation.service import serving
 from holdfast.integrations.flower.rehearsal.deployment import _free_port
 from holdfast.integrations.flower.rehearsal.driver import grid_of_new_run
 from holdfast.integrations.flower.rehearsal.project import CHARTER, app_files
+from holdfast.integrations.flower.server.attendance import sightings
 from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 
 CLIENTS, TARGET = 5, 0.1
@@ -128,10 +129,13 @@ def measure(system: str, federation: FederationFolder, folder: Path, name: str) 
     shutil.rmtree(folder / "state" / name, ignore_errors=True)
     ids = tuple(range(CLIENTS))
     orders = [Request("train", name, k, CLIENTS, ids, weights=torch.zeros(size)) for k in range(MESSAGES[system])]
-    with node(system, federation, folder) as root, grid_of_new_run(federation.access(), files) as grid:
-        while not list(grid.get_node_ids()):
+    with grid_of_new_run(federation.access(), files) as grid, contextlib.ExitStack() as stack:
+        # A node that was killed stays listed until a heartbeat fails or its successor signs it off.
+        stale = set(sightings(grid))
+        root = stack.enter_context(node(system, federation, folder))
+        while not (fresh := set(sightings(grid)) - stale):
             time.sleep(0.5)
-        (number,) = grid.get_node_ids()
+        (number,) = (seen.id for seen in fresh)
         _ask(grid, number, Request("census", name, total=CLIENTS, clients=ids))
         before = cpu_seconds(root)
         for order in orders:

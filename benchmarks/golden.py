@@ -113,7 +113,7 @@ MUTANTS = (
         True,
         (
             (
-                "holdfast/federated/engine/network.py",
+                "holdfast/federated/engine/proximal.py",
                 "alpha=proximal[0], out=distance",
                 "alpha=-proximal[0], out=distance",
             ),

@@ -24,6 +24,7 @@ from holdfast.papers.engine.catalog import PAPERS, experiments_of, find
 from holdfast.papers.engine.experiment import SCALES, Experiment, Scale
 from holdfast.papers.engine.results import Results
 from holdfast.papers.engine.store import Store, draw, figure_file
+from holdfast.papers.inventory import DOCUMENTS
 
 DOCS = Path(__file__).parent
 RESULTS = DOCS.parent / "results"
@@ -181,11 +182,38 @@ def _index(everything: Sequence[tuple[Experiment, Results]], others: Sequence[st
         for claim in measured.claims:
             if claim.verdict == "fails":
                 parts.append(f"| [{name}]({name}.md) | {claim.name} | {why.get(claim.name) or 'unknown'} |\n")
+    parts.append(_inventory(everything))
     parts.append("\n## Pages\n\n")
     for experiment, measured in everything:
         name = f"{experiment.name}.{measured.scale}"
         parts.append(f"- [{name}]({name}.md): {experiment.title}\n")
     parts += [f"- [{page.removesuffix('.md')}]({page})\n" for page in others]
+    return "".join(parts)
+
+
+def _declared(name: str) -> str:
+    """What is said of an experiment without results of ours."""
+    return "declared, not run yet" if "cpu" in find(name).scales else "declared for `paper` only"
+
+
+def _inventory(everything: Sequence[tuple[Experiment, Results]]) -> str:
+    """A row per table and figure of the documents: measured, declared for the paper's scale only, or why not."""
+    measured = {(experiment.name, results.scale): results for experiment, results in everything}
+    parts = [
+        "\n## Tables and figures of the documents\n\n",
+        "Claims are those of the experiments named, which may answer several rows; a row that is declared for the "
+        "scale `paper` only needs data or weights that could not be fetched here.\n",
+    ]
+    for document, items in DOCUMENTS.items():
+        parts.append(f"\n### {document}\n\n| item | shows | ours | claims hold / fail / not judged |\n")
+        parts.append("| --- | --- | --- | --- |\n")
+        for item in items:
+            own = {name: measured[name, "cpu"] for name in item.experiments if (name, "cpu") in measured}
+            links = [f"[{name}]({name}.cpu.md)" for name in own]
+            links += [f"`{name}`, {_declared(name)}" for name in item.experiments if name not in own]
+            counts = [sum(one.count(word) for one in own.values()) for word in ("holds", "fails", "not judged")]
+            claims = " / ".join(map(str, counts)) if own else ""
+            parts.append(f"| {item.name} | {item.shows} | {', '.join(links) or item.why_not} | {claims} |\n")
     return "".join(parts)
 
 

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from holdfast.federated.federation import federate
     from holdfast.federated.settings import Rounds
     from holdfast.methods import build_method
+    from holdfast.report.pages.audit_arrays import audit
     from holdfast.selection import select
     from holdfast.training.curator import Curator
+    from holdfast.training.evaluation.by_group.group_metrics import GroupMetrics
     from holdfast.training.evaluation.evaluation import evaluate
     from holdfast.training.evaluation.group_report import GroupReport
     from holdfast.training.fitting import fit
@@ -51,10 +53,12 @@ __all__ = [
     "Clients",
     "Curator",
     "Examples",
+    "GroupMetrics",
     "GroupReport",
     "Rounds",
     "Splits",
     "Training",
+    "audit",
     "build_method",
     "coresets",
     "data",

@@ -64,6 +64,10 @@ def _bounded(sentence: str) -> str:
 EXIT_CODE = os.EX_TEMPFAIL
 
 
+#: What a command ends with, where ``--strict`` asks for it, whose result should not be used.
+UNHEALTHY = 3
+
+
 class Interrupted(BaseException):
     """A signal asked for the end and the state is saved; not an `Exception`, so that nothing takes it for a failure.
 

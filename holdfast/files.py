@@ -7,13 +7,17 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
 import yaml
 
 from holdfast.errors import CheckpointError, ConfigError
 
+if TYPE_CHECKING:
+    from hashlib import _Hash as Hash
+
 _MOST_VALUES, _DEEPEST = 100_000, 50  # of a configuration file
+_HASHED_AT_ONCE = 1 << 22  # bytes
 
 
 def write_atomically(path: Path, *pieces: bytes | memoryview) -> None:
@@ -42,6 +46,24 @@ def write_atomically(path: Path, *pieces: bytes | memoryview) -> None:
             part.unlink(missing_ok=True)
         kept = "; what was there before is unharmed" if os.path.lexists(path) else ""
         raise CheckpointError(f"{path} can't be written ({error.strerror or error}){kept}") from error
+
+
+def add_to_digest(digest: Hash, file: IO[bytes], most: int | None = None) -> int:
+    """Hash what follows in a file, a piece at a time, so that no file is held in memory.
+
+    Args:
+        digest: of hashlib; updated.
+        file: open for reading.
+        most: bytes to read at most; to the end by default.
+
+    Returns:
+        How many bytes were read.
+    """
+    count = 0
+    while block := file.read(_HASHED_AT_ONCE if most is None else min(most - count, _HASHED_AT_ONCE)):
+        digest.update(block)
+        count += len(block)
+    return count
 
 
 def sync_folder(folder: Path) -> None:

@@ -79,7 +79,7 @@ def told_as_sentence(what: str) -> Iterator[None]:
     except SystemExit as error:
         raise ConfigError(f"{what}: it ends the program{_line_of(error)}; guard that by if __name__ ...") from error
     except Exception as error:
-        reason = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).partition("Exception raised from")[0].split())[:300]  # torch adds C++ frames
         kind = f"{type(error).__name__}: {reason}" if reason else type(error).__name__
         raise ConfigError(f"{what}: {kind}{_line_of(error)}") from error
 

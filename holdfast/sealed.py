@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,13 +18,12 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from holdfast.files import write_atomically
+from holdfast.files import add_to_digest, write_atomically
 
 #: In the header: the digest, and that there is one. A flipped bit may hide one of the two names, not both.
 _DIGEST, _SEALED = "sha256", "sealed"
 _BLANK = "0" * 64
 _LONGEST_HEADER = 100_000_000  # bytes; safetensors reads no longer ones
-_AT_ONCE = 1 << 22
 
 
 def write_sealed(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
@@ -101,8 +100,7 @@ def _check_seal(file: IO[bytes]) -> dict[str, str]:
         return {}
     stated = str(about.get(_DIGEST))
     digest = hashlib.sha256(length + header.replace(_entry(stated), _entry(_BLANK), 1))
-    for block in _blocks(file):
-        digest.update(block)
+    add_to_digest(digest, file)
     if _SEALED not in about or digest.hexdigest() != stated:
         raise ValueError("its bytes are not those that were written: its SHA-256 is another than the one in its header")
     return about
@@ -117,8 +115,3 @@ def _about(header: bytes) -> dict[str, str]:
         return {}  # safetensors says what is wrong
     about = parsed.get("__metadata__") if isinstance(parsed, dict) else None
     return about if isinstance(about, dict) else {}
-
-
-def _blocks(file: IO[bytes]) -> Iterator[bytes]:
-    while block := file.read(_AT_ONCE):
-        yield block

@@ -1,11 +1,16 @@
 import os
+import re
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 import torch
 
-pytest_plugins = ("tests.tiers",)
+#: Free bytes from which on temporary files are kept in memory.
+_ROOMY = 4 << 30
+
+pytest_plugins = ("tests.tiers", "tests.dealing", "tests.browser")
 
 
 def pytest_configure() -> None:
@@ -17,6 +22,24 @@ def pytest_configure() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    _keep_files_in_memory()
+
+
+def _keep_files_in_memory() -> None:
+    """Temporary files go to a disk of memory where there is a roomy one, unless the user has named another place.
+
+    Runs, checkpoints and what clients remember are synced to the disk at every save. That costs no computing, and a
+    test that saves a thousand times waits for minutes on a slow disk.
+    """
+    memory = Path("/dev/shm")
+    if {"TMPDIR", "PYTEST_DEBUG_TEMPROOT"} & os.environ.keys() or not os.access(memory, os.W_OK):
+        return
+    facts, meminfo = os.statvfs(memory), Path("/proc/meminfo").read_text()
+    available = re.search(r"MemAvailable: *(\d+) kB", meminfo)
+    free = min(facts.f_bavail * facts.f_frsize, 1024 * int(available[1]) if available else 0)
+    if free >= _ROOMY and not facts.f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = str(memory)
+        tempfile.tempdir = None  # it is looked up again
 
 
 @pytest.fixture(scope="session")

@@ -32,14 +32,17 @@ PROCESSES.set_forkserver_preload(["tests.several"])
 OPTIONS: dict[str, dict[str, Any]] = {
     "pde": {"first_expansion": 1, "every": 1},
     "epic": {"start": 1, "every": 1},
-    "crest": {"batch_size": 16, "coresets": 2},
+    "crest": {"ahead": 2, "uses": 2},
 }
-METHODS = ("spare", "jtt", "pde", "epic", "crest", "group-dro", "epic+crest")
+METHODS = ("spare", "jtt", "pde", "epic", "crest", "group-dro", "epic+crest", "epic+stratified", "epic+dynamic-pruning")
 SIZE, EPOCHS, BATCH = 77, 4, 16  # 77 leaves 13 for a last step: uneven for two processes and for three
 
 
-def policy(method: str) -> Any:
-    return build_method(method, {name: OPTIONS[name] for name in method.split("+") if name in OPTIONS})
+def policy(method: str, batch_size: int = BATCH) -> Any:
+    options = {name: OPTIONS[name] for name in method.split("+") if name in OPTIONS}
+    if "crest" in options:
+        options["crest"] = {**options["crest"], "batch_size": batch_size}
+    return build_method(method, options)
 
 
 def examples() -> Examples:
@@ -288,8 +291,7 @@ def by_trainer(method: str, norm: bool) -> Any:
         {"x": toy.inputs.gather(torch.arange(SIZE))}, toy.labels, attributes=toy.attributes, ids=toy.ids
     )
     size = 12 if count == 3 else BATCH  # a step must be as many examples in each process
-    chosen = policy(method)
-    curator = Curator(named, chosen, batch_size=size, seed=3, epoch_size=SIZE - SIZE % 2)
+    curator = Curator(named, policy(method, size), batch_size=size, seed=3, epoch_size=SIZE - SIZE % 2)
     plans = list[str]()
     model = NamedNet(norm)
     with tempfile.TemporaryDirectory() as folder:
@@ -337,3 +339,17 @@ ENGINES: dict[str, Callable[..., Any]] = {
 def by_engine(engine: str, cases: list[tuple[str, bool]]) -> list[Any]:
     """Several cases in one set of processes, since starting them is what takes the time."""
     return [ENGINES[engine](method, norm) for method, norm in cases]
+
+
+def stopping_one(engine: str, method: str, number: int) -> Any:
+    """Train, and let the last process be sent a signal once the second epoch has begun."""
+    if dist.get_rank() == dist.get_world_size() - 1:
+        original = Curator._update
+
+        def update(curator: Curator, *arguments: Any) -> Any:
+            if curator.clock.epoch >= 1:
+                os.kill(os.getpid(), number)
+            return original(curator, *arguments)
+
+        Curator._update = update  # type: ignore[method-assign]
+    return ENGINES[engine](method, False)

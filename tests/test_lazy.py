@@ -14,7 +14,7 @@ import holdfast
 from holdfast.data.catalog import DATASETS
 from holdfast.data.clients.federations import FEDERATIONS
 from holdfast.errors import ConfigError
-from holdfast.federated import AGGREGATORS, ATTACKS, OBJECTIVES, PERSONALIZATION
+from holdfast.federated import AGGREGATORS, ATTACKS, OBJECTIVES, PERSONALIZATION, SERVER_OPTIMIZERS
 from holdfast.lazy import LazyTable
 from holdfast.methods import CLIP_METHODS, GROUP_SOURCES, METHODS
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
@@ -28,7 +28,7 @@ LAZY = sorted(
     if "lazy_names(__name__)" in file.read_text()
 )
 #: Tables whose keys are the names of the classes themselves.
-BY_NAME = (AGGREGATORS, ATTACKS, OBJECTIVES, PERSONALIZATION, DATASETS, FEDERATIONS, CLIP_DATA)
+BY_NAME = (AGGREGATORS, ATTACKS, OBJECTIVES, PERSONALIZATION, SERVER_OPTIMIZERS, DATASETS, FEDERATIONS, CLIP_DATA)
 
 
 def in_a_new_process(code: str) -> str:

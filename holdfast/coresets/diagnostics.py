@@ -2,8 +2,12 @@
 
 With g the gradient of a weighted mini-batch and G that of all examples, over many draws of the mini-batch: the bias is
 |E g - G|, the variance E |g - G|^2 (it contains the squared bias). A bias that is estimated from R draws is never below
-about sqrt(variance / R), so that floor belongs beside it. All gradients are of all weights, with running statistics,
-so that examples don't influence one another.
+about sqrt(variance / R), so that floor belongs beside it. All gradients are of all weights.
+
+By default they are those that training would take: batch norm normalises by the mini-batch itself, so what a
+mini-batch is made of changes every gradient in it, and that is part of its error. The whole set then goes through in
+pieces of 1,024, whose statistics are nearly those of all. With ``running`` statistics examples don't influence one
+another: that is what theory speaks of, and not what a network with batch norm is trained by.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from holdfast.coresets.crest.gradient_proxies import weighted_loss
+from holdfast.coresets.crest.gradient_proxies import Statistics, weighted_loss
 from holdfast.data.examples import Examples
 from holdfast.primitives.curvature import gradient_of
 
@@ -36,13 +40,28 @@ class GradientQuality:
     error: float
 
 
-def gradient(model: nn.Module, examples: Examples, positions: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The gradient of mean(weight x loss) with respect to all weights that train, shape (parameters,)."""
+def gradient(
+    model: nn.Module,
+    examples: Examples,
+    positions: Tensor,
+    weights: Tensor | None = None,
+    *,
+    statistics: Statistics = "batch",
+) -> Tensor:
+    """The gradient of mean(weight x loss) with respect to all weights that train, shape (parameters,).
+
+    Args:
+        model: the model, which is left as it is.
+        examples: the set.
+        positions: which examples; up to 1,024 of them share their batch statistics.
+        weights: of those in the loss, all one by default.
+        statistics: what batch norm goes by; `batch` as in training.
+    """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     whole: Tensor | None = None
     weight = torch.ones(len(positions)) if weights is None else weights
     for some, by in zip(torch.split(positions, 1024), torch.split(weight, 1024), strict=True):
-        part = gradient_of(weighted_loss(model, examples, some, by, "running"), trained) * (len(some) / len(positions))
+        part = gradient_of(weighted_loss(model, examples, some, by, statistics), trained) * (len(some) / len(positions))
         whole = part if whole is None else whole + part
     assert whole is not None
     return whole

@@ -49,7 +49,11 @@ class DatasetInputs:
         if not wanted:
             batch = self.gather(torch.zeros(1, dtype=torch.int64))
             return {name: part[:0] for name, part in batch.items()} if isinstance(batch, dict) else batch[:0]
-        return self.batch([input_of(self.dataset[position], position, self.leave_out) for position in wanted], wanted)
+        return self.batch([self.input_of(self.dataset[position], position) for position in wanted], wanted)
+
+    def input_of(self, item: Any, position: int) -> Any:
+        """The input in an item; words beside it, such as a file's name, are for a collate function only."""
+        return input_of(item, position, self.leave_out, words=self.collate is not None)
 
     def batch(self, items: list[Any], positions: Sequence[int]) -> InputBatch:
         """The inputs of the items at `positions` as one batch."""
@@ -73,7 +77,7 @@ def labels_of(inputs: DatasetInputs) -> list[int] | list[str]:
     for position in range(len(inputs)):
         item = inputs.dataset[position]
         labels.append(_label(item, position))
-        shapes.setdefault(_shape(input_of(item, position, inputs.leave_out), position), position)
+        shapes.setdefault(_shape(inputs.input_of(item, position), position), position)
         if inputs.collate is None and len(shapes) > 1:
             raise _differing(shapes)
     if len({isinstance(label, str) for label in labels}) > 1:
@@ -97,7 +101,7 @@ def look_at_some(inputs: DatasetInputs) -> None:
             raise DataError(
                 f"item {position} of the {len(inputs):,} of the data set can't be read ({reason})"
             ) from error
-        items.append(input_of(item, position, inputs.leave_out))
+        items.append(inputs.input_of(item, position))
         _shape(items[-1], position)
     if items:
         inputs.batch(items, positions)
@@ -118,14 +122,17 @@ def values_of(dataset: Any, entry: str) -> list[int] | list[str]:
     return values  # type: ignore[return-value]
 
 
-def input_of(item: Any, position: int, leave_out: Sequence[str] = ()) -> Any:
-    """The input in an item, as it is.
+def input_of(item: Any, position: int, leave_out: Sequence[str] = (), *, words: bool = True) -> Any:
+    """The input in an item, as it is; without the words beside other entries of a dict, unless they are wanted.
 
     Raises:
         DataError: if the item is neither a tuple nor a dict.
     """
     if isinstance(item, Mapping):
         inputs = {name: value for name, value in item.items() if name not in _LABELS and name not in leave_out}
+        if not words:
+            described = words_beside(inputs)
+            inputs = {name: value for name, value in inputs.items() if name not in described}
         if not inputs:
             raise DataError(f"item {position} of the data set has no input besides {some(item)}; add one")
         return next(iter(inputs.values())) if len(inputs) == 1 else inputs
@@ -134,6 +141,12 @@ def input_of(item: Any, position: int, leave_out: Sequence[str] = ()) -> Any:
     raise DataError(
         f"item {position} of the data set is a {type(item).__name__}; give tuples (x, y) or dicts with an entry 'label'"
     )
+
+
+def words_beside(entries: Mapping[str, Any]) -> list[str]:
+    """Entries that are words where others are not: they describe an input (its file, whose it is) and are none."""
+    words = [name for name, value in entries.items() if isinstance(value, str)]
+    return words if len(words) < len(entries) else []
 
 
 def as_input(value: Any, position: int) -> Any:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
         Apfl,
         Ditto,
         Ewc,
+        FedBn,
+        FedPer,
+        FedRep,
         FineTuned,
         FineTuning,
         FlippedLabel,
@@ -72,6 +75,16 @@ if TYPE_CHECKING:
     )
     from holdfast.federated.post_hoc import Personalized, personalize
     from holdfast.federated.result import FederationResult
+    from holdfast.federated.scaffold import Scaffold
+    from holdfast.federated.server.optimizers import (
+        SERVER_OPTIMIZERS,
+        FedAdagrad,
+        FedAdam,
+        FedAvgM,
+        FedYogi,
+        ServerOptimizer,
+    )
+    from holdfast.federated.server.privacy import ClientPrivacy
     from holdfast.federated.settings import Rounds
 else:
     __getattr__, __dir__ = lazy_names(__name__)
@@ -81,6 +94,7 @@ __all__ = [
     "ATTACKS",
     "OBJECTIVES",
     "PERSONALIZATION",
+    "SERVER_OPTIMIZERS",
     "Afl",
     "Aggregator",
     "Apfl",
@@ -90,15 +104,23 @@ __all__ = [
     "Bulyan",
     "CentredClipping",
     "ClientMomentum",
+    "ClientPrivacy",
     "ClientReport",
     "Clipping",
     "Ditto",
     "Ewc",
     "Expectation",
+    "FedAdagrad",
+    "FedAdam",
     "FedAvg",
+    "FedAvgM",
+    "FedBn",
     "FedMgda",
+    "FedPer",
     "FedProx",
+    "FedRep",
     "FedSGD",
+    "FedYogi",
     "FederatedObjective",
     "FederationResult",
     "FineTuned",
@@ -133,6 +155,8 @@ __all__ = [
     "QFair",
     "RandomUpdates",
     "Rounds",
+    "Scaffold",
+    "ServerOptimizer",
     "SignFlip",
     "Skl",
     "Term",

@@ -15,6 +15,8 @@ from holdfast.federated.expectation import Expectation
 from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization import Personalizer
 from holdfast.federated.preparation import PreparedFederation, assemble, prepare
+from holdfast.federated.server.optimizers import ServerOptimizer
+from holdfast.federated.server.privacy import ClientPrivacy
 from holdfast.federated.settings import Rounds
 
 
@@ -32,6 +34,8 @@ class Blueprint:
         expectation: how many malicious clients the server defends itself against.
         load: reads the data set that the configuration names; for nodes that have no data of their own.
         build: makes the network for inputs of a shape and a number of outputs, with the weights to start from.
+        server_optimizer: how the server's model moves, where it isn't by the aggregate itself.
+        privacy: how clients are hidden in noise, where they are.
     """
 
     options: Mapping[str, Any]
@@ -43,6 +47,8 @@ class Blueprint:
     expectation: Expectation
     load: Callable[[], Clients]
     build: Callable[[tuple[int, ...], int], nn.Module]
+    server_optimizer: ServerOptimizer | None = None
+    privacy: ClientPrivacy | None = None
 
     def model(self, clients: Clients) -> nn.Module:
         """The network for these clients."""
@@ -67,6 +73,8 @@ class Blueprint:
             threat=self.threat,
             personalize=self.personalize,
             expect_malicious=self.expectation,
+            server_optimizer=self.server_optimizer,
+            privacy=self.privacy,
         )
 
     def assemble(self, clients: Clients) -> PreparedFederation:

@@ -13,6 +13,8 @@ from holdfast.federated.engine.network import Network
 from holdfast.federated.expectation import Expected
 from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization.base import JointPersonalizer, Personalizer
+from holdfast.federated.server.optimizers import ServerOptimizer
+from holdfast.federated.server.privacy import ClientPrivacy
 from holdfast.federated.settings import Rounds
 
 _log = logging.getLogger(__name__)
@@ -43,10 +45,11 @@ def check(
         raise ConfigError(f"a round wants {settings.cohort} clients and there are {len(clients)}; lower the cohort")
     objective.check(aggregator)
     joint = [method for method in personalizers if isinstance(method, JointPersonalizer)]
-    if joint and objective.proximal:
+    if joint and (objective.proximal or objective.second is not None):
+        what = "pull on it" if objective.proximal else "correct its steps"
         raise ConfigError(
-            f"{joint[0].name} decides what clients do with the shared model, so {objective.name} can't pull "
-            "on it; use fedavg"
+            f"{joint[0].name} decides what clients do with the shared model, so {objective.name} can't {what}; use "
+            "fedavg"
         )
     for sentence in expected.check(aggregator):
         _log.warning(sentence)
@@ -54,9 +57,38 @@ def check(
         method.check(settings)
         if has_examples(clients):
             method.check_data(clients)
-    if settings.optimizer != "sgd" and (joint or objective.single_step or objective.full_gradient):
+    by_steps = objective.single_step or objective.full_gradient or objective.second is not None
+    if settings.optimizer != "sgd" and (joint or by_steps):
         what = joint[0].name if joint else objective.name
         raise ConfigError(f"{what} is defined by gradient steps, so optimizer {settings.optimizer!r} can't be; use sgd")
+
+
+def check_server(
+    clients: Clients,
+    settings: Rounds,
+    *,
+    objective: FederatedObjective,
+    aggregator: Aggregator,
+    optimizer: ServerOptimizer | None,
+    privacy: ClientPrivacy | None,
+) -> None:
+    """Refuse what the server can't do with an aggregate.
+
+    Raises:
+        ConfigError: if there is such a thing.
+    """
+    if optimizer is not None and objective.full_gradient:
+        raise ConfigError(
+            f"{objective.name} averages the models of all rounds, which are those of its own steps; leave "
+            f"{optimizer.name} out, or use another objective"
+        )
+    if privacy is not None:
+        privacy.check(settings, objective, aggregator, len(clients))
+    if settings.sampling == "poisson" and (aggregator.needs_f or aggregator.stands(settings.cohort) is not None):
+        raise ConfigError(
+            f"poisson sampling draws another number of clients in every round, and {aggregator.label} promises "
+            "something of a fixed one; use uniform sampling, or mean"
+        )
 
 
 def has_examples(clients: Clients) -> bool:
@@ -86,17 +118,16 @@ def check_task(network: Network, personalizers: Sequence[Personalizer], *, poiso
         raise ConfigError("this attack replaces labels by other classes, and a regression has none; use another")
 
 
-def check_statistics(network: Network, personalizers: Sequence[Personalizer]) -> None:
-    """Refuse methods that have no place for a model's running statistics.
+def check_private(network: Network) -> None:
+    """Refuse a model whose statistics noise would make useless.
 
     Raises:
-        ConfigError: if the model has some and a method mixes models.
+        ConfigError: if the model has running statistics.
     """
-    mixing = [method.name for method in personalizers if not method.keeps_statistics]
-    if mixing and network.tracks_statistics:
+    if network.tracks_statistics:
         raise ConfigError(
-            f"{mixing[0]} mixes models, and the running statistics of batch normalisation can't be mixed; "
-            "use a model with group normalisation, or track_running_stats=False"
+            "privacy clips and blurs all that clients send, and the running statistics of batch normalisation are no "
+            "use then; use a model with group normalisation, or track_running_stats=False"
         )
 
 

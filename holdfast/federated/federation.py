@@ -29,19 +29,24 @@ from holdfast.federated.expectation import Expectation
 from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.metrics.divergence import Divergence, divergence_of
 from holdfast.federated.metrics.scoring import ClientScores
-from holdfast.federated.objectives import FederatedObjective, kept_as
+from holdfast.federated.objectives import FederatedObjective
 from holdfast.federated.personalization.base import Personalizer, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.ditto import Ditto
 from holdfast.federated.personalization.factory import as_before_starts
 from holdfast.federated.preparation import PreparedFederation, prepare
 from holdfast.federated.result import SHARED, FederationResult
 from holdfast.federated.run_files import history_of
+from holdfast.federated.server.optimizers import Moments, ServerOptimizer
+from holdfast.federated.server.privacy import KEY, ClientPrivacy, PrivacySpent
 from holdfast.federated.settings import Rounds
 from holdfast.training.events import Event, Listener
 from holdfast.training.interruption import interruptions
 from holdfast.training.run import Run, understanding
 
 _log = logging.getLogger(__name__)
+
+#: What a server optimizer remembers is kept in the server's state under names that begin so.
+_MOMENTS = "server-optimizer/"
 
 
 def federate(
@@ -54,6 +59,8 @@ def federate(
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
     expect_malicious: Expectation | float | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    privacy: ClientPrivacy | None = None,
     loss: PerExample | None = None,
     score: PerExample | None = None,
     run: Run | None = None,
@@ -71,6 +78,8 @@ def federate(
         personalize: personalization methods; those trained alongside and post-hoc share one pass over the rounds.
         expect_malicious: how many malicious clients the server defends itself against: a share of the federation, a
             number of clients, or an `Expectation`; the share of `threat` by default.
+        server_optimizer: how the server's model moves by what is combined, such as FedAdam; by default it is added.
+        privacy: hides every client in noise; the result says what was spent.
         loss: ``loss(outputs, targets)`` of each example, shape (n,), in place of the task's; it is the user's own, so a
             resumed run must be given the same.
         score: ``score(outputs, targets)`` of each example, higher is better, in place of accuracy in reports; with a
@@ -95,6 +104,8 @@ def federate(
         threat=threat,
         personalize=personalize,
         expect_malicious=expect_malicious,
+        server_optimizer=server_optimizer,
+        privacy=privacy,
         loss=loss,
         score=score,
     )
@@ -130,17 +141,13 @@ class Federation:
         self.objective, self.aggregator, self.threat = prepared.objective, prepared.aggregator, prepared.threat
         self.settings, self.network, self.f = prepared.settings, prepared.network, prepared.f
         self.malicious, self.personalizers = prepared.malicious, prepared.personalizers
+        self.optimizer, self.privacy = prepared.server_optimizer, prepared.privacy
         clients = prepared.clients
         self.benign, self.sizes = benign_of(self.malicious, len(clients)), clients.train.counts
         self.runtime = prepared.runtime(self._personal_folder())
         self.state = State(
             self.network.initial.clone(),
-            self._on_device(
-                {
-                    **self.objective.begin(len(clients), self.network.size),
-                    **kept_as(self.aggregator.begin(len(clients), self.network.size)),
-                }
-            ),
+            self._on_device(self._remembered_first(len(clients))),
             torch.zeros(len(clients), dtype=torch.int64),
             torch.zeros(len(clients), dtype=torch.int64),
         )
@@ -152,6 +159,13 @@ class Federation:
             self.choice = choose(
                 self.settings.executor, self.runtime.training, lambda trial: prepared.runtime(settings=trial)
             )
+
+    def _remembered_first(self, clients: int) -> dict[str, Tensor]:
+        """What the server remembers before the first round."""
+        begun = self.objective.begin_with(self.aggregator, clients, self.network.size)
+        if self.optimizer is not None:
+            begun |= {_MOMENTS + name: value for name, value in self.optimizer.begin(self.network.trainable).items()}
+        return begun if self.privacy is None else begun | self.privacy.begin()
 
     # ---------------------------------------------------------------------------------------------- rounds
 
@@ -172,6 +186,7 @@ class Federation:
             )
             while self.state.number < self.settings.rounds:
                 self._round(executor)
+                self._keep_early()
                 if self._is_evaluated(self.state.number):
                     self._evaluate(executor, listening)
                 elif listening:
@@ -187,9 +202,10 @@ class Federation:
                 self._save(self.run)
             for method in self.personalizers:
                 if isinstance(method, PostHocPersonalizer):
-                    chosen = method.choose_hyperparameters(executor, self._output())
+                    start = self._start_of(method)
+                    chosen = method.choose_hyperparameters(executor, start)
                     self.runtime.post_hoc[method.label] = chosen
-                    executor.personalize_all(chosen, self._output())
+                    executor.personalize_all(chosen, start)
             self.state.seconds = before + time.monotonic() - began
             if self.run is not None:
                 self._save(self.run)
@@ -213,13 +229,16 @@ class Federation:
     def _round(self, executor: Executor) -> None:
         """One round: select, train, attack, guard, combine."""
         state = self.state
-        chosen = select(self.settings, state.number, self.sizes, ~self.benign)
-        updates, losses = executor.round(state.number, chosen, state.drawn, state.weights)
-        chosen = executor.joined(chosen)
-        if not len(chosen):
+        chosen = select(self.settings, state.number, self.sizes, ~self.benign, self.secret)
+        updates = state.weights.new_empty(0, self.runtime.message)
+        losses = torch.empty(0, dtype=torch.float64)
+        if len(chosen):
+            updates, losses = executor.round(state.number, chosen, state.drawn, self._message())
+            chosen = executor.joined(chosen)
+        if not len(chosen) and self.privacy is None:
             state.number += 1
             return
-        if self.threat is not None:
+        if self.threat is not None and len(chosen):
             # Attacks draw on the host, so that they are the same on every device.
             forged = self.threat.attack.send(
                 updates.cpu(),
@@ -227,7 +246,7 @@ class Federation:
                 clients=chosen,
                 seed=self.settings.seed,
                 number=state.number,
-                defence=lambda sent: self._step(sent.to(updates.device), losses, chosen, self.f)[0].cpu(),
+                defence=lambda sent: self._effect(sent.to(updates.device), losses, chosen).cpu(),
             )
             updates = forged.to(updates.device)
         state.drawn[chosen] += self.runtime.draws(chosen)
@@ -242,13 +261,14 @@ class Federation:
             bad = chosen[~finite].tolist()
             state.dropped += len(bad)
             _log.warning("round %d: updates of clients %s are not finite and were dropped", state.number + 1, bad)
-        if state.diverged_at is not None or not finite.any():
+        if state.diverged_at is not None or not (finite.any() or self.privacy is not None):
             return
         # An update that is not finite was one of the attackers' at best: so many fewer are left to expect.
         f = max(self.f - int((~finite).sum()), 0)
         if not finite.all():
             updates, losses, chosen = updates[finite], losses[finite], chosen[finite]
         step, server = self._step(updates, losses, chosen, f)
+        step, server = self._moved(self._hidden(step), server)
         weights = state.weights + step
         self.network.repair_statistics(weights)
         if weights.isfinite().all():
@@ -258,8 +278,10 @@ class Federation:
             _log.warning("round %d: the shared model is no longer finite; it is kept as it was", state.number + 1)
 
     def _step(self, updates: Tensor, losses: Tensor, chosen: Tensor, f: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """What the server adds to the model, and what it remembers, if these updates arrive."""
+        """What the server combines these updates to, and what it remembers, if they arrive."""
         number = self.state.number
+        if self.privacy is not None:
+            return self.privacy.mean(updates, self.settings.cohort), self.state.server
         return self.objective.combine(
             updates,
             losses.to(updates.device),
@@ -272,10 +294,58 @@ class Federation:
             number=number,
         )
 
+    def _effect(self, updates: Tensor, losses: Tensor, chosen: Tensor) -> Tensor:
+        """All that the server's next message would change by: what an attacker that knows the rule looks at."""
+        step, server = self._step(updates, losses, chosen, self.f)
+        if self.objective.second is None:
+            return step
+        change = self.objective.beside(server) - self.objective.beside(self.state.server)
+        return torch.cat([step, change.to(step)])
+
+    def _hidden(self, step: Tensor) -> Tensor:
+        """The step with the noise that hides clients, drawn on the host."""
+        if self.privacy is None:
+            return step
+        state, clients = self.state, len(self.sizes)
+        noise = self.privacy.noise(len(step), self.settings, clients, state.server, state.number)
+        return (step.double() + noise.to(step.device)).to(step.dtype)
+
+    def _moved(self, step: Tensor, server: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """The step of the server's optimizer, where there is one, and what it remembers."""
+        if self.optimizer is None:
+            return step, server
+        moments: Moments = {
+            name.removeprefix(_MOMENTS): value for name, value in server.items() if name.startswith(_MOMENTS)
+        }
+        parameters = torch.arange(len(step), device=step.device) < self.network.trainable
+        step, moments = self.optimizer.step(step, moments, parameters)
+        return step, {**server, **{_MOMENTS + name: value for name, value in moments.items()}}
+
+    def _message(self) -> Tensor:
+        """What clients receive: the model, and a second vector behind it where there is one."""
+        state = self.state
+        if self.objective.second is None:
+            return state.weights
+        return torch.cat([state.weights, self.objective.beside(state.server).to(state.weights)])
+
+    @property
+    def secret(self) -> int | None:
+        """What clients are drawn by where nobody may know who was; None is by the seed."""
+        return None if self.privacy is None else int(self.state.server[KEY])
+
     # ---------------------------------------------------------------------------------------------- reports
 
     def _output(self) -> Tensor:
         return self.objective.output(self.state.weights, self.state.server)
+
+    def _keep_early(self) -> None:
+        """Keep the shared model as it is now, where some method starts from it."""
+        if any(method.starts_after == self.state.number for method in self.runtime.post_hoc.values()):
+            self.state.early[str(self.state.number)] = self._output().clone()
+
+    def _start_of(self, method: PostHocPersonalizer) -> Tensor:
+        """The shared model that a method starts from."""
+        return self._output() if method.starts_after is None else self.state.early[str(method.starts_after)]
 
     def _labels(self) -> list[str]:
         return [SHARED, *(method.label for method in self.personalizers)]
@@ -296,6 +366,8 @@ class Federation:
 
     def _divergence(self, executor: Executor, loss: float) -> Divergence | None:
         """Whether the shared model is worth nothing, and what to do about it."""
+        if any(not method.shares_whole_model for method in self.runtime.joint):
+            return None  # it is no model by itself
 
         def initial_loss() -> float:
             return ClientReport(executor.score_all("test", self.network.initial, None), self.benign).loss
@@ -313,7 +385,7 @@ class Federation:
         state = self.state
         assert self.choice is not None
         messages = int(state.joined.sum())
-        model = self.network.initial.element_size() * self.network.size
+        model = self.network.initial.element_size() * self.runtime.message
         return FederationResult(
             reports=reports,
             weights=self._output(),
@@ -331,7 +403,12 @@ class Federation:
             bytes_down=messages * model,
             seconds=state.seconds,
             choice=self.choice,
+            privacy=self.spent(),
         )
+
+    def spent(self) -> PrivacySpent | None:
+        """What the rounds so far have spent of clients' privacy, where they are hidden."""
+        return None if self.privacy is None else self.privacy.spent(self.settings, len(self.sizes), self.state.number)
 
     # ---------------------------------------------------------------------------------------------- before and between
 
@@ -357,7 +434,7 @@ class Federation:
 
     def _restore(self, saved: dict[str, Any]) -> None:
         assert self.run is not None
-        self.state = State.of(saved)
+        self.state = self.state.resumed(saved)
         self.state.weights = self.state.weights.to(self.network.device)
         self.state.server = self._on_device(self.state.server)
         if missing := sorted(self.runtime.stores.keys() - saved["stores"].keys()):

@@ -24,6 +24,7 @@ from holdfast.federated.aggregation import (
     tilted_weights,
     weighted_sum,
 )
+from holdfast.federated.engine.second_vector import SecondVector
 from holdfast.lazy import LazyTable
 from holdfast.primitives.projections import project_to_simplex
 
@@ -62,6 +63,11 @@ class FederatedObjective(ABC):
         """The weight mu of (mu / 2) |w - w_t|^2 in clients' local objectives."""
         return 0.0
 
+    @property
+    def second(self) -> SecondVector | None:
+        """What clients do with a second vector beside the model, where there is one."""
+        return None
+
     def check(self, aggregator: Aggregator) -> None:
         """Whether the two go together.
 
@@ -83,6 +89,14 @@ class FederatedObjective(ABC):
         """
         return {}
 
+    def begin_with(self, aggregator: Aggregator, clients: int, parameters: int) -> State:
+        """The same, with what the aggregator remembers."""
+        return {**self.begin(clients, parameters), **kept_as(aggregator.begin(clients, parameters))}
+
+    def beside(self, state: State) -> Tensor:
+        """The vector that clients receive beside the model, shape (parameters,), where there is one."""
+        raise NotImplementedError
+
     def combine(  # noqa: PLR0917 - all of what a round brings
         self,
         updates: Tensor,
@@ -98,7 +112,7 @@ class FederatedObjective(ABC):
         """The server's step.
 
         Args:
-            updates: what clients sent, shape (m, parameters).
+            updates: what clients sent, shape (m, parameters); twice as wide where they send a second vector.
             losses: what they reported, shape (m,); only looked at where needed.
             cohort: their ids, int64 of shape (m,).
             aggregator: how updates are combined.
@@ -263,7 +277,11 @@ class Afl(FederatedObjective):
 
 
 OBJECTIVES: LazyTable[type[FederatedObjective]] = LazyTable(
-    "objective", {objective.name: objective for objective in (FedAvg, FedSGD, FedProx, Term, QFair, Afl)}
+    "objective",
+    {
+        **{objective.name: objective for objective in (FedAvg, FedSGD, FedProx, Term, QFair, Afl)},
+        "scaffold": "holdfast.federated.scaffold:Scaffold",
+    },
 )
 
 

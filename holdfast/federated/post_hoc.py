@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
-from holdfast.federated.checks import check_statistics, check_task
+from holdfast.federated.checks import check_task
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.executors import choose, make_executor
@@ -78,9 +78,9 @@ def personalize(
         model, clients.task, loss=loss, score=score, target_dims=clients.train.labels.ndim - 1, device=settings.device
     )
     post_hoc = resolve(methods, False)
-    check_statistics(network, post_hoc)
     check_task(network, post_hoc, poisons_labels=False)
     for method in post_hoc:
+        method.check_network(network)
         method.check(settings)
         method.check_data(clients)
     runtime = ClientRuntime(clients, network, settings, post_hoc)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from holdfast.data.clients.clients import Clients
 from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.attacks.threat import Threat
-from holdfast.federated.checks import check, check_statistics, check_task, settings_for
+from holdfast.federated.checks import check, check_private, check_server, check_task, settings_for
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.criterion import PerExample
 from holdfast.federated.engine.network import Network
@@ -24,6 +24,8 @@ from holdfast.federated.expectation import Expectation, Expected, expectation_of
 from holdfast.federated.objectives import FedAvg, FederatedObjective
 from holdfast.federated.personalization.base import Personalizer
 from holdfast.federated.personalization.factory import resolve, strong_attack
+from holdfast.federated.server.optimizers import ServerOptimizer
+from holdfast.federated.server.privacy import ClientPrivacy
 from holdfast.federated.settings import Rounds
 
 
@@ -41,6 +43,8 @@ class PreparedFederation:
         personalizers: the personalization methods as they run, see `resolve`.
         malicious: ids of malicious clients, int64.
         expected: how many malicious clients the server expects.
+        server_optimizer: how the server's model moves, where it isn't by the aggregate itself.
+        privacy: how clients are hidden in noise, where they are.
     """
 
     clients: Clients
@@ -52,6 +56,8 @@ class PreparedFederation:
     personalizers: Sequence[Personalizer]
     malicious: Tensor
     expected: Expected
+    server_optimizer: ServerOptimizer | None = None
+    privacy: ClientPrivacy | None = None
 
     @property
     def f(self) -> int:
@@ -77,6 +83,7 @@ class PreparedFederation:
             self.personalizers,
             proximal=self.objective.proximal,
             needs_losses=self.needs_losses,
+            second=self.objective.second,
             folder=folder,
         )
 
@@ -91,6 +98,8 @@ def prepare(
     threat: Threat | None = None,
     personalize: Sequence[Personalizer] = (),
     expect_malicious: Expectation | float | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    privacy: ClientPrivacy | None = None,
     loss: PerExample | None = None,
     score: PerExample | None = None,
 ) -> PreparedFederation:
@@ -109,6 +118,8 @@ def prepare(
         threat=threat,
         personalize=personalize,
         expect_malicious=expect_malicious,
+        server_optimizer=server_optimizer,
+        privacy=privacy,
         loss=loss,
         score=score,
     )
@@ -120,7 +131,18 @@ def prepare(
         aggregator=made.aggregator,
         expected=made.expected,
     )
-    check_statistics(made.network, made.personalizers)
+    for method in made.personalizers:
+        method.check_network(made.network)
+    check_server(
+        clients,
+        made.settings,
+        objective=made.objective,
+        aggregator=made.aggregator,
+        optimizer=server_optimizer,
+        privacy=privacy,
+    )
+    if privacy is not None:
+        check_private(made.network)
     poisons = threat is not None and threat.attack.poisons_labels
     check_task(made.network, made.personalizers, poisons_labels=poisons)
     return made
@@ -136,6 +158,8 @@ def assemble(
     threat: Threat | None,
     personalize: Sequence[Personalizer],
     expect_malicious: Expectation | float | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    privacy: ClientPrivacy | None = None,
     loss: PerExample | None = None,
     score: PerExample | None = None,
 ) -> PreparedFederation:
@@ -161,4 +185,6 @@ def assemble(
         personalizers=resolve(personalize, strong_attack(threat, aggregator, expected)),
         malicious=malicious,
         expected=expected,
+        server_optimizer=server_optimizer,
+        privacy=privacy,
     )

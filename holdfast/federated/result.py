@@ -15,6 +15,7 @@ from holdfast.federated.engine.network import Network
 from holdfast.federated.expectation import Expected
 from holdfast.federated.metrics.client_report import ClientReport
 from holdfast.federated.metrics.divergence import Divergence
+from holdfast.federated.server.privacy import PrivacySpent
 
 #: Name of the shared model in reports.
 SHARED = "global"
@@ -42,6 +43,7 @@ class FederationResult:
         choice: the executor that was used.
         faults: what kept clients of a real federation out of rounds: round, clients, kind and reason.
         participation: of a real federation, in what share of the rounds that drew a client its update counted.
+        privacy: what was spent of clients' privacy, where they were hidden in noise.
     """
 
     reports: dict[str, ClientReport]
@@ -61,6 +63,7 @@ class FederationResult:
     choice: ExecutorChoice
     faults: Sequence[dict[str, Any]] = ()
     participation: dict[str, Any] | None = None
+    privacy: PrivacySpent | None = None
 
     def model(self) -> nn.Module:
         """The shared model."""

@@ -31,6 +31,7 @@ from holdfast.federated.aggregation import Aggregator
 from holdfast.federated.attacks import Backdoor
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.checks import has_examples
+from holdfast.federated.health import federation_health
 from holdfast.federated.metrics.backdoor import backdoor_success
 from holdfast.federated.metrics.client_report import benign_of
 from holdfast.federated.metrics.environment_record import adaptation_of, adversarial_picture, environments_of
@@ -40,6 +41,7 @@ from holdfast.federated.personalization.base import Personalizer, PostHocPersona
 from holdfast.federated.personalization.ditto.adaptive import ENOUGH, AdaptiveDitto
 from holdfast.federated.personalization.ditto.ditto import Ditto
 from holdfast.federated.result import SHARED, FederationResult
+from holdfast.federated.server.optimizers import ServerOptimizer
 from holdfast.federated.settings import Rounds
 from holdfast.files import write_atomically
 from holdfast.training.model_card import LOOKED_AT, ModelCard, input_facts
@@ -62,6 +64,7 @@ class FederationSpec:
         objective: what the shared model was trained for.
         aggregator: how updates were combined.
         threat: who attacked, if somebody did.
+        server_optimizer: how the server's model moved, where it wasn't by the aggregate itself.
     """
 
     data: str
@@ -70,6 +73,7 @@ class FederationSpec:
     objective: FederatedObjective
     aggregator: Aggregator
     threat: Threat | None
+    server_optimizer: ServerOptimizer | None = None
 
 
 def save_outcome(run: Run, outcome: FederationResult, clients: Clients, spec: FederationSpec) -> None:
@@ -205,6 +209,8 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         "parameters": outcome.network.trainable,
         "objective": _described(spec.objective),
         "aggregator": {"name": spec.aggregator.label, **asdict(spec.aggregator)},
+        "server_optimizer": None if spec.server_optimizer is None else _described(spec.server_optimizer),
+        "privacy": None if outcome.privacy is None else outcome.privacy.record(),
         "attack": None if threat is None else _described(threat.attack),
         "malicious_ratio": 0.0 if threat is None else threat.ratio,
         "malicious": outcome.malicious.tolist(),
@@ -218,6 +224,7 @@ def record(outcome: FederationResult, clients: Clients, spec: FederationSpec) ->
         },
         "measure": next(iter(outcome.reports.values())).measure,
         "models": {label: report.summary() for label, report in outcome.reports.items()},
+        "health": federation_health(outcome).to_json(),
         "gains": {label: gain.record() for label, gain in gains_of(outcome).items()},
         "environments": environments_of(outcome.runtime, outcome.weights, list(outcome.reports)),
         "adaptation": adaptation_of(outcome.runtime, outcome.weights),

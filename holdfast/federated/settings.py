@@ -28,9 +28,11 @@ class Rounds:
         learning_rate: of the shared model on clients.
         personal_learning_rate: of personal models; the same by default.
         halve_every: halve the learning rates after so many rounds.
-        sampling: how clients are selected, without replacement: in proportion to their training examples, uniformly, or
-            with the malicious share in each round (`stratified`).
-        shuffle: whether clients shuffle their data.
+        sampling: how clients are selected, without replacement: in proportion to their training examples, uniformly,
+            with the malicious share in each round (`stratified`), or each by itself with the same chance, so that a
+            round has `cohort` clients on average (`poisson`, which differential privacy is accounted for).
+        shuffle: whether clients shuffle their data before each walk through it; without, they walk through it in its
+            order, round and round.
         evaluate_every: rounds between evaluations on all clients; 0 evaluates after the last round only.
         executor: how clients are run: one after another, stacked into one computation, on worker processes, or whatever
             is fastest when measured.
@@ -51,7 +53,7 @@ class Rounds:
     learning_rate: float = 0.05
     personal_learning_rate: float | None = None
     halve_every: int | None = None
-    sampling: Literal["examples", "uniform", "stratified"] = "examples"
+    sampling: Literal["examples", "uniform", "stratified", "poisson"] = "examples"
     shuffle: bool = True
     evaluate_every: int = 10
     executor: ExecutorName = "auto"
@@ -81,6 +83,10 @@ class Rounds:
     def decay(self, number: int) -> float:
         """What the learning rates are multiplied by in round `number`, counted from 0."""
         return 0.5 ** (number // self.halve_every) if self.halve_every else 1.0
+
+    def largest_cohort(self, clients: int) -> int:
+        """The most clients that a round of a federation of so many can have."""
+        return clients if self.sampling == "poisson" else min(self.cohort, clients)
 
     @property
     def personal_rate(self) -> float:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         small_language_model,
         with_lora,
     )
-    from holdfast.finetuning.language_models.processes import Processes
     from holdfast.finetuning.language_models.templates import Template
     from holdfast.finetuning.language_models.tokens import TokenPairs, tokenize
     from holdfast.finetuning.selection.balanced import balanced, quotas, resolve_budget
@@ -39,7 +38,6 @@ __all__ = [
     "ConfidenceCurriculum",
     "FineTuningSettings",
     "LanguageModel",
-    "Processes",
     "S2lSelection",
     "Template",
     "TokenPairs",

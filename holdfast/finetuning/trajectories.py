@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from torch import nn
 from holdfast.errors import CheckpointError, ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.finetuning.language_models.losses import MOST_TOKENS, Floats, Reduction, trajectory_point
-from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import Ints, TokenPairs
+from holdfast.training.precision import Precision
+from holdfast.training.ranks import ALONE, Ranks
 
 _KEY, _SECONDS = b"holdfast", b"holdfast.seconds"
 _GLANCE = 32  # examples by which a loaded model is recognised
@@ -143,6 +144,7 @@ class TrajectoryRecorder:
         folder: where points are kept; made if it is missing.
         tokens: the examples to look at, which needn't be those that are trained on.
         every: look after every so many optimizer steps.
+        steps: or after these.
         first: but not before so many: a warm-up that begins at a rate of 0 leaves the model as it was, and the
             untrained model is no part of a trajectory.
         ids: of the examples; their positions by default.
@@ -151,9 +153,10 @@ class TrajectoryRecorder:
         reduction: mean or sum of the token losses.
         processes: those that share the work; all must call `record`.
         most_tokens: padded tokens in a forward pass.
+        precision: in which numbers products are computed.
 
     Raises:
-        ConfigError: if the folder has points of another run.
+        ConfigError: if it isn't said when to look, or the folder has points of another run.
     """
 
     def __init__(
@@ -161,22 +164,32 @@ class TrajectoryRecorder:
         folder: Path,
         tokens: TokenPairs,
         *,
-        every: int,
+        every: int | None = None,
+        steps: Collection[int] | None = None,
         first: int = 1,
         ids: Ints | None = None,
         key: Mapping[str, Any] | None = None,
         reduction: Reduction = "mean",
-        processes: Processes = ALONE,
+        processes: Ranks = ALONE,
         most_tokens: int = MOST_TOKENS,
+        precision: Precision | None = None,
     ) -> None:
-        if every < 1:
+        if (every is None) == (steps is None):
+            raise ConfigError("losses are recorded every so many steps, or after given ones; give one of the two")
+        if every is not None and every < 1:
             raise ConfigError(f"losses are recorded every {every} steps; give at least 1")
-        self.folder, self.tokens, self.every, self._first = folder, tokens, every, first
+        if steps is not None and (not steps or min(steps) < 1):
+            raise ConfigError(f"losses are recorded after the steps {sorted(steps)}; give some, the first of them 1")
+        self.folder, self.tokens, self._every, self._first = folder, tokens, every, first
+        self._steps = None if steps is None else frozenset(steps)
         self._ids = np.arange(len(tokens)) if ids is None else ids
         self._key = {**(key or {}), "examples": len(tokens), "reduction": reduction}
-        self._reduction, self._processes, self._most_tokens = reduction, processes, most_tokens
+        self._reduction, self._processes = reduction, processes
+        self._how: dict[str, Any] = {"most_tokens": most_tokens, "precision": precision}
         self._since = time.perf_counter()
         folder.mkdir(parents=True, exist_ok=True)
+        # Looked at once, before any process can have written: all processes agree on what is due without a message.
+        self._recorded = set(self.points())
         for step, path in self.points().items():
             recorded = _read(path)[1]
             if recorded != json.loads(json.dumps(self._key)):
@@ -192,7 +205,13 @@ class TrajectoryRecorder:
 
     def due(self, step: int) -> bool:
         """Whether a point belongs after this many steps and isn't there yet."""
-        return step >= self._first and step % self.every == 0 and not self._path(step).exists()
+        return self._belongs(step) and step not in self._recorded
+
+    def _belongs(self, step: int) -> bool:
+        if self._steps is not None:
+            return step in self._steps
+        assert self._every is not None
+        return step >= self._first and step % self._every == 0
 
     def record(self, model: nn.Module, step: int, progress: Callable[[int, int], None] | None = None) -> bool:
         """Record a point if one is due.
@@ -205,11 +224,9 @@ class TrajectoryRecorder:
         Returns:
             Whether a point was recorded.
         """
-        due = self.due(step)
-        self._processes.wait()  # all have looked before one writes
         began = time.perf_counter()
-        if not due:
-            if step % self.every == 0 and self._path(step).exists():
+        if not self.due(step):
+            if step in self._recorded:
                 self._since = began
             return False
         losses = trajectory_point(
@@ -217,8 +234,8 @@ class TrajectoryRecorder:
             self.tokens,
             reduction=self._reduction,
             processes=self._processes,
-            most_tokens=self._most_tokens,
             progress=progress,
+            **self._how,
         )
         if not bool(np.isfinite(losses).all()):
             raise DataError(
@@ -228,7 +245,7 @@ class TrajectoryRecorder:
             taken = Seconds(began - self._since, time.perf_counter() - began)
             notes = {_KEY: self._key, _SECONDS: asdict(taken)}
             write_atomically(self._path(step), _parquet({"id": self._ids, "loss": losses}, notes))
-        self._processes.wait()
+        self._recorded.add(step)
         self._since = time.perf_counter()
         return True
 
@@ -244,9 +261,7 @@ class TrajectoryRecorder:
             return
         some = np.arange(min(len(self.tokens), _GLANCE))
         known = _read(self._path(step))[0]["loss"][some]
-        losses = trajectory_point(
-            model, self.tokens.part(some), reduction=self._reduction, most_tokens=self._most_tokens
-        )
+        losses = trajectory_point(model, self.tokens.part(some), reduction=self._reduction, **self._how)
         if not np.allclose(losses, known, rtol=0.02, atol=0.02):
             raise CheckpointError(
                 f"the model that training continues with isn't the one that was recorded after step {step} in "
@@ -260,10 +275,14 @@ class TrajectoryRecorder:
         Raises:
             CheckpointError: if there are none.
         """
+        self._processes.wait()  # the main one may still be writing the last
         points = self.points()
         if not points:
-            raise CheckpointError(f"no losses are recorded in {self.folder} yet; train for at least {self.every} steps")
-        losses = np.stack([_read(points[step])[0]["loss"] for step in sorted(points)], 1)
+            first = self._every if self._steps is None else min(self._steps)
+            raise CheckpointError(f"no losses are recorded in {self.folder} yet; train for at least {first} steps")
+        losses = np.empty((len(self.tokens), len(points)), np.float32)
+        for place, step in enumerate(sorted(points)):
+            losses[:, place] = _read(points[step])[0]["loss"]
         return Trajectories(
             self._ids, losses, tuple(sorted(points)), self.tokens.undefined, self._key, _seconds(points.values())
         )

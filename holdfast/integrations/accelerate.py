@@ -30,7 +30,8 @@ from torch.utils.data import DataLoader
 from holdfast.errors import MissingDependencyError
 from holdfast.integrations.checkpoints import read_curator, write_curator
 from holdfast.integrations.dataloader import CuratedLoader, curated_loader, refuse_between_steps, require_step_size
-from holdfast.training.curator import Batch, Curator
+from holdfast.training.batches import Batch
+from holdfast.training.curator import Curator
 from holdfast.training.model_outputs import to_device
 
 

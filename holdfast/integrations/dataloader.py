@@ -23,7 +23,8 @@ from torch.utils.data.distributed import DistributedSampler
 from holdfast.data.examples import Examples
 from holdfast.data.worker_processes import Request, augmented
 from holdfast.errors import CheckpointError, ConfigError, HoldfastWarning
-from holdfast.training.curator import Batch, Curator, Drawn
+from holdfast.training.batches import Batch, Drawn
+from holdfast.training.curator import Curator
 from holdfast.training.policy import Augmentation
 from holdfast.training.ranks import ALONE, Ranks
 from holdfast.training.shares import Share

@@ -51,10 +51,12 @@ _CLEAR = {
 }
 #: Parameters that may mean something else: what they get where they must be given and were not.
 _LIKELY = {
-    **dict.fromkeys(("out_features", "output_dim", "out_dim", "output_size", "n_outputs", "num_outputs"), _classes),
+    **dict.fromkeys(
+        ("out_features", "output_dim", "out_dim", "output_size", "outputs", "n_outputs", "num_outputs"), _classes
+    ),
     **dict.fromkeys(("channels", "n_channels", "num_channels"), _channels),
     **dict.fromkeys(("image_size", "img_size"), _side),
-    "input_size": _size,
+    **dict.fromkeys(("input_size", "inputs", "n_inputs", "num_inputs"), _size),
 }
 
 
@@ -130,7 +132,10 @@ def call_of(
                 values[name] = value
                 filled[f"{where}{name}"] = value
             elif required:
-                raise ConfigError(f"{title} must be told {name!r}; add it with --model-args {_example(where, name)}")
+                raise ConfigError(
+                    f"{title} must be told {name!r}; add it with --model-args {_example(where, name)} (what is called "
+                    "input_shape, n_features or n_classes is taken from the data)"
+                )
     first = [name for name, p in by_name.items() if p.kind is p.POSITIONAL_ONLY and name in values]
     return Call(function, tuple(values.pop(name) for name in first), values, filled)
 

@@ -16,6 +16,7 @@ from holdfast.models.networks import resnet
 from holdfast.models.networks.cubic import CubicCNN
 from holdfast.models.networks.environment_cnns import StridedCNN
 from holdfast.models.networks.federated_cnns import FederatedCNN
+from holdfast.models.networks.mlp import MLP
 from holdfast.models.networks.pocket_cnn import PocketCNN
 from holdfast.models.shapes import expect_shape
 
@@ -56,9 +57,11 @@ cnn_femnist = partial(FederatedCNN, filters=(16, 32), hidden=128, dropout=(0.25,
 cnn_fashion = partial(FederatedCNN, filters=(32, 64), hidden=1024)
 cnn_small = partial(FederatedCNN, filters=(8, 16), hidden=64, padded=False)
 cnn_half = partial(FederatedCNN, filters=(8, 16), hidden=32, kernel=3, halved=True)
+cnn_half_batchnorm = partial(FederatedCNN, filters=(8, 16), hidden=32, kernel=3, halved=True, normalised=True)
 cnn_pfl = partial(FederatedCNN, filters=(32, 64), hidden=128, kernel=3, padded=False, pool_first=False)
 cnn_28 = partial(StridedCNN, filters=(64, 128), hidden=4096)
 cnn_64 = partial(StridedCNN, filters=(64, 64), hidden=4096)
 cnn_28_small = partial(StridedCNN, filters=(8, 16), hidden=64)
+mlp_batchnorm = partial(MLP, hidden=(64, 32), normalised=True)
 pocket_cnn = partial(PocketCNN, normalisation="group")
 pocket_cnn_batchnorm = partial(PocketCNN, normalisation="batch")

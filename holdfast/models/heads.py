@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from holdfast.data.inputs import InputBatch
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, DataError
 from holdfast.models.compiled import running_uncompiled, uncompiled
 
 #: What torchvision, timm, transformers and most people call the part that ends in the head.
@@ -106,10 +106,21 @@ def run(model: nn.Module, inputs: InputBatch) -> Tensor:
     """Logits of the model for a batch, in float32 at least; named tensors are passed by name.
 
     A model whose weights are all bfloat16 or float16 gets its inputs so.
+
+    Raises:
+        DataError: if batch norm is to learn from a mini-batch of one example.
     """
-    if isinstance(inputs, Mapping):
-        return logits_of(model(**{name: as_weights(model, part) for name, part in inputs.items()}))
-    return logits_of(model(as_weights(model, inputs)))
+    try:
+        if isinstance(inputs, Mapping):
+            return logits_of(model(**{name: as_weights(model, part) for name, part in inputs.items()}))
+        return logits_of(model(as_weights(model, inputs)))
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise DataError(
+            "a mini-batch has one example, and batch norm can't learn from one; train on more examples, or with a "
+            "model without batch norm"
+        ) from error
 
 
 def as_weights(model: nn.Module, values: Tensor) -> Tensor:

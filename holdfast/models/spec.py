@@ -123,7 +123,9 @@ class ModelSpec:
         factory: Any = MODELS[self.name] if source is None else HUB_MODELS[self.name]
         data = (self.input_shape, self.n_classes) if source is None else (self.input_shape, self.n_classes, source)
         if not self.args:
-            return cast(nn.Module, factory(*data))
+            shape = " x ".join(map(str, self.input_shape))
+            with told_as_sentence(f"{self.name} can't be made for inputs of {shape} and {self.n_classes} classes"):
+                return cast(nn.Module, factory(*data))
         taken = list(inspect.signature(factory).parameters)[len(data) :]
         refuse_unknown(self.args, dict.fromkeys(name for name in taken if name != "source"), self.name)
         with told_as_sentence(f"{self.name} can't be made with {written(self.args)}"):

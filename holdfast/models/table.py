@@ -19,6 +19,7 @@ MODELS: LazyTable[Factory] = LazyTable(
     {
         "lenet5": "holdfast.models:LeNet5",
         "mlp": "holdfast.models:MLP",
+        "mlp-batchnorm": "holdfast.models.factories:mlp_batchnorm",
         "linear": "holdfast.models:LinearClassifier",
         "resnet18": "holdfast.models.factories:resnet18",
         "resnet18-pixels": "holdfast.models.factories:resnet18_pixels",
@@ -36,6 +37,7 @@ MODELS: LazyTable[Factory] = LazyTable(
         "cnn-celeba": "holdfast.models:CelebACNN",
         "cnn-small": "holdfast.models.factories:cnn_small",
         "cnn-half": "holdfast.models.factories:cnn_half",
+        "cnn-half-batchnorm": "holdfast.models.factories:cnn_half_batchnorm",
         "cnn-pfl": "holdfast.models.factories:cnn_pfl",
         "cnn-28": "holdfast.models.factories:cnn_28",
         "cnn-64": "holdfast.models.factories:cnn_64",

@@ -22,9 +22,12 @@ from torch import Tensor
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.models.heads import at_least_float32, find_head
+from holdfast.poisoning.health import concentration, dropped_share
 from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, gradient_medoids
 from holdfast.primitives.similarity import Geometry, Metric
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, PlannedTraining, Policy
 
@@ -65,6 +68,9 @@ class Epic(Policy):
             more.
         largest: clusters of up to this many examples are isolated.
         equal_classes: as many medoids in every class, instead of shares by size.
+        protect: choose medoids in each known group of a class instead of each class, so that a rare group is not
+            isolated for being rare: `inferred` groups, where an earlier policy has some (``--groups spare``), the
+            `data` set's own, or `none`. The data's are not read unasked: what marks a group may mark the poisons.
         stochastic: choose medoids by stochastic greedy, for classes of many thousands.
     """
 
@@ -79,6 +85,7 @@ class Epic(Policy):
     pool: Literal["all", "remaining"] = "all"
     largest: int = 1
     equal_classes: bool = False
+    protect: Literal["inferred", "data", "none"] = "inferred"
     stochastic: bool = False
 
     def __post_init__(self) -> None:
@@ -125,7 +132,7 @@ class Epic(Policy):
         pool = upstream if self.pool == "all" else upstream[self._remaining[upstream]]
         medoids = gradient_medoids(
             self._gradients(context),
-            examples.labels,
+            self._parts(context),
             self.fraction,
             stream=context.stream("medoids"),
             pool=pool,
@@ -135,6 +142,17 @@ class Epic(Policy):
         )
         self._drop(medoids, context, pool)
         return Plan(copies=self._remaining)
+
+    def _parts(self, context: Context) -> Tensor:
+        """What each example is compared with: its class, or its known group in it; int64 of shape (n,)."""
+        labels = context.examples.labels
+        groups = None if self.protect == "none" else context.plan.groups
+        if self.protect == "data":
+            groups = context.require_groups()
+        if groups is None:
+            return labels
+        parts: Tensor = torch.unique(torch.stack([labels, groups]), dim=1, return_inverse=True)[1]
+        return parts
 
     def _gradients(self, context: Context) -> Geometry:
         head = None
@@ -182,6 +200,18 @@ class Epic(Policy):
         sink = pa.BufferOutputStream()
         pq.write_table(pa.table(drop_log(self.drops)), sink)
         write_atomically(folder / "epic.parquet", sink.getvalue().to_pybytes())
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether what was dropped can be the exception, and whether drops fall on one known group."""
+        if self._remaining is None:
+            return []
+        found = [dropped_share(~self._remaining)]
+        labels, groups = observed.examples.labels, observed.plan.groups
+        if observed.attributes is not None:
+            found.append(concentration(~self._remaining, labels, observed.attributes))
+        elif groups is not None:
+            found.append(concentration(~self._remaining, labels, groups, "inferred group"))
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """Who is kept, and the rounds so far."""

@@ -70,7 +70,7 @@ def class_budgets(sizes: Tensor, fraction: float, *, equal: bool = False, stream
     """How many medoids each class gets.
 
     In all there are floor(fraction x n). A class gets its share of them rounded up, and random classes give one back
-    until the sum is right. No class gets more than half its examples: with as many medoids as points, all are alone.
+    until the sum is right. Every class keeps one that is no medoid, so that none is dropped whole.
 
     Args:
         sizes: examples of each class, int64 of shape (C,).
@@ -87,7 +87,7 @@ def class_budgets(sizes: Tensor, fraction: float, *, equal: bool = False, stream
         surplus = int(shares.sum()) - total
         givers = (shares > 0).nonzero().flatten()
         shares[givers[torch.randperm(len(givers), generator=stream)[:surplus]]] -= 1
-    return torch.minimum(shares, sizes // 2).tolist()
+    return torch.minimum(shares, (sizes - 1).clamp(min=0)).tolist()
 
 
 def gradient_medoids(

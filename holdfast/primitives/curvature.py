@@ -58,6 +58,29 @@ def gradient_and_diagonal(
     return flat(gradients), diagonal / draws
 
 
+def gradient_and_product(loss: Tensor, parameters: Sequence[Tensor], direction: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradient of a loss and the product of its Hessian with a direction, exactly, each as one vector.
+
+    Args:
+        loss: a scalar.
+        parameters: with respect to what. No ``.grad`` is touched.
+        direction: shape (numbers in the parameters,).
+
+    Returns:
+        Both of the direction's shape.
+    """
+    wanted = list(parameters)
+    partial = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True)
+    gradients = [torch.zeros_like(p) if g is None else g for g, p in zip(partial, wanted, strict=True)]
+    parts = torch.split(direction, [p.numel() for p in wanted])
+    along = sum((g * d.view_as(p).to(p.dtype)).sum() for g, d, p in zip(gradients, parts, wanted, strict=True))
+    assert isinstance(along, Tensor)
+    if not along.requires_grad:
+        return flat(gradients), torch.zeros_like(direction)
+    curved = torch.autograd.grad(along, wanted, allow_unused=True)
+    return flat(gradients), flat([torch.zeros_like(p) if h is None else h for h, p in zip(curved, wanted, strict=True)])
+
+
 class Smoothed:
     """Bias-corrected exponential averages of gradients and of squared curvatures (CREST, Eq. 2.8 and 2.9).
 

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError, MissingDependencyError
+from holdfast.primitives.lloyd_options import Engine, Start
 from holdfast.streams import derive_seed, numpy_stream
-
-#: Where centres start: at random points, or at points far from one another.
-Start = Literal["random", "k-means++"]
-Engine = Literal["auto", "faiss", "scikit-learn"]
 
 Singles = NDArray[np.float32]
 Ints = NDArray[np.int64]

@@ -49,6 +49,26 @@ for (const box of document.querySelectorAll("[data-search]")) {
     output.textContent = wanted ? ` ${found.length} found` + (found.length > 100 ? ", 100 shown" : "") : "";
   });
 }
+for (const box of document.querySelectorAll("[data-find]")) {
+  const rows = JSON.parse(box.dataset.find);
+  const [input, output, body] = ["input", "output", "tbody"].map((name) => box.querySelector(name));
+  const shown = [...body.rows];
+  const row = (cells) => {
+    const made = document.createElement("tr");
+    cells.forEach(([text, value], place) => {
+      const cell = made.appendChild(document.createElement(place ? "td" : "th"));
+      cell.textContent = text;
+      cell.dataset.value = value;
+    });
+    return made;
+  };
+  input.addEventListener("input", () => {
+    const wanted = input.value.trim().toLowerCase();
+    const found = wanted ? rows.filter(([[name]]) => name.toLowerCase().includes(wanted)) : [];
+    body.replaceChildren(...(wanted ? found.slice(0, 100).map(row) : shown));
+    output.textContent = wanted ? ` ${found.length} found` + (found.length > 100 ? ", 100 shown" : "") : "";
+  });
+}
 addEventListener("beforeprint", () => {
   for (const part of document.querySelectorAll("details")) part.open = true;
 });

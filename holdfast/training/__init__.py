@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from holdfast.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from holdfast.training.batches import Batch
     from holdfast.training.clock import Clock
-    from holdfast.training.curator import Batch, Curator
+    from holdfast.training.curator import Curator
     from holdfast.training.evaluation.evaluation import evaluate, predict
     from holdfast.training.evaluation.group_report import GroupReport
     from holdfast.training.events import Event, Listener

@@ -19,25 +19,23 @@ process (`holdfast.training.shares`), and policies decide once for all (`holdfas
 
 from __future__ import annotations
 
-import copy
 import warnings
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
-from holdfast.data.inputs import InputBatch
-from holdfast.data.worker_processes import Request as ReadRequest
-from holdfast.data.workers import ReadingWorkers, default_workers, read_ahead
+from holdfast.data.workers import ReadingWorkers, default_workers
 from holdfast.errors import ConfigError, HoldfastWarning
-from holdfast.training.accumulation import part_sizes, split_inputs
+from holdfast.training.batch_reader import BatchReader
+from holdfast.training.batches import Batch, Drawn, SharedBatch, parts_to_accumulate
 from holdfast.training.clock import Clock
 from holdfast.training.decision import Decision, decide_together
-from holdfast.training.model_outputs import ModelOutputs, device_of, pinned, to_device
+from holdfast.training.draws import Draws
+from holdfast.training.model_outputs import ModelOutputs, device_of
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Augmentation,
@@ -45,10 +43,8 @@ from holdfast.training.policy import (
     PlannedTraining,
     Policy,
     Request,
-    ResetOptimizer,
     Restart,
     ScaleLearningRate,
-    SetOptimizer,
     StopAugmenting,
     Uniform,
     as_chain,
@@ -56,60 +52,7 @@ from holdfast.training.policy import (
 from holdfast.training.precision import Precision, check_precision
 from holdfast.training.precision_check import DecisionCheck
 from holdfast.training.ranks import Ranks, digest, unwrapped
-from holdfast.training.sampling_order import SamplingOrder
-from holdfast.training.schedulers import options_of, restore_options, scale_rates
-from holdfast.training.shares import Share
-
-
-class Batch(NamedTuple):
-    """A mini-batch.
-
-    Attributes:
-        inputs: what the model takes.
-        labels: int64 of shape (b,).
-        positions: of the examples in the training set, int64 of shape (b,), on the CPU.
-        weights: weight of each example in the loss, float32 of shape (b,); ones where no policy weighs.
-    """
-
-    inputs: InputBatch
-    labels: Tensor
-    positions: Tensor
-    weights: Tensor
-
-
-class Drawn(NamedTuple):
-    """A mini-batch before its inputs are read.
-
-    Attributes:
-        step: the optimizer step it is for.
-        positions: of its examples in the training set, int64 of shape (b,).
-        weights: in the loss, float32 of shape (b,).
-        inputs: of a plan that keeps the inputs itself.
-    """
-
-    step: int
-    positions: Tensor
-    weights: Tensor
-    inputs: Tensor | None
-
-
-class SharedBatch(Batch):
-    """A process's share of a mini-batch: a `Batch` with weights scaled for the mean over processes.
-
-    Attributes:
-        whole: the mini-batch of all processes, with its labels, positions and weights; its inputs are the share's.
-        share: which of its places these are.
-    """
-
-    whole: Batch
-    share: Share
-
-    @classmethod
-    def of(cls, local: Batch, whole: Batch, share: Share) -> SharedBatch:
-        """What this process runs the model on, with the mini-batch that it is a part of."""
-        batch = cls(*local)
-        batch.whole, batch.share = whole, share
-        return batch
+from holdfast.training.requests import change_optimizer, go_back, starting_point
 
 
 class Curator:
@@ -187,26 +130,22 @@ class Curator:
         self.batch_size = batch_size
         self.seed = seed
         self.clock = Clock()
-        self.plan = Plan()
         self.learning_rate_scale = 1.0
         self.examples_seen = 0
         self.validation = validation
         self.augment = augment
         self.epoch_size = epoch_size
         self._drop_last = drop_last
-        self._channels_last = channels_last
-        self._pin_memory = pin_memory
+        self._layout = {"channels_last": channels_last, "pin_memory": pin_memory}
         self._device = device
         self._head = head
         self.started = False
         self._plan_is_current = False
-        self._since = 0
         self._drawn = 0
         self._epoch_left = 0
-        self._draws: SamplingOrder | None = None
-        self._unit_weights: dict[int, Tensor] = {}
+        self._adopt(Plan(), 0)
         self._ranks = ranks
-        self._shares: dict[int, Share] = {}
+        self._reader: BatchReader | None = None
         self._initial: dict[str, Any] | None = None
         self._scheduler: Any = None
         self._exhausted = -1  # the epoch whose mini-batches were handed out to the last one
@@ -276,13 +215,8 @@ class Curator:
         self._agree_on_what_is_given()
         if self.started and self._plan_is_current:
             return []
-        # A policy that starts training again needs the way back: weights and options as they are before the first step.
         if not self.started and self.chain.warmup_epochs and model is not None and optimizer is not None:
-            self._initial = {
-                "model": {name: tensor.detach().clone() for name, tensor in model.state_dict().items()},
-                "options": options_of(optimizer),
-                "scheduler": None if self._scheduler is None else copy.deepcopy(self._scheduler.state_dict()),
-            }
+            self._initial = starting_point(model, optimizer, self._scheduler)
         self.started = self._plan_is_current = True
         requests = self._update(model, optimizer)
         self._epoch_left = self.epoch_length
@@ -296,37 +230,37 @@ class Curator:
         self._check_started()
         # Counted here as well as in `end_step`: a loop may fetch batches ahead of its steps, or report epochs only.
         drawn, left = self._drawn, self._epoch_left
-        since, step, epoch = self._since, self.clock.step, self.clock.epoch
+        draws, step, epoch, reader = self._draws, self.clock.step, self.clock.epoch, self._batch_reader
         reading, augment = self._reading(drawn, left, step), self.augment
         while left > 0:
             # A policy changed the plan between two steps: draws are counted from that moment on, and what was read
             # ahead is dropped.
-            if self._since != since or self.augment is not augment:
-                if self._since != since:
-                    since, drawn = self._since, self._drawn
+            if self._draws is not draws or self.augment is not augment:
+                if self._draws is not draws:
+                    draws, drawn = self._draws, self._drawn
                 reading, augment = self._reading(drawn, left, step), self.augment
-            size = self._next_size(left)
+            size = draws.next_size(left)
             if self.accumulate == 1:
-                yield self._on_device(next(reading))
+                yield reader.on_device(next(reading), self._device)
             else:
-                for part, last in self._parts(next(reading)):
+                for part, last in parts_to_accumulate(next(reading), self.accumulate, draws.step_size):
                     self.ends_step = last
-                    yield self._on_device(part)
+                    yield reader.on_device(part, self._device)
             # The loop has ended the epoch itself, by `steps` or early; what was left of it belongs to the next one.
             if self.clock.epoch != epoch:
                 return
-            drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
+            drawn, left, step = drawn + draws.taken(size), left - size, step + 1
         self._exhausted = epoch
 
     def drawn(self) -> Iterator[Drawn]:
         """The mini-batches left in the epoch, of all processes together, without their inputs: for loaders."""
         self._check_started()
         epoch, left = self.clock.epoch, self._epoch_left
-        since, upcoming = self._since, self._upcoming(self._drawn, left, self.clock.step)
+        draws, upcoming = self._draws, self._draws.upcoming(self._drawn, left, self.clock.step)
         while left > 0 and self.clock.epoch == epoch:
-            if self._since != since:  # a policy changed the plan between two steps
-                since, upcoming = self._since, self._upcoming(self._drawn, left, self.clock.step)
-            left -= self._next_size(left)
+            if self._draws is not draws:  # a policy changed the plan between two steps
+                draws, upcoming = self._draws, self._draws.upcoming(self._drawn, left, self.clock.step)
+            left -= draws.next_size(left)
             yield next(upcoming)
 
     def shared(self, batch: Batch) -> Batch:
@@ -341,7 +275,7 @@ class Curator:
             return batch
         positions, device = batch.positions.cpu(), batch.labels.device
         for drawn in self.drawn():
-            share = self._share(len(drawn.positions))
+            share = self._batch_reader.share(len(drawn.positions))
             if torch.equal(drawn.positions[share.places], positions):
                 labels = self.examples.labels[drawn.positions].to(device)
                 whole = Batch(batch.inputs, labels, drawn.positions, drawn.weights.to(device))
@@ -353,10 +287,10 @@ class Curator:
 
     def end_step(self, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Tell that an optimizer step was made; runs policies that act between steps."""
-        size = self._next_size(self._epoch_left)
+        size = self._draws.next_size(self._epoch_left)
         self._epoch_left -= size
-        self._drawn += 1 if self.plan.batches is not None else size
-        self.examples_seen += size if self.plan.batches is None else self._step_size
+        self._drawn += self._draws.taken(size)
+        self.examples_seen += size if self.plan.batches is None else self._draws.step_size
         self.clock = self.clock.after_step()
         if self.chain.between_steps and self._epoch_left > 0:
             self._update(unwrapped(model), optimizer)
@@ -386,14 +320,14 @@ class Curator:
             self._check_reported()
             steps = self.steps_left
             self._drawn += steps if self.plan.batches is not None else self._epoch_left
-            self.examples_seen += self._epoch_left if self.plan.batches is None else steps * self._step_size
+            self.examples_seen += self._epoch_left if self.plan.batches is None else steps * self._draws.step_size
             self.clock = self.clock.after_epoch(steps)
         else:
             self.clock = self.clock.after_epoch()
         # The draws that a dropped last mini-batch would have taken are skipped, so that the next epoch is a pass of its
         # own and not the rest of this one.
         if self._drop_last and self.epoch_size is None and self.plan.batches is None:
-            self._drawn += -self._drawn % self._stream().pass_length
+            self._drawn += -self._drawn % self._draws.order.pass_length
         self._plan_is_current = not last
         requests = self._update(model, optimizer) if self._plan_is_current else []
         self._epoch_left = self.epoch_length
@@ -414,16 +348,17 @@ class Curator:
         length = self.epoch_size
         if length is None:
             length = len(self.examples) if self.plan.copies is None else int(self.plan.copies.sum())
-        return length - length % self._step_size if self._drop_last and length > self._step_size else length
+        size = self._draws.step_size
+        return length - length % size if self._drop_last and length > size else length
 
     def __len__(self) -> int:
         """Mini-batches in an epoch under the current plan."""
-        return self._steps(self.epoch_length)
+        return self._draws.steps(self.epoch_length)
 
     @property
     def steps_left(self) -> int:
         """Mini-batches left in the current epoch."""
-        return self._steps(self._epoch_left)
+        return self._draws.steps(self._epoch_left)
 
     @property
     def stage(self) -> int:
@@ -443,10 +378,7 @@ class Curator:
     def epoch_draws(self) -> Tensor:
         """Positions drawn in the current epoch, in order, int64: what a sampler of another framework hands out."""
         self._check_started()
-        if self.plan.batches is not None:
-            rows = self._stream().take(self._drawn, self.steps_left)
-            return self.plan.batches[rows].flatten()
-        return self._stream().take(self._drawn, self._epoch_left)
+        return self._draws.positions(self._drawn, self._epoch_left)
 
     def weights(self, positions: Tensor) -> Tensor:
         """Loss weight of the examples at `positions`, float32; for loops that don't get their batches from here."""
@@ -468,7 +400,7 @@ class Curator:
             "chain": self.chain.state_dict(),
             "seed": self.seed,
             "asked": self._plan_is_current,
-            "since": self._since,
+            "since": self._draws.since,
             "drawn": self._drawn,
             "epoch_left": self._epoch_left,
             "learning_rate_scale": self.learning_rate_scale,
@@ -484,15 +416,14 @@ class Curator:
             raise ConfigError(f"the checkpoint was made with seed {state['seed']}, this run has {self.seed}")
         # Only the policies' own parts are saved; the plan is merged from them again, by the same rules.
         self.chain.load_state_dict(state["chain"])
-        self.plan = self.chain.merged()
+        # No generator was saved: the order of draws is a function of plan, seed and `since`, and is made when needed.
+        self._adopt(self.chain.merged(), state["since"])
         self.clock = Clock(**state["clock"])
-        self._since, self._drawn, self._epoch_left = state["since"], state["drawn"], state["epoch_left"]
+        self._drawn, self._epoch_left = state["drawn"], state["epoch_left"]
         self.learning_rate_scale, self._initial = state["learning_rate_scale"], state["initial"]
         self.augment = self.augment if state["augmenting"] else None
         self.examples_seen = state["examples_seen"]
         self.precision_check.load_state_dict(state.get("precision"))
-        # No generator was saved: the order of draws is a function of plan, seed and `since`, and is made when needed.
-        self._draws = None
         self.started, self._plan_is_current = True, state["asked"]
 
     def close(self) -> None:
@@ -510,7 +441,7 @@ class Curator:
         reported, steps = self.clock.step_in_epoch, self.clock.step_in_epoch + self.steps_left
         remedy = (
             f"the curator handed out {steps} steps of this epoch and {reported} were reported; if you accumulate "
-            f"gradients, tell it: Curator(batch_size={self._step_size * -(-steps // max(reported, 1))}, "
+            f"gradients, tell it: Curator(batch_size={self._draws.step_size * -(-steps // max(reported, 1))}, "
             f"accumulate={-(-steps // max(reported, 1))}), and step where curator.ends_step"
         )
         if self.chain.between_steps:
@@ -520,127 +451,20 @@ class Curator:
         if reported and self._exhausted == self.clock.epoch:
             warnings.warn(remedy, HoldfastWarning, stacklevel=3)
 
+    def _adopt(self, plan: Plan, since: int) -> None:
+        self.plan = plan
+        self._draws = Draws(plan, len(self.examples), self.seed, since, self.batch_size)
+
     @property
-    def _step_size(self) -> int:
-        return self.batch_size if self.plan.batches is None else self.plan.batches.shape[1]
-
-    def _next_size(self, left: int) -> int:
-        """How many draws the next mini-batch takes; a lone last example joins it, as batch norm can't train on one."""
-        return left if left == self._step_size + 1 else min(self._step_size, left)
-
-    def _steps(self, draws: int) -> int:
-        whole, rest = divmod(draws, self._step_size)
-        return whole + (rest > 1 or (rest == 1 and whole == 0))
-
-    def _stream(self) -> SamplingOrder:
-        if self._draws is None:
-            self._draws = SamplingOrder(self.plan, len(self.examples), self.seed, self._since)
-        return self._draws
+    def _batch_reader(self) -> BatchReader:
+        if self._reader is None:
+            self._reader = BatchReader(self.examples, self.seed, self.ranks, **self._layout)
+        return self._reader
 
     def _reading(self, drawn: int, left: int, step: int) -> Iterator[Batch]:
-        """The mini-batches that the plan as it is now has for the rest of the epoch; read ahead by workers."""
-        if self.plan.batch_inputs is not None:
-            return map(self._kept, self._upcoming(drawn, left, step))
-        return self._read(self._upcoming(drawn, left, step))
-
-    def _upcoming(self, drawn: int, left: int, step: int) -> Iterator[Drawn]:
-        while left > 0:
-            size = self._next_size(left)
-            yield self._draw(drawn, size, step)
-            drawn, left, step = drawn + (1 if self.plan.batches is not None else size), left - size, step + 1
-
-    def _draw(self, drawn: int, size: int, step: int) -> Drawn:
-        plan, weights, given = self.plan, None, None
-        if plan.batches is not None:
-            row = self._stream().take(drawn, 1)[0]
-            positions = plan.batches[row]
-            weights = None if plan.batch_weight is None else plan.batch_weight[row]
-            given = None if plan.batch_inputs is None else plan.batch_inputs[row]
-        else:
-            positions = self._stream().take(drawn, size)
-        if plan.loss_weight is not None:
-            weighed = plan.loss_weight[positions]
-            weights = weighed if weights is None else weights * weighed
-        return Drawn(step, positions, self._ones(len(positions)) if weights is None else weights, given)
-
-    def _read(self, upcoming: Iterator[Drawn]) -> Iterator[Batch]:
-        asked = deque[Drawn]()
-
-        def requests() -> Iterator[ReadRequest]:
-            for drawn in upcoming:
-                asked.append(drawn)
-                stream = (self.seed, "augment", drawn.step)
-                if self.ranks.count == 1:
-                    yield ReadRequest(drawn.positions, stream)
-                else:
-                    count = len(drawn.positions)
-                    places = self._share(count).places
-                    yield ReadRequest(drawn.positions[places], stream, places, count)
-
-        for inputs in read_ahead(self.examples.inputs, requests(), self.augment):
-            yield self._batch(asked.popleft(), inputs)
-
-    def _kept(self, drawn: Drawn) -> Batch:
-        assert drawn.inputs is not None
-        places = slice(None) if self.ranks.count == 1 else self._share(len(drawn.positions)).places
-        return self._batch(drawn, drawn.inputs[places])
-
-    def _batch(self, drawn: Drawn, inputs: InputBatch) -> Batch:
-        labels = self.examples.labels.index_select(0, drawn.positions)
-        whole = Batch(inputs, labels, drawn.positions, drawn.weights)
-        if self.ranks.count == 1:
-            return whole
-        share = self._share(len(drawn.positions))
-        places = share.places
-        return SharedBatch.of(
-            Batch(inputs, labels[places], drawn.positions[places], share.weigh(drawn.weights)), whole, share
-        )
-
-    def _share(self, size: int) -> Share:
-        if size not in self._shares:
-            self._shares[size] = Share.of(size, self.ranks)
-        return self._shares[size]
-
-    def _parts(self, batch: Batch) -> Iterator[tuple[Batch, bool]]:
-        """A step's mini-batch in parts, and which is the last.
-
-        Weights are such that the parts' means of weight x loss, each divided by `accumulate`, add up to the mean of the
-        whole, however uneven the parts are.
-        """
-        count = len(batch.labels)
-        sizes = part_sizes(count, -(-self._step_size // self.accumulate))
-        if isinstance(batch, SharedBatch):
-            sizes = batch.share.part_sizes(self.accumulate, -(-self._step_size // (self.accumulate * self.ranks.count)))
-        rest = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
-        for number, (inputs, labels, positions, weights) in enumerate(
-            zip(split_inputs(batch.inputs, sizes), *rest, strict=True), start=1
-        ):
-            factor = self.accumulate * len(labels) / count
-            yield Batch(inputs, labels, positions, weights * factor), number == len(sizes)
-
-    def _on_device(self, batch: Batch) -> Batch:
-        if isinstance(batch, SharedBatch):
-            local = self._moved(batch)
-            labels, weights = batch.whole.labels.to(local.labels.device), batch.whole.weights.to(local.labels.device)
-            return SharedBatch.of(local, Batch(local.inputs, labels, batch.whole.positions, weights), batch.share)
-        return self._moved(batch)
-
-    def _moved(self, batch: Batch) -> Batch:
-        inputs, labels, positions, weights = batch
-        if self._channels_last and isinstance(inputs, Tensor) and inputs.dim() == 4:
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
-        device = self._device
-        if device is None or device.type == "cpu":
-            return Batch(inputs, labels, positions, weights) if self._channels_last else batch
-        if self._pin_memory:
-            inputs = pinned(inputs)
-        inputs = to_device(inputs, device, wait=not self._pin_memory)
-        return Batch(inputs, labels.to(device), positions, weights.to(device))
-
-    def _ones(self, size: int) -> Tensor:
-        if size not in self._unit_weights:
-            self._unit_weights[size] = torch.ones(size)
-        return self._unit_weights[size]
+        """The mini-batches that the plan as it is now has for the rest of the epoch."""
+        upcoming = self._draws.upcoming(drawn, left, step)
+        return self._batch_reader.read(upcoming, self.augment, kept=self.plan.batch_inputs is not None)
 
     def _agree_on_what_is_given(self) -> None:
         """All processes must have the same data, options and place in training: else they are told what differs."""
@@ -656,7 +480,7 @@ class Curator:
                 "drop_last": self._drop_last,
                 "the policies": " >> ".join(member.name for member in self.chain.members),
                 "the plan": digest(self.plan.tensors()),
-                "the place in training": [*self.clock, self._since, self._drawn, self._epoch_left],
+                "the place in training": [*self.clock, self._draws.since, self._drawn, self._epoch_left],
             },
             "give every process the same: the curator hands out the shares itself",
         )
@@ -685,7 +509,8 @@ class Curator:
                 precision=self.precision,
             )
         if not decision.plan.same_as(self.plan) or self.clock.starts_run:
-            self.plan, self._since, self._drawn, self._draws = decision.plan, self.clock.step, 0, None
+            self._adopt(decision.plan, self.clock.step)
+            self._drawn = 0
         for request in decision.requests:
             self._carry_out(request, model, optimizer)
         return decision.requests
@@ -718,37 +543,15 @@ class Curator:
         )
 
     def _carry_out(self, request: Request, model: nn.Module | None, optimizer: torch.optim.Optimizer | None) -> None:
-        if isinstance(request, ScaleLearningRate):
-            self.learning_rate_scale *= request.factor
-            if optimizer is not None:
-                scale_rates(optimizer, request.factor, self._scheduler)
-        elif isinstance(request, ResetOptimizer):
-            _clear(optimizer)
-        elif isinstance(request, SetOptimizer):
-            _set(optimizer, weight_decay=request.weight_decay, momentum=request.momentum)
-        elif isinstance(request, StopAugmenting):
+        if isinstance(request, StopAugmenting):
             self.augment = None
         elif isinstance(request, Restart):
-            if model is None or optimizer is None or self._initial is None:
-                raise ConfigError(
-                    f"{' >> '.join(member.name for member in self.chain.members)} trains again from the start; "
-                    "give it the model and the optimizer: curator.epochs(n, model, optimizer)"
-                )
-            model.load_state_dict(self._initial["model"])
-            restore_options(optimizer, self._initial["options"])
-            if self._scheduler is not None and self._initial.get("scheduler") is not None:
-                self._scheduler.load_state_dict(copy.deepcopy(self._initial["scheduler"]))
-            _clear(optimizer)
+            policies = " >> ".join(member.name for member in self.chain.members)
+            go_back(self._initial, model, optimizer, self._scheduler, policies)
             self.learning_rate_scale = 1.0
             self.clock = self.clock.after_restart()
-
-
-def _set(optimizer: torch.optim.Optimizer | None, **options: float | None) -> None:
-    """Give the optimizer other options; one that it has no notion of (Adam's momentum) is left out."""
-    for group in optimizer.param_groups if optimizer is not None else ():
-        group.update({name: value for name, value in options.items() if value is not None and name in group})
-
-
-def _clear(optimizer: torch.optim.Optimizer | None) -> None:
-    if optimizer is not None:
-        optimizer.state.clear()
+        else:
+            if isinstance(request, ScaleLearningRate):
+                self.learning_rate_scale *= request.factor
+            if optimizer is not None:
+                change_optimizer(request, optimizer, self._scheduler)

@@ -9,47 +9,55 @@ that a resumed run adds in the same order too. The first process alone keeps the
 
 from __future__ import annotations
 
-import math
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.data.workers import ReadingWorkers, default_workers
-from holdfast.errors import ConfigError, HoldfastError, Interrupted
+from holdfast.errors import ConfigError, Interrupted
 from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
-from holdfast.streams import derive_seed
-from holdfast.training.curator import Curator, SharedBatch
+from holdfast.streams import derive_seed, seed_everywhere
+from holdfast.training.batches import SharedBatch
+from holdfast.training.best_epoch import BestEpoch
+from holdfast.training.curator import Curator
+from holdfast.training.divergence import check_loss, check_weights
 from holdfast.training.evaluation.criteria import criterion
 from holdfast.training.evaluation.evaluation import evaluate, predict
 from holdfast.training.evaluation.folding import FOLDED_ABOVE
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Event, EventKind, Listener
+from holdfast.training.health.check import Health
+from holdfast.training.health.general import check_reference
+from holdfast.training.health.observed import Observed, Outcome
+from holdfast.training.health.watch import HealthWatch
 from holdfast.training.interruption import interruptions
 from holdfast.training.method import Method, validated
 from holdfast.training.model_card import ModelCard, facts_of_inputs
 from holdfast.training.model_outputs import call, check_outputs, device_of, evaluating, to_device
 from holdfast.training.objective import CrossEntropy, Objective
 from holdfast.training.optimizer_steps import OptimizerSteps
+from holdfast.training.plan import Plan
 from holdfast.training.policy import Augmentation, Policy
 from holdfast.training.post_training import Trained
 from holdfast.training.precision import check_precision
-from holdfast.training.ranks import Ranks, alone, unwrapped
+from holdfast.training.ranks import Ranks, alone, own_device, unwrapped
 from holdfast.training.run import Run, understanding
+from holdfast.training.running_mean import RunningMean
 from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
 
 _STEP_EVENTS_PER_SECOND = 10
 
-_AUGMENTATIONS: dict[str, Augmentation | None] = {
+#: What the setting `augment` names.
+AUGMENTATIONS: dict[str, Augmentation | None] = {
     "none": None,
     "crop": RandomCrop(margin="reflect"),
     "flip": RandomFlip(),
@@ -70,6 +78,7 @@ class FitResult:
         test_last: the model after the last epoch on the test set.
         history: one record per epoch.
         seconds: time by activity: train, policy, evaluate, checkpoint.
+        health: whether the method's assumptions held.
     """
 
     model: nn.Module
@@ -80,6 +89,7 @@ class FitResult:
     test_last: GroupReport
     history: list[dict[str, Any]]
     seconds: dict[str, float]
+    health: Health = field(default_factory=Health)
 
 
 def fit(
@@ -91,6 +101,7 @@ def fit(
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
     head: str | None = None,
+    reference: GroupReport | None = None,
 ) -> FitResult:
     """Train `model` on ``splits.train`` and report how every group of ``splits.test`` fares.
 
@@ -103,17 +114,22 @@ def fit(
             any number of processes. Of several, only the first's counts.
         listeners: called with every event, after the run's own metrics file, in the first process.
         head: name of the model's last linear layer where it can't be found.
+        reference: how plain training fares on the same test set; the result's health is then judged against it too.
 
     Returns:
         The model of the best epoch and its reports.
     """
     settings = settings or Training()
     accepted = validated(method, settings.planned)
+    if reference is not None:
+        check_reference(reference, splits.test)
     ranks, whole = Ranks.current(), unwrapped(model)
     assert whole is not None
     if not ranks.is_main:
         run, listeners = None, ()
-    loop = _Fit(whole, splits, accepted, settings, run=run, listeners=listeners, head=head, ranks=ranks)
+    loop = _Fit(
+        whole, splits, accepted, settings, run=run, listeners=listeners, head=head, ranks=ranks, reference=reference
+    )
     try:
         if run is None:
             return loop.go()
@@ -140,16 +156,18 @@ class _Fit:
         listeners: Sequence[Listener],
         head: str | None,
         ranks: Ranks,
+        reference: GroupReport | None,
     ) -> None:
         self.ranks = ranks
-        device = _own_device(find_device(settings.device), ranks)
+        device = own_device(find_device(settings.device), ranks)
         check_precision(settings.precision, device)
         if settings.pin_memory and device.type == "cpu":
             raise ConfigError("pin_memory is for copies to a GPU and the device is cpu; leave it out, or give a device")
+        self.device = device
         self.model = model.to(device)
         if settings.channels_last:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        augment = _AUGMENTATIONS[settings.augment]
+        augment = AUGMENTATIONS[settings.augment]
         workers = default_workers(splits.train.inputs) if settings.workers is None else settings.workers
         self.workers = ReadingWorkers(workers, augment)
         # One crew for all parts; each is read by it, whoever asks: batches, sweeps, evaluation.
@@ -178,23 +196,21 @@ class _Fit:
             workers=0,
             ranks=ranks,
         )
+        self.watch = HealthWatch(self.curator.chain, reference)
         self.steps = OptimizerSteps(self.model, self.optimizer, settings, head, ranks)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
-        self.best_score = -math.inf
-        self.best_epoch = -1
-        self.best_full_epochs = 0.0
-        self.best_weights: dict[str, Tensor] = {}
+        self.best = BestEpoch()
         self.horizon = 0
-        self.losses = _RunningMean()
+        self.losses = RunningMean()
         self.next_tick = 0.0
         self.next_save = 0.0
 
     def go(self) -> FitResult:
         # Dropout draws from torch's global generator and from no other. It is seeded, and the caller gets his own back.
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
-            torch.manual_seed(derive_seed(self.settings.seed, "fit"))
+            seed_everywhere(derive_seed(self.settings.seed, "fit"), self.device)
             self.ranks.share_weights(self.model)
             # Whether there is a run to save, and to continue, is known where the run is.
             self.saves, resumes = self.ranks.from_main(self._looked_for_run)
@@ -231,6 +247,9 @@ class _Fit:
         with evaluating(self.model):
             check_outputs(call(self.model, inputs), train.n_classes)
 
+    def _observed(self, plan: Plan, outcome: Outcome | None = None) -> Observed:
+        return Observed(self.splits.train, plan, outcome, self.settings.step_size)
+
     # ------------------------------------------------------------------------------------------------- an epoch
 
     def _train_epoch(self) -> None:
@@ -239,12 +258,13 @@ class _Fit:
         curator, model, optimizer, settings = self.curator, self.model, self.optimizer, self.settings
         by_step = settings.schedule == "linear-steps"
         objective = CrossEntropy() if curator.warming_up else self.objective
+        several, rank = self.ranks.count > 1, self.ranks.index
         for batch in curator:
             if by_step:
                 self._set_learning_rate()
-            if self.ranks.count > 1:
+            if several:
                 # Dropout differs in every process, and no generator has to be saved from each of them.
-                torch.manual_seed(derive_seed(settings.seed, "fit", curator.clock.step, self.ranks.index))
+                seed_everywhere(derive_seed(settings.seed, "fit", curator.clock.step, rank), self.device)
             loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
             curator.end_step(model, optimizer)
@@ -282,27 +302,17 @@ class _Fit:
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate * factor * self.curator.learning_rate_scale
 
-    def _check_loss(self) -> float:
-        """The mean loss of the epoch so far; asked a few times a second."""
-        loss = self.losses.mean()
-        if not math.isfinite(loss):
-            raise self._diverged(f"the training loss became {loss}")
-        return loss
+    def _check_loss(self) -> None:
+        """Asked a few times a second."""
+        check_loss(self.losses.mean(), self.curator.clock, self.settings, self._learning_rate)
 
     def _check_weights(self) -> None:
-        """Before the state is saved: the loss of the last step is that of the weights before it."""
         self._check_loss()
-        if not all(bool(parameter.isfinite().all()) for parameter in self.model.parameters()):
-            raise self._diverged("weights became infinite or no numbers")
+        check_weights(self.model, self.curator.clock, self.settings, self._learning_rate)
 
-    def _diverged(self, what: str) -> HoldfastError:
-        clock, settings = self.curator.clock, self.settings
-        narrow = ", or give --precision bf16, whose range is that of fp32" if settings.precision == "fp16" else ""
-        clipped = "" if settings.clip_norm is not None else ", or cut gradients by --clip-norm 1"
-        return HoldfastError(
-            f"{what} in epoch {clock.epoch} before step {clock.step}; lower the learning rate (it is "
-            f"{self.optimizer.param_groups[0]['lr']:g}){clipped}{narrow}, or look for inputs that are not finite"
-        )
+    @property
+    def _learning_rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
 
     def _end_epoch(self) -> None:
         curator, epoch = self.curator, self.curator.clock.epoch
@@ -313,27 +323,25 @@ class _Fit:
             report = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
         score = criterion(report, self.settings.select_by)
         full_epochs = curator.examples_seen / len(self.splits.train)
-        if score > self.best_score:
-            self.best_score, self.best_epoch, self.best_full_epochs = score, epoch, full_epochs
-            self.best_weights = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        self.best.offer(score, epoch, full_epochs, self.model)
         record = {
             "loss": loss,
             "examples": self.losses.count,
             "full_epochs": full_epochs,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": self._learning_rate,
             "stage": curator.stage,
             "validation": report.fold().to_json(),
             "score": score,
-            "best": self.best_epoch == epoch,
+            "best": self.best.epoch == epoch,
         }
         self.history.append({"epoch": epoch, **record})
-        self.losses = _RunningMean()
+        self.losses = RunningMean()
         stage, plan = curator.stage, curator.plan
         with self._timed("policy"):
             curator.end_epoch(self.model, self.optimizer, last=epoch + 1 == self.epochs)
         self._tell("epoch", {**record, "seconds": dict(self.seconds)}, epoch)
         if curator.stage != stage:
-            self.best_score, self.best_epoch, self.best_weights = -math.inf, -1, {}
+            self.best = BestEpoch()
             self._begin_stage()
         if curator.plan is not plan:
             self._plan_changed()
@@ -374,6 +382,9 @@ class _Fit:
         if self.splits.train.groups is not None and self.splits.train.n_groups <= FOLDED_ABOVE:
             values["group_shares"] = plan.shares(self.splits.train.groups).tolist()
         self._tell("plan", values)
+        if self.ranks.is_main:  # policies live there
+            for finding in self.watch.news(self._observed(plan)):
+                self._tell("health", finding.to_json())
         if self.run is not None and plan.tensors():
             self.run.save_plan(clock, plan, self.splits.train)
             self.curator.chain.save_artifacts(self.run.path)
@@ -382,24 +393,30 @@ class _Fit:
 
     def _finish(self) -> FitResult:
         with self._timed("evaluate"):
-            test_last = evaluate(self.model, self.splits.test, train=self.splits.train, ranks=self.ranks)
+            predictions = predict(self.model, self.splits.test, ranks=self.ranks)
+            test_last = test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
         if self.run is not None:
             self.curator.chain.save_artifacts(self.run.path)
-        self.model.load_state_dict(self.best_weights)
+        self.model.load_state_dict(self.best.weights)
         finished = self._run_finish()
         with self._timed("evaluate"):
             validation = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
-            predictions = predict(self.model, self.splits.test, ranks=self.ranks)
-            test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
+            if self.finish is not None or self.best.epoch != self.epochs - 1:  # else these are the same weights
+                predictions = predict(self.model, self.splits.test, ranks=self.ranks)
+                test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
+        outcome = Outcome(test, validation, self.best.epoch, self.history, self.settings.select_by)
+        observed = self._observed(self.curator.plan, outcome)
+        health = self.ranks.from_main(lambda: self.watch.result(observed).to_json())
         result = FitResult(
             self.model,
-            self.best_epoch,
-            self.best_full_epochs,
+            self.best.epoch,
+            self.best.full_epochs,
             validation,
             test,
             test_last,
             self.history,
             dict(self.seconds),
+            Health.from_json(health),
         )
         scores = {
             "best_epoch": result.best_epoch,
@@ -410,6 +427,7 @@ class _Fit:
             "test": test.fold().to_json(),
             "test_last": test_last.fold().to_json(),
             "seconds": result.seconds,
+            "health": health,
         }
         if finished:
             scores["finish"] = finished
@@ -434,7 +452,7 @@ class _Fit:
 
     def _card(self) -> ModelCard:
         train = self.splits.train
-        made = {"data": self.splits.name, "epoch": self.best_epoch, "select_by": self.settings.select_by}
+        made = {"data": self.splits.name, "epoch": self.best.epoch, "select_by": self.settings.select_by}
         return ModelCard(facts_of_inputs(train.inputs), train.class_names, made=made)
 
     # ------------------------------------------------------------------------------------------------ the state
@@ -454,12 +472,7 @@ class _Fit:
                     "generator": torch.get_rng_state(),
                     "horizon": self.horizon,
                     "losses": self.losses.state_dict(),
-                    "best": {
-                        "score": self.best_score,
-                        "epoch": self.best_epoch,
-                        "full_epochs": self.best_full_epochs,
-                        "weights": self.best_weights,
-                    },
+                    "best": self.best.state_dict(),
                     "seconds": self.seconds,
                     "metrics": self.run.metrics_mark(),
                 }
@@ -483,6 +496,8 @@ class _Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         self.steps.load_state_dict(state.get("scaler", {}))
         self.curator.load_state_dict(state["curator"])
+        if self.ranks.is_main:
+            self.watch.news(self._observed(self.curator.plan))  # said before the interruption
         self.horizon = state["horizon"]
         # After the curator, whose plan may hold the groups that the objective is prepared for. Before the generator: an
         # objective with a network of its own draws its first weights.
@@ -490,10 +505,8 @@ class _Fit:
             self._prepare_objective()
             self.objective.load_state_dict(state["objective"])
         torch.set_rng_state(state["generator"])
-        self.losses = _RunningMean(state["losses"]["total"], state["losses"]["count"])
-        best = state["best"]
-        self.best_score, self.best_epoch, self.best_weights = best["score"], best["epoch"], best["weights"]
-        self.best_full_epochs = best["full_epochs"]
+        self.losses = RunningMean.of_state(state["losses"])
+        self.best = BestEpoch.of_state(state["best"])
         self.seconds, self.history = state["seconds"], state["history"]
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
@@ -511,14 +524,6 @@ class _Fit:
             self.seconds[activity] += time.perf_counter() - started
 
 
-def _own_device(device: torch.device, ranks: Ranks) -> torch.device:
-    """Of several GPUs each process of a machine takes its own, by the number that its launcher gave it."""
-    if ranks.count == 1 or device.type == "cpu" or ":" in str(device):
-        return device
-    devices = max(torch.accelerator.device_count(), 1)
-    return torch.device(device.type, int(os.environ.get("LOCAL_RANK", ranks.index)) % devices)
-
-
 def _alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     with alone():
         return work()
@@ -528,36 +533,3 @@ def _history(run: Run) -> list[dict[str, Any]]:
     """The records of the epochs so far, out of the run's events."""
     epochs = [dict(event) for event in run.metrics() if event["event"] == "epoch"]
     return [{key: event[key] for key in event if key not in ("event", "step", "seconds")} for event in epochs]
-
-
-class _RunningMean:
-    """Mean of losses weighted by batch size; kept on the device and added up rarely, so that no step waits for it."""
-
-    def __init__(self, total: float = 0.0, count: int = 0) -> None:
-        self.total = total
-        self.count = count
-        self._pending: list[Tensor] = []
-        self._sizes: list[int] = []
-
-    def add(self, loss: Tensor, size: int) -> None:
-        self._pending.append(loss.detach())
-        self._sizes.append(size)
-        self.count += size
-        if len(self._pending) == 256:
-            self._settle()
-
-    def mean(self) -> float:
-        self._settle()
-        return self.total / max(self.count, 1)
-
-    def state_dict(self) -> dict[str, Any]:
-        self._settle()
-        return {"total": self.total, "count": self.count}
-
-    def _settle(self) -> None:
-        if self._pending:
-            values = torch.stack(self._pending).to("cpu", torch.float64)
-            for value, size in zip(values.tolist(), self._sizes, strict=True):
-                self.total += value * size
-            self._pending.clear()
-            self._sizes.clear()

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from holdfast.errors import CheckpointError
+from holdfast.files import add_to_digest
 from holdfast.training.events import Event
 
 _log = logging.getLogger(__name__)
-
-_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -99,9 +98,7 @@ class MetricsFile:
                 if os.fstat(file.fileno()).st_size < self._read:
                     self._read, self._digest = 0, hashlib.sha256()
                 file.seek(self._read)
-                while block := file.read(_AT_ONCE):  # only what came since the last mark
-                    self._digest.update(block)
-                    self._read += len(block)
+                self._read += add_to_digest(self._digest, file)  # only what came since the last mark
         except OSError as error:
             raise CheckpointError(f"{self.path} can't be read ({error.strerror})") from error
         return MetricsMark(self._read, self._digest.hexdigest())
@@ -126,11 +123,8 @@ class MetricsFile:
             raise CheckpointError(f"{self.path} can't be written ({error.strerror})") from error
 
     def _check(self, file: IO[bytes], mark: MetricsMark) -> None:
-        size, digest, left = os.fstat(file.fileno()).st_size, hashlib.sha256(), mark.size
-        while block := file.read(min(left, _AT_ONCE)):
-            digest.update(block)
-            left -= len(block)
-        if left:
+        size, digest = os.fstat(file.fileno()).st_size, hashlib.sha256()
+        if add_to_digest(digest, file, mark.size) < mark.size:
             difference = f"it has {size:,} bytes and had {mark.size:,}"
         elif mark.sha256 not in (None, digest.hexdigest()):
             difference = "its SHA-256 is another"

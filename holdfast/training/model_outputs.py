@@ -65,21 +65,8 @@ def pinned(inputs: InputBatch) -> InputBatch:
         raise ConfigError(f"there is no page-locked memory for this device ({reason}); leave pin_memory out") from error
 
 
-def call(model: nn.Module, inputs: InputBatch) -> Tensor:
-    """Logits of the model for a batch, in float32 at least; named tensors are passed by name.
-
-    Raises:
-        DataError: if batch norm is to learn from a mini-batch of one example.
-    """
-    try:
-        return run(model, inputs)
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise DataError(
-            "a mini-batch has one example, and batch norm can't learn from one; train on more examples, or with a "
-            "model without batch norm"
-        ) from error
+#: Logits of a model for a batch, as training and sweeps take them.
+call = run
 
 
 def check_outputs(outputs: Tensor, n_classes: int) -> None:

@@ -23,8 +23,8 @@ from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
 from holdfast.models.heads import features_and_logits
 from holdfast.training.accumulation import part_sizes, recomputed, split_inputs
+from holdfast.training.batches import Batch, SharedBatch
 from holdfast.training.clock import Clock
-from holdfast.training.curator import Batch, SharedBatch
 from holdfast.training.model_outputs import call
 from holdfast.training.precision import Precision, autocast
 from holdfast.training.ranks import ALONE, Ranks
@@ -46,11 +46,12 @@ class Forward:
         part_size: how many examples the model is run on at a time, where memory allows no more. The batch is run part
             by part, and each part once more when gradients are taken, so that only one part's activations are held.
         step_size: examples of the whole optimizer step, where the batch is a part of it.
+        ranks: the processes that take the step together, where the batch is a part of this one's share.
 
     Attributes:
         batch: the whole mini-batch, over all processes; the inputs in it are this process's.
         local: what this process runs the model on; the same where it has no company.
-        ranks: the processes that share the batch.
+        ranks: the processes that take the step together.
     """
 
     def __init__(
@@ -64,11 +65,12 @@ class Forward:
         precision: Precision = "fp32",
         part_size: int | None = None,
         step_size: int | None = None,
+        ranks: Ranks = ALONE,
     ) -> None:
         self.model = model
         self.local = batch
         self.batch = batch.whole if isinstance(batch, SharedBatch) else batch
-        self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ALONE
+        self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ranks
         self.clock = clock or Clock()
         self.weighted = weighted
         self._step_size = step_size

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
 from holdfast.models.compiled import uncompiled
-from holdfast.training.accumulation import part_sizes, split_inputs
+from holdfast.training.accumulation import part_sizes
+from holdfast.training.batches import Batch, SharedBatch, split_batch
 from holdfast.training.clock import Clock
-from holdfast.training.curator import Batch, SharedBatch
 from holdfast.training.interruption import interruptions
 from holdfast.training.model_outputs import device_of
 from holdfast.training.objective import Forward, Objective
@@ -68,6 +68,8 @@ class OptimizerSteps:
                 ) from error
             raise
         self.stop = self._ranks.average_gradients(self._trained, interruptions.requested() is not None)
+        if _in_parts(objective, batch, self._part_size):
+            loss = self._ranks.mean(loss)
         if self._scaler is None:
             self._clip()
             self._optimizer.step()
@@ -89,7 +91,7 @@ class OptimizerSteps:
             self._scaler.load_state_dict(state)
 
     def _gradients(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
-        if self._part_size is None or not objective.is_mean:
+        if not _in_parts(objective, batch, self._part_size):
             # Where a part is run a second time, buffers are others: not what a compiled graph knows.
             model = self._runs if self._part_size is None else uncompiled(self._model)
             forward = Forward(
@@ -107,7 +109,7 @@ class OptimizerSteps:
             return loss
         self._optimizer.zero_grad(set_to_none=True)
         whole, losses, shared = len(batch.labels), list[Tensor](), isinstance(batch, SharedBatch)
-        for part in split_batch(batch, part_sizes(whole, self._part_size)):
+        for part in split_batch(batch, part_sizes(whole, self._part_size or whole)):
             forward = Forward(
                 self._runs,
                 part,
@@ -116,10 +118,11 @@ class OptimizerSteps:
                 clock=clock,
                 precision=self._precision,
                 step_size=len(batch.whole.labels) if isinstance(batch, SharedBatch) else whole,
+                ranks=self._ranks,
             )
             losses.append(objective(forward) * (len(part.labels) / whole))
             self._backward(losses[-1])
-        return self._ranks.mean(torch.stack([loss.detach() for loss in losses]).sum())
+        return torch.stack([loss.detach() for loss in losses]).sum()
 
     def _backward(self, loss: Tensor) -> None:
         scaled = loss if self._scaler is None else self._scaler.scale(loss)
@@ -130,11 +133,12 @@ class OptimizerSteps:
             nn.utils.clip_grad_norm_(self._model.parameters(), self._clip_norm)
 
 
-def split_batch(batch: Batch, sizes: list[int]) -> list[Batch]:
-    """The mini-batch in parts of these sizes, without copying it."""
-    inputs = split_inputs(batch.inputs, sizes)
-    others = [torch.split(values, sizes) for values in (batch.labels, batch.positions, batch.weights)]
-    return [Batch(*part) for part in zip(inputs, *others, strict=True)]
+def _in_parts(objective: Objective, batch: Batch, part_size: int | None) -> bool:
+    """Whether gradients of parts, of the processes' shares too, add up to those of the mini-batch.
+
+    Then processes need not hear of each other's outputs: they meet once per step, for the gradients, not twice.
+    """
+    return objective.is_mean and (part_size is not None or isinstance(batch, SharedBatch))
 
 
 def _is_of_the_compiler(error: Exception) -> bool:

@@ -7,7 +7,8 @@ slot                  meaning                                                mer
 ====================  =====================================================  ==========================
 ``copies``            how often an epoch visits each example, 0 = dropped    product (of masks: and)
 ``sample_weight``     draw with replacement in proportion                    product
-``batches``           explicit mini-batches, with weights and inputs         the last one wins
+``strata``            parts that every mini-batch has in proportion          the last one wins
+``batches``           explicit mini-batches: weights, inputs, order          the last one wins
 ``loss_weight``       weight of each example in the loss                     product, mean one over visits
 ``groups``            group of each example, where a policy inferred it      the last one wins
 ====================  =====================================================  ==========================
@@ -29,6 +30,7 @@ _VECTORS = {
     "copies": torch.int64,
     "sample_weight": torch.float64,
     "loss_weight": torch.float32,
+    "strata": torch.int64,
     "groups": torch.int64,
 }
 
@@ -41,10 +43,14 @@ class Plan:
         copies: int64 or bool of shape (n,). A mask is the usual case; larger numbers repeat examples (JTT).
         sample_weight: float64 of shape (n,), not negative.
         loss_weight: float32 of shape (n,), not negative.
+        strata: int64 of shape (n,): a part, such as the class, for each example; the order of draws is such that every
+            mini-batch has each part in the proportion in which it is drawn.
         batches: int64 of shape (batches, size), explicit mini-batches (CREST).
         batch_weight: float32 of shape (batches, size): the same example may weigh differently in two batches.
         batch_inputs: of shape (batches, size, ...): the inputs to train on as they are, neither read nor augmented
             again, where the mini-batches were chosen by one view of the examples.
+        batch_order: int64 of shape (steps,): which of the mini-batches each step takes, over and over; one at random by
+            default.
         groups: int64 of shape (n,): what policies and objectives that need groups go by, instead of the data set's.
     """
 
@@ -55,6 +61,8 @@ class Plan:
     batch_weight: Tensor | None = None
     batch_inputs: Tensor | None = None
     groups: Tensor | None = None
+    strata: Tensor | None = None
+    batch_order: Tensor | None = None
 
     def __post_init__(self) -> None:
         for name, dtype in _VECTORS.items():
@@ -78,6 +86,12 @@ class Plan:
             self.batches is None or self.batches.shape != self.batch_inputs.shape[: self.batches.ndim]
         ):
             raise ConfigError("batch_inputs of a plan need batches, and an input for each of their examples")
+        if self.batch_order is not None and (
+            self.batches is None
+            or not len(self.batch_order)
+            or not 0 <= int(self.batch_order.min()) <= int(self.batch_order.max()) < len(self.batches)
+        ):
+            raise ConfigError("batch_order of a plan needs batches, and names some of them by their numbers from 0")
 
     @property
     def active(self) -> Tensor | None:
@@ -148,7 +162,9 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
     batches: Tensor | None = None
     batch_weight: Tensor | None = None
     batch_inputs: Tensor | None = None
+    batch_order: Tensor | None = None
     groups: Tensor | None = None
+    strata: Tensor | None = None
     batches_by = ""
     # In the order of the chain, since two rules depend on it: the last word on groups and on mini-batches wins, and
     # sampling weights must come before the mini-batches that they are to shape.
@@ -156,6 +172,7 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
         copies = _product(copies, part.copies)
         loss_weight = _product(loss_weight, part.loss_weight)
         groups = groups if part.groups is None else part.groups
+        strata = strata if part.strata is None else part.strata
         if part.sample_weight is not None:
             if batches is not None:
                 raise ConfigError(
@@ -164,11 +181,11 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
                 )
             sample_weight = _product(sample_weight, part.sample_weight)
         if part.batches is not None:
-            # The three belong together, so none of an earlier policy's stays. Explicit mini-batches replace drawing:
+            # They belong together, so none of an earlier policy's stays. Explicit mini-batches replace drawing:
             # their maker has taken the sampling weights before it into account (`Plan.visits`), and left in the plan
             # they would count twice in the mean of the loss weights below.
             batches, batch_weight, batch_inputs = part.batches, part.batch_weight, part.batch_inputs
-            batches_by, sample_weight = name, None
+            batch_order, batches_by, sample_weight = part.batch_order, name, None
     if copies is not None and not bool(copies.any()):
         raise ConfigError("no example is left to train on: the policies dropped every one; loosen the last one added")
     if sample_weight is not None:
@@ -185,7 +202,7 @@ def merge(parts: Iterable[tuple[str, Plan]]) -> Plan:
         if mean == 0:
             raise ConfigError("every remaining example has loss weight 0, so nothing would be learned")
         loss_weight = loss_weight / mean
-    return Plan(copies, sample_weight, loss_weight, batches, batch_weight, batch_inputs, groups)
+    return Plan(copies, sample_weight, loss_weight, batches, batch_weight, batch_inputs, groups, strata, batch_order)
 
 
 def _visits(n: int, copies: Tensor | None, sample_weight: Tensor | None) -> Tensor:

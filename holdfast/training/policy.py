@@ -23,6 +23,8 @@ from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan, merge
 
 if TYPE_CHECKING:
+    from holdfast.training.health.check import Finding
+    from holdfast.training.health.observed import Observed
     from holdfast.training.objective import Objective
     from holdfast.training.post_training import PostTraining
 
@@ -161,12 +163,14 @@ class Policy:
         needs_features: whether it reads the inputs of the head, so that one pass keeps them.
         acts_between_steps: whether it can be due after any step, not only between epochs.
         needs_groups_of: the part of the data whose groups it must be given, where it needs some.
+        promises_worst_group: whether its aim is the worst group, so that a bad one is a failure.
     """
 
     name: ClassVar[str] = ""
     needs_features: ClassVar[bool] = False
     acts_between_steps: ClassVar[bool] = False
     needs_groups_of: ClassVar[Literal["train", "validation"] | None] = None
+    promises_worst_group: bool = False
 
     @property
     def needs_head(self) -> bool:
@@ -204,6 +208,10 @@ class Policy:
 
     def save_artifacts(self, folder: Path) -> None:
         """Write what people may want to look at into the run directory; called whenever the plan has changed."""
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether its assumptions hold, from its own state and what the run observed; changes nothing."""
+        return []
 
     def state_dict(self) -> dict[str, Any]:
         """What must be remembered besides the plan, for checkpoints: tensors and plain values, nested at will."""
@@ -250,6 +258,7 @@ class Chain(Policy):
         self.members = tuple(members)
         self.features_needed = any(member.needs_features for member in self.members)
         self.between_steps = any(member.acts_between_steps for member in self.members)
+        self.promises_worst_group = any(member.promises_worst_group for member in self.members)
         self._parts = [Plan()] * len(self.members)
 
     @property
@@ -287,6 +296,10 @@ class Chain(Policy):
         """Let every member write."""
         for member in self.members:
             member.save_artifacts(folder)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """The findings of all members."""
+        return [finding for member in self.members for finding in member.health(observed)]
 
     def objective(self) -> Objective | None:
         """The objective of the one member that has one."""
@@ -371,7 +384,7 @@ def _outdated(part: Plan, upstream: Plan) -> bool:
 
 
 def _check_length(name: str, part: Plan, n: int) -> None:
-    for slot in ("copies", "sample_weight", "loss_weight", "groups"):
+    for slot in ("copies", "sample_weight", "loss_weight", "groups", "strata"):
         vector = getattr(part, slot)
         if vector is not None and len(vector) != n:
             raise ConfigError(f"{name} gave {slot} for {len(vector)} examples, the training set has {n}")

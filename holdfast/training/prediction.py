@@ -30,12 +30,14 @@ class PredictionData:
         labelled: whether labels are known.
         names: what people call each example, such as its file.
         clients: the client of each example, where there are clients.
+        notes: what in the data the model was not given, a line each.
     """
 
     examples: Examples
     labelled: bool = True
     names: Sequence[str] | None = None
     clients: Sequence[str] | None = None
+    notes: Sequence[str] = ()
 
     def subset(self, positions: Tensor) -> PredictionData:
         """Those at `positions`, int64."""
@@ -43,7 +45,9 @@ class PredictionData:
         def pick(values: Sequence[str] | None) -> list[str] | None:
             return None if values is None else [values[place] for place in positions.tolist()]
 
-        return PredictionData(self.examples.subset(positions), self.labelled, pick(self.names), pick(self.clients))
+        return replace(
+            self, examples=self.examples.subset(positions), names=pick(self.names), clients=pick(self.clients)
+        )
 
 
 @dataclass(frozen=True, eq=False)

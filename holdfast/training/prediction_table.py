@@ -106,7 +106,7 @@ def _csv(table: pa.Table) -> bytes:
 _WRITERS = {".parquet": _parquet, ".csv": _csv}
 
 
-def check_table_place(path: Path, *, overwrite: bool) -> None:
+def check_table_place(path: Path, *, overwrite: bool, option: str = "--out") -> None:
     """Refuse a place where a table can't be written, before work is done for it.
 
     Raises:
@@ -114,16 +114,30 @@ def check_table_place(path: Path, *, overwrite: bool) -> None:
     """
     if path.suffix not in _WRITERS:
         raise ConfigError(f"{path} ends in {path.suffix or 'nothing'}; tables are written as {' or '.join(_WRITERS)}")
+    check_file_place(path, overwrite=overwrite, option=option)
+
+
+def check_file_place(path: Path, *, overwrite: bool, option: str = "--out") -> None:
+    """Refuse a place where a file can't be written, whatever its ending.
+
+    Args:
+        path: the place.
+        overwrite: whether a file that is there may be replaced.
+        option: that names another place.
+
+    Raises:
+        ConfigError: if there is something already, or its folder can't be made.
+    """
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; give the name of a file in it")
     if path.exists() and not overwrite:
-        raise ConfigError(f"there is a file at {path} already; choose another --out, or say --overwrite")
+        raise ConfigError(f"there is a file at {path} already; choose another {option}, or say --overwrite")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(f"the folder of {path} can't be made ({error.strerror}); choose another --out") from error
+        raise ConfigError(f"the folder of {path} can't be made ({error.strerror}); choose another {option}") from error
     if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"the folder of {path} can't be written to; choose another --out")
+        raise ConfigError(f"the folder of {path} can't be written to; choose another {option}")
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -235,14 +236,18 @@ class Ranks:
                     one.grad = part.view_as(one) if one.grad is None else one.grad.copy_(part.view_as(one))
         return wanted > 0
 
-    def mean(self, values: Tensor) -> Tensor:
-        """The mean over the processes, in all of them; values are on the device that trains."""
+    def total(self, values: Tensor) -> Tensor:
+        """The sum over the processes, in all of them; values are on the device that trains."""
         if self.count == 1:
             return values
         total = values.clone()
         with lost_processes_named(self):
             dist.all_reduce(total, group=self.group if values.device.type == "cpu" else None)
-        return total / self.count
+        return total
+
+    def mean(self, values: Tensor) -> Tensor:
+        """The mean over the processes, in all of them; values are on the device that trains."""
+        return self.total(values) / self.count if self.count > 1 else values
 
     def share_buffers(self, model: nn.Module) -> None:
         """Give all processes the main one's buffers: batch norm has seen another share of the data in each."""
@@ -333,6 +338,14 @@ def unwrapped(model: nn.Module | None) -> nn.Module | None:
             "DistributedDataParallel, or give the curator no model where the policy doesn't look at it"
         )
     return model
+
+
+def own_device(device: torch.device, ranks: Ranks) -> torch.device:
+    """Of several GPUs each process of a machine takes its own, by the number that its launcher gave it."""
+    if ranks.count == 1 or device.type == "cpu" or ":" in str(device):
+        return device
+    devices = max(torch.accelerator.device_count(), 1)
+    return torch.device(device.type, int(os.environ.get("LOCAL_RANK", ranks.index)) % devices)
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -4,6 +4,7 @@
 
     config.yaml            everything that determines the run
     environment.json       what kind of run it is, versions, machine, command, commit
+    choice.json            what ``--method auto`` tried and chose
     schema.json            how data of the user's own was read, so that other data is read in the same way
     metrics.jsonl          one event per line
     plans/*.parquet        what was trained on after each change of plan, by example id
@@ -72,6 +73,7 @@ _NONSENSE = (
 
 _WEIGHTS = "weights.safetensors"
 _MODEL = "model.json"
+_CHOICE = "choice.json"
 
 
 class Run:
@@ -272,6 +274,15 @@ class Run:
             self._lock.close()
             self._lock = None
 
+    @property
+    def choice(self) -> dict[str, Any] | None:
+        """What ``--method auto`` tried and chose; None of a run whose method was named."""
+        return self._json(_CHOICE) if (self.path / _CHOICE).exists() else None
+
+    def keep_choice(self, choice: Mapping[str, Any]) -> None:
+        """Keep what was tried and chosen, so that a run that is continued does not choose again."""
+        self._write(_CHOICE, json.dumps(dict(choice), indent=1))
+
     def keep_schema(self, schema: Mapping[str, Any]) -> None:
         """Write down how the data was read; a run that goes on must have read the same data.
 
@@ -309,7 +320,7 @@ class Run:
         """Save what is trained on from now on, by example id; explicit mini-batches as rows of (batch, id, weight)."""
         columns: dict[str, Any] = {"id": examples.ids.numpy()}
         for name, vector in plan.tensors().items():
-            if vector.ndim == 1:
+            if vector.ndim == 1 and name != "batch_order":
                 columns[name] = vector.numpy()
         self._write_table(f"plans/step-{clock.step:08d}.parquet", columns)
         if plan.batches is not None:
@@ -349,8 +360,9 @@ class Run:
         save_weights(state, self.path / _WEIGHTS, card.to_header())
 
     def save_results(self, results: Mapping[str, Any]) -> None:
-        """Write the final scores, which marks the run as finished."""
-        self._write("results.json", json.dumps(plain_values(results), indent=2))
+        """Write the final scores, and what ``--method auto`` chose, which marks the run as finished."""
+        chosen = {} if self.choice is None else {"choice": self.choice}
+        self._write("results.json", json.dumps(plain_values({**results, **chosen}), indent=2))
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
         with suppress(OSError):  # a folder that was empty is lost where a run travels through git or a bucket

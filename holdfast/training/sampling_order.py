@@ -3,6 +3,9 @@
 A *pass* is one shuffle of the active set, or as many weighted draws with replacement. Passes follow one another without
 end, so an epoch may be a pass (the default), or a fixed number of draws that cycles a small active set and continues a
 large one in the next epoch, as Lightning and transformers' Trainer need, which fix the length of an epoch once.
+
+Where a plan names strata, a pass is spread (`stratified_pass`): any stretch of it, so every mini-batch of any size, has
+each stratum in proportion. Draws stay without repetition within each.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ class SamplingOrder:
         self._cached: tuple[int, Tensor] | None = None
         self._cumulative: Tensor | None = None
         if plan.batches is not None:
-            self._pool = torch.arange(len(plan.batches))
+            self._pool = torch.arange(len(plan.batches)) if plan.batch_order is None else plan.batch_order
         elif plan.copies is None:
             self._pool = torch.arange(n)
         else:
@@ -66,8 +69,45 @@ class SamplingOrder:
     def _draw(self, generator: torch.Generator) -> Tensor:
         size = len(self._pool)
         if self._plan.batches is not None:
+            if self._plan.batch_order is not None:
+                return self._pool
             return torch.randint(size, (size,), generator=generator)
+        if self._plan.strata is not None:
+            weight = None if self._plan.sample_weight is None else self._plan.sample_weight[self._pool]
+            return self._pool[stratified_pass(self._plan.strata[self._pool], weight, generator)]
         if self._cumulative is not None:
             points = torch.rand(size, generator=generator, dtype=torch.float64) * self._cumulative[-1]
             return self._pool[torch.searchsorted(self._cumulative, points, right=True).clamp_(max=size - 1)]
         return self._pool[torch.randperm(size, generator=generator)]
+
+
+def stratified_pass(strata: Tensor, weights: Tensor | None, generator: torch.Generator) -> Tensor:
+    """An order of draws in which every stretch has each stratum in proportion.
+
+    Within a stratum the order is a shuffle. The j-th of its k draws gets the place (j + u) / k, with one random u per
+    stratum, and all draws are sorted by their places. So of m draws in a row a stratum of k in n has m k / n, give or
+    take less than 1 + (strata) k / n: for strata of equal size each has as many as any other, or one more.
+
+    Args:
+        strata: of each candidate, int64 of shape (n,).
+        weights: how often each is to come relative to the others, float64 of shape (n,); all once by default. With
+            weights each comes as often as is its due, rounded up or down by chance, so no draw is wasted on luck.
+        generator: where the order comes from.
+
+    Returns:
+        Places among the candidates, int64 of shape (n,).
+    """
+    n = len(strata)
+    drawn = torch.randperm(n, generator=generator)
+    if weights is not None:
+        drawn = drawn[strata[drawn].argsort(stable=True)]  # strata in one piece each: theirs is rounded by chance, too
+        reached = weights[drawn].cumsum(0)
+        points = (torch.arange(n) + torch.rand(1, generator=generator, dtype=torch.float64)) * (reached[-1] / n)
+        drawn = drawn[torch.searchsorted(reached, points, right=True).clamp_(max=n - 1)]
+        drawn = drawn[torch.randperm(n, generator=generator)]
+    drawn = drawn[strata[drawn].argsort(stable=True)]
+    counts = torch.bincount(strata[drawn])
+    rank = torch.arange(n) - (counts.cumsum(0) - counts).repeat_interleave(counts)
+    offsets = torch.rand(len(counts), generator=generator, dtype=torch.float64)
+    places = (rank + offsets.repeat_interleave(counts)) / counts.repeat_interleave(counts)
+    return drawn[places.argsort(stable=True)]

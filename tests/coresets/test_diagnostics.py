@@ -18,12 +18,29 @@ def test_the_gradient_is_that_of_the_weighted_mean():
     assert torch.allclose(found, exact, atol=1e-6)
 
 
+def test_the_gradient_is_by_default_the_one_that_training_would_take():
+    """Batch norm in training mode, its buffers as they were; with running statistics it is another."""
+    model, examples, some = net("batch").train(), gaussians(60), torch.arange(0, 60, 4)
+    with torch.no_grad():
+        model[1].running_mean += 1.0
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    found, running = gradient(model, examples, some), gradient(model, examples, some, statistics="running")
+    assert all(torch.equal(buffer, before[name]) for name, buffer in model.named_buffers())
+    inputs, labels = examples.gather(some)
+    for mode, ours in ((True, found), (False, running)):
+        loss = F.cross_entropy(model.train(mode)(inputs), labels)
+        exact = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+        assert torch.allclose(ours, exact, atol=1e-6)
+        model.load_state_dict(before, strict=False)
+    assert not torch.allclose(found, running, atol=1e-3)
+
+
 def test_the_variance_of_random_subsets_is_that_of_draws_without_replacement():
     """E |g_V - G|^2 = sigma^2 / r (n - r) / (n - 1)."""
     model, examples = net("batch").eval(), gaussians(240)
     inputs, labels = examples.gather(torch.arange(240))
     rows = per_example_gradients(model, inputs, labels)
-    whole = gradient(model, examples, torch.arange(240))
+    whole = gradient(model, examples, torch.arange(240), statistics="running")
     assert torch.allclose(rows.mean(0), whole, atol=1e-6)
     sigma = float((rows - whole).square().sum(1).mean())
     generator = torch.Generator().manual_seed(0)

@@ -67,7 +67,7 @@ def test_roberta_has_the_published_number_of_parameters():
 def test_crest_fine_tunes_a_sequence_classifier(root, tmp_path, curvature_of):
     splits = load("snli", root, tokenizer=str(root / "tokenizer"), max_tokens=18)
     model = build("roberta-base", splits.train.input_shape, 3, weights=root / "weights")
-    policy = Crest(batch_size=16, subset=60, proxy="feature", curvature_of=curvature_of)
+    policy = Crest(algorithm="published", batch_size=16, subset=60, proxy="feature", curvature_of=curvature_of)
     settings = Training(epochs=6, epoch_size=160, learning_rate=3e-3, optimizer="adamw", select_by="accuracy")
     run = Run.create(tmp_path / "run", {})
     result = fit(model, splits, policy, settings, run=run)

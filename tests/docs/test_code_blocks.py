@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 import pytest
 
+from holdfast.cli.commands.audit.arrays import parse_arrays
 from holdfast.cli.commands.audit.groups import parse_groups
 from holdfast.cli.commands.audit.multimodal import parse_multimodal
 from holdfast.cli.commands.audit.poison import parse_poison
@@ -27,7 +28,8 @@ from holdfast.cli.commands.federation import options as federate_options
 from holdfast.cli.commands.federation.command import COMMANDS as FEDERATION
 from holdfast.cli.commands.fit import task_of
 from holdfast.cli.commands.fit_clip import parse_clip
-from holdfast.cli.commands.select.options import parse_s2l
+from holdfast.cli.commands.select.options import parse_select
+from holdfast.cli.commands.sweep.command import parse_sweep
 from holdfast.cli.common import options
 from holdfast.cli.main import COMMANDS, main
 from holdfast.data import DATASETS
@@ -42,8 +44,10 @@ OPTIONAL = {"onnxruntime", "lightning", "transformers", "accelerate", "tensorboa
 PARSERS = {
     "audit groups": parse_groups,
     "audit poison": parse_poison,
+    "audit arrays": parse_arrays,
     "audit multimodal": parse_multimodal,
-    "select s2l": parse_s2l,
+    "select": parse_select,
+    "sweep": parse_sweep,
 }
 FUNCTIONS = {
     "demo": ("demo",),
@@ -52,6 +56,7 @@ FUNCTIONS = {
     "audit verdict": ("write_verdict",),
     "report": ("report",),
     "predict": ("predict",),
+    "evaluate": ("evaluate",),
     "export": ("export",),
     "reproduce": ("reproduce",),
 }
@@ -190,7 +195,7 @@ def parses(words: list[str], where: str, monkeypatch) -> None:
         if command == "federation":
             federation_parses(arguments, where)
             return
-        if command in ("audit", "select"):
+        if command == "audit":
             command, arguments = f"{command} {arguments[0]}", arguments[1:]
         if command in PARSERS:
             PARSERS[command](arguments)

@@ -136,6 +136,7 @@ def test_objectives_say_what_clients_must_do() -> None:
     assert {name for name, each in OBJECTIVES.items() if each.needs_losses} == {"term", "q-ffl", "afl"}
     assert {name for name, each in OBJECTIVES.items() if each.full_gradient} == {"afl"}
     assert {name for name, each in OBJECTIVES.items() if each.single_step} == {"fedsgd", "afl"}
+    assert {name for name, each in OBJECTIVES.items() if each().second is not None} == {"scaffold"}
     assert FedProx(0.3).proximal == 0.3
     assert FedAvg().proximal == 0
 

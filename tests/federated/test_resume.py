@@ -10,7 +10,19 @@ import pytest
 import torch
 
 from holdfast.data.clients.federations import load_federation
-from holdfast.federated import Ditto, FineTuning, Local, ModelReplacement, Rounds, Threat, federate
+from holdfast.federated import (
+    ClientPrivacy,
+    Ditto,
+    FedAdam,
+    FedYogi,
+    FineTuning,
+    Local,
+    ModelReplacement,
+    Rounds,
+    Scaffold,
+    Threat,
+    federate,
+)
 from holdfast.federated.aggregation import build_aggregator
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.store import RowStore
@@ -193,3 +205,52 @@ def test_a_federation_begun_before_there_was_a_start_goes_on_with_the_initial_we
     everybody = torch.arange(CLIENTS)
     rows = [found.runtime.stores["ditto-auto"].read(everybody) for found in (outcome, expected)]
     assert torch.equal(*rows)
+
+
+PRIVATE = Rounds(**{**vars(SETTINGS), "sampling": "poisson"})
+SERVERS = {
+    "control variates": {"settings": SETTINGS, "objective": Scaffold(), "server_optimizer": FedAdam()},
+    "momenta of both vectors": {
+        "settings": SETTINGS, "objective": Scaffold(), "aggregator": build_aggregator("momentum")
+    },
+    "noise": {"settings": PRIVATE, "privacy": ClientPrivacy(0.3, noise_seed=5), "server_optimizer": FedYogi()},
+}  # fmt: skip
+
+
+def _interrupted_in_round(number: int, run: Run, monkeypatch, **parts):
+    """Run until the middle of a round, then again from its checkpoint."""
+    clients, net = load_federation("digits-clients", clients=CLIENTS), build("softmax", (1, 8, 8), 10)
+    trained, seen = ClientRuntime.train, []
+
+    def stops(self, assignment, *others):
+        trained(self, assignment, *others)
+        seen.append(assignment.number)
+        if assignment.number == number and seen.count(number) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ClientRuntime, "train", stops)
+        federate(clients, net, personalize=[Ditto(lambda_=0.5)], run=run, **parts)
+    before = run.load_checkpoint()
+    return before, federate(clients, net, personalize=[Ditto(lambda_=0.5)], run=run, **parts)
+
+
+@pytest.mark.parametrize("parts", SERVERS.values(), ids=SERVERS)
+def test_all_that_servers_and_clients_remember_is_resumed_to_the_bit(tmp_path, monkeypatch, parts):
+    clients, net = load_federation("digits-clients", clients=CLIENTS), build("softmax", (1, 8, 8), 10)
+    expected = federate(clients, net, personalize=[Ditto(lambda_=0.5)], **parts)
+    before, found = _interrupted_in_round(5, Run.create(tmp_path / "run", {}), monkeypatch, **parts)
+    assert before["number"] == 5
+    assert torch.equal(found.weights, expected.weights)
+    everybody = torch.arange(CLIENTS)
+    for label, store in expected.runtime.stores.items():
+        assert torch.equal(found.runtime.stores[label].read(everybody), store.read(everybody))
+    assert found.reports["ditto-0.5"].table() == expected.reports["ditto-0.5"].table()
+
+
+def test_a_private_federation_goes_on_with_the_key_that_it_began_with(tmp_path, monkeypatch):
+    run = Run.create(tmp_path / "run", {})
+    before, _ = _interrupted_in_round(5, run, monkeypatch, settings=PRIVATE, privacy=ClientPrivacy(0.3))
+    key = before["server"]["privacy/key"]
+    assert int(key) > 2**32  # not a seed that somebody would try
+    assert torch.equal(run.load_checkpoint()["server"]["privacy/key"], key)

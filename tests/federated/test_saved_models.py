@@ -22,7 +22,7 @@ from holdfast.training import Run
 from holdfast.training.model_card import ModelCard, input_facts
 from holdfast.training.prediction import PredictionData, class_scores
 from holdfast.training.trained import TrainedModel
-from tests.federated.personalization.test_everywhere import METHODS, short
+from tests.federated.personalization.test_everywhere import METHODS, net_for, short
 from tests.federated.personalization.toy import SETTINGS
 from tests.federated.toy import convolutional, toy_clients
 
@@ -56,10 +56,10 @@ def same(left, right):
 @pytest.mark.parametrize("name", METHODS)
 def test_of_every_method_a_clients_model_is_that_of_the_outcome(tmp_path, name):
     from tests.federated.personalization.toy import clients as few
-    from tests.federated.toy import linear
+    from tests.federated.personalization.toy import model
 
     data, method = few(), short(METHODS[name])
-    made = [prepare(data, linear(data.input_shape[0], data.classes), QUICK, personalize=[method]) for _ in range(2)]
+    made = [prepare(data, net_for(method) or model(), QUICK, personalize=[method]) for _ in range(2)]
     run, outcome = finished(tmp_path / "run", made[0])
     for label in outcome.runtime.stores:
         models = personal_models(run, made[1], label)

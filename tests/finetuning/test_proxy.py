@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning import FineTuningSettings, LanguageModel, load_language_model, with_lora
+from holdfast.finetuning.estimates import Estimate
 from holdfast.finetuning.language_models.losses import trajectory_point
 from holdfast.finetuning.proxy import record_trajectories
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
@@ -23,14 +24,46 @@ def test_twelve_points_by_default(tmp_path: Path) -> None:
     assert (trajectories.losses[:, -1] < trajectories.losses[:, 0]).all()
 
 
+def test_recording_takes_half_of_the_training_by_default(tmp_path: Path) -> None:
+    """Four points of two units each, beside three epochs of six."""
+    assert record_trajectories(DATA, language(DATA), tmp_path / "three", QUICK).steps == (2, 4, 7, 9)
+    assert record_trajectories(DATA, language(DATA), tmp_path / "given", QUICK, points=2).steps == (4, 9)
+    with pytest.raises(ConfigError, match="9 points are to be recorded and the training has 8 steps that change"):
+        record_trajectories(DATA, language(DATA), tmp_path / "more", QUICK, points=9)
+
+
+def test_the_cost_is_told_before_anything_is_written_and_changes_nothing(tmp_path: Path) -> None:
+    told = list[Estimate]()
+
+    def tell(cost: Estimate) -> None:
+        told.append(cost)
+        assert list(tmp_path.iterdir()) == []
+
+    found = record_trajectories(DATA, language(DATA), tmp_path, QUICK, estimated=tell, by_memory=True)
+    plain = record_trajectories(DATA, language(DATA), tmp_path / "plain", QUICK)
+    assert np.array_equal(found.losses, plain.losses)
+    trained = sum(part.numel() for part in language(DATA).model.parameters())
+    assert told[0].fixed == pytest.approx(16 * trained, rel=0.05)
+    assert min(told[0].training, told[0].recording, told[0].per_token) > 0
+
+
+def test_curves_know_the_loss_of_guessing_by_frequency(tmp_path: Path) -> None:
+    tokens = tokens_of(DATA, language(DATA), 512, template="auto")
+    _, counts = np.unique(tokens.ids[tokens.learned], return_counts=True)
+    shares = counts / counts.sum()
+    key = record_trajectories(DATA, language(DATA), tmp_path, QUICK).key
+    assert key["unigram"] == pytest.approx(-(shares * np.log(shares)).sum(), abs=1e-5)
+
+
 def test_the_untrained_model_is_no_point(tmp_path: Path) -> None:
     """The warm-up's first rate is 0, so that nothing is learned in the first step."""
-    trajectories = record_trajectories(DATA, language(DATA), tmp_path / "warm", QUICK)
+    trajectories = record_trajectories(DATA, language(DATA), tmp_path / "warm", QUICK, every=1)
     assert trajectories.steps == tuple(range(2, 10))
     untrained = trajectory_point(language(DATA).model, tokens_of(DATA, language(DATA), template="auto"))
     assert not np.isclose(trajectories.losses[:, 0], untrained, rtol=1e-4).any()
     cold = replace(QUICK, warmup=0.0)
-    assert record_trajectories(DATA, language(DATA), tmp_path / "cold", cold).steps == tuple(range(1, 10))
+    found = record_trajectories(DATA, language(DATA), tmp_path / "cold", cold, every=1)
+    assert found.steps == tuple(range(1, 10))
 
 
 def test_a_training_of_one_step_is_refused(tmp_path: Path) -> None:
@@ -95,7 +128,7 @@ def test_the_fingerprint_of_a_model_is_that_of_its_weights() -> None:
 
 def test_recording_is_beside_what_the_cost_model_says(tmp_path: Path) -> None:
     """A18: three epochs of steps cost 18, nine points 2 each."""
-    seconds = record_trajectories(DATA, language(DATA), tmp_path, replace(QUICK, warmup=0.0)).seconds
+    seconds = record_trajectories(DATA, language(DATA), tmp_path, replace(QUICK, warmup=0.0), every=1).seconds
     assert seconds is not None
     assert min(seconds.training, seconds.recording) > 0
     assert seconds.recording_by_model == pytest.approx(seconds.training)

@@ -63,6 +63,17 @@ def test_a_class_is_called_by_its_constructor():
     assert (layer.in_features, layer.out_features, layer.bias) == (4, 5, None)
 
 
+def test_inputs_and_outputs_are_counted_from_the_data_and_what_is_not_known_says_which_names_are():
+    def net(inputs, outputs, width=12):
+        return inputs, outputs, width
+
+    def unknown(wards): ...
+
+    assert call_of(net, {}, (2, 3), 5, title="it")() == (6, 5, 12)
+    with pytest.raises(ConfigError, match="n_features or n_classes is taken from the data"):
+        call_of(unknown, {}, (2, 3), 5, title="it")
+
+
 def test_a_field_that_is_missing_inside_a_dataclass_is_named_with_its_place():
     from dataclasses import dataclass
 

@@ -46,6 +46,8 @@ def test_parameter_counts_are_the_published_ones(make, expected):
         ("lenet5", (3, 28, 28), 84),
         ("lenet5", (1, 13, 20), 84),
         ("mlp", (3, 10, 10), 128),
+        ("mlp-batchnorm", (3, 10, 10), 32),
+        ("cnn-half-batchnorm", (1, 28, 28), 32),
         ("linear", (1, 8, 8), 64),
         ("resnet18", (3, 64, 64), 512),
         ("resnet50", (3, 64, 64), 2048),

@@ -174,3 +174,19 @@ def test_due_only_when_an_epoch_starts() -> None:
     due = [epoch for epoch in range(12) if policy.due(Clock(epoch=epoch))]
     assert due == [4, 6]
     assert not policy.due(Clock(epoch=4, step_in_epoch=1))
+
+
+def test_a_rare_group_that_is_known_is_compared_with_itself() -> None:
+    """Sixty alike and six that differ: in one class the six stand alone, as a group of their own only a share of it."""
+    stream = torch.Generator().manual_seed(0)
+    rare = torch.arange(66) >= 60
+    inputs = torch.randn(66, 2, generator=stream) * torch.where(rare, 0.5, 0.02)[:, None]
+    inputs[rare, 0] += 3
+    data = Examples.of(inputs, torch.zeros(66, dtype=torch.int64), groups=rare.long(), class_names=("only", "other"))
+    model = nn.Linear(2, 2)
+    lost = {}
+    for name, plan in (("none", Plan()), ("inferred", Plan(groups=rare.long())), ("data", Plan())):
+        policy = Epic(fraction=0.2, start=0, every=1, protect=name)
+        policy.update(Context(Clock(), data, plan, model, ModelOutputs(model, data), 0, "epic"))
+        lost[name] = int(rare[policy.drops[0].ids].sum())
+    assert lost["inferred"] == lost["data"] <= 2 < lost["none"]

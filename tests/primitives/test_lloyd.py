@@ -8,7 +8,8 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from holdfast.errors import ConfigError, DataError
-from holdfast.primitives.lloyd import Engine, lloyd, nearest_centre
+from holdfast.primitives.lloyd import lloyd, nearest_centre
+from holdfast.primitives.lloyd_options import Engine
 
 ENGINES = ("faiss", "scikit-learn")
 

@@ -15,7 +15,7 @@ from holdfast.poisoning.defenses.private import PrivateCrossEntropy
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.primitives.pgd import Pgd
 from holdfast.primitives.projections import norms_of, project_to_ball, project_to_simplex
-from holdfast.training.curator import Batch
+from holdfast.training.batches import Batch
 from holdfast.training.objective import Forward
 
 SHAPE = (3, 2, 2, 2)

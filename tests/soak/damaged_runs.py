@@ -1,9 +1,9 @@
 """Hundreds of damaged run folders and checkpoints: every command on them ends well or in one of our sentences.
 
-``python -m tests.soak.damaged_runs --cases 600`` runs them and writes results/soak/runs.log; a sample runs in
-``make test`` and others in ``make soak`` (test_runs.py). A case is its seed: ``python -m tests.soak.damaged_runs --only
-123``. A command that succeeds on changed weights must give what it gives on the true ones, to the bit: for `predict`
-the predictions, for `--resume` the weights at the end.
+``python -m tests.soak.damaged_runs --cases 600 --minutes 10`` runs them, in pieces if need be, and appends to
+results/soak/runs.log; a sample runs in ``make test`` and others in ``make soak`` (test_runs.py). A case is its seed:
+``python -m tests.soak.damaged_runs --only 123``. A command that succeeds on changed weights must give what it gives on
+the true ones, to the bit: for `predict` the predictions, for `--resume` the weights at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import json
 import os
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -30,8 +29,10 @@ import yaml
 
 from holdfast.cli.main import main as holdfast
 from holdfast.training.state import load_state, save_state
+from tests.soak.journal import FAILED, Journal
 
-LOG = Path(__file__).parents[2] / "results" / "soak" / "runs.log"
+BLOCK = 25  # cases to a line of the log
+GOOD = ("done", "named", "refused")
 SECONDS = 120  # of clock time, after which a case counts as hanging
 Dice = random.Random
 
@@ -457,41 +458,51 @@ def _as_undamaged(originals: Originals, kind: str, template: list[str], folder: 
     return True
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=600)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--only", type=int)
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no block of cases after so many minutes")
+    parser.add_argument("--only", type=int, help="one case, with all it said and nothing written down")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    seeds = [chosen.only] if chosen.only is not None else range(chosen.first, chosen.first + chosen.cases)
-    outcomes: Counter[str] = Counter()
-    kinds: Counter[str] = Counter()
-    failures: list[str] = []
+    journal = Journal(
+        "runs.log", f"python -m tests.soak.damaged_runs: a line per {BLOCK} damaged run folders and checkpoints"
+    )
+    until, done, failures = time.monotonic() + 60 * chosen.minutes, journal.good(), 0
     with tempfile.TemporaryDirectory() as place:
         (Path(place) / "originals").mkdir()
         originals = make_originals(Path(place) / "originals")
-        for seed in seeds:
-            folder = Path(place) / f"case-{seed}"
-            folder.mkdir()
-            case = try_case(originals, seed, folder)
-            shutil.rmtree(folder, ignore_errors=True)
-            outcomes[case.outcome] += 1
-            kinds[f"{case.kind}: {case.words}"] += 1
-            if case.outcome != case.outcome.lower() or chosen.only is not None:
-                failures.append(f"seed {seed}: {case.outcome}: {case.words} on {case.kind}, {case.what}")
-                print(failures[-1], case.said[-1500 if chosen.only is None else -6000 :], sep="\n", flush=True)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    bad = [failure for failure in failures if chosen.only is None]
-    number = f"{len(seeds)} damaged run folders and checkpoints, seeds from {seeds[0]}"
-    wrong = "a traceback, a hang, nothing said, a half-written file left, changed weights accepted"
-    lines = [f"commit {commit.stdout.strip()}, {number}", f"{len(bad)} failures ({wrong})"]
-    lines += ["", *(f"{count:6d}  {outcome}" for outcome, count in sorted(outcomes.items()))]
-    lines += ["", *(f"{count:6d}  {kind}" for kind, count in sorted(kinds.items())), "", *bad]
-    if chosen.only is None:
-        LOG.write_text("\n".join(lines).rstrip() + "\n")
-    print("\n".join(lines))
+        if chosen.only is not None:
+            case = _in_folder(originals, chosen.only, Path(place))
+            print(*case, sep="\n")
+            return int(case.outcome not in GOOD)
+        for first in range(chosen.first, chosen.first + chosen.cases, BLOCK):
+            block = range(first, min(first + BLOCK, chosen.first + chosen.cases))
+            name = f"seeds {block[0]} to {block[-1]}"
+            if name in done or time.monotonic() > until:
+                continue
+            cases = {seed: _in_folder(originals, seed, Path(place)) for seed in block}
+            bad = {seed: case for seed, case in cases.items() if case.outcome not in GOOD}
+            failures += len(bad)
+            for seed, case in bad.items():
+                print(f"seed {seed}: {case.outcome}: {case.what}\n{case.said[-1500:]}", flush=True)
+            outcomes = Counter(case.outcome for case in cases.values())
+            kinds = len({(case.kind, case.words) for case in cases.values()})
+            wrong = [f"seed {seed} {case.words} on {case.kind}, {case.what}" for seed, case in bad.items()]
+            verdict = f"{dict(sorted(outcomes.items()))}, {kinds} commands"
+            journal.add(name, "; ".join([f"{FAILED} {verdict}", *wrong]) if bad else verdict)
+    return int(failures > 0)
+
+
+def _in_folder(originals: Originals, seed: int, place: Path) -> Case:
+    folder = place / f"case-{seed}"
+    folder.mkdir()
+    try:
+        return try_case(originals, seed, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

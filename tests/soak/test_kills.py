@@ -2,8 +2,8 @@
 
 Children are forked, so that a round costs no imports and many stops fit into a minute. A kill may hit anything: the
 making of the run directory, a step, the middle of a write, the last report. SIGTERM and SIGUSR1 ask for the end: what
-comes of them is a saved state and an exit code that says so. ``python -m tests.soak.test_kills`` stops every chain many
-times and writes results/soak/kills.log.
+comes of them is a saved state and an exit code that says so. ``python -m tests.soak.test_kills --minutes 10`` stops
+every chain many times, goes on where it was cut off, and appends to results/soak/kills.log.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import os
 import random
 import shutil
 import signal
-import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,6 +28,7 @@ import torch
 
 from holdfast.cli.main import main
 from holdfast.training.state import load_state
+from tests.soak.journal import FAILED, Journal
 
 _FIT = ["fit", "--data", "coloured-digits", "--model", "linear", "--epochs", "2", "--batch-size", "256",
         "--checkpoint-seconds", "0"]  # fmt: skip
@@ -46,7 +48,6 @@ TYPED = {
 }  # fmt: skip
 KILLS = 3
 ASKED, SAVED = (signal.SIGTERM, signal.SIGUSR1), 75
-LOG = Path(__file__).parents[2] / "results" / "soak" / "kills.log"
 
 
 def begin(words: list[str], says: Path) -> int:
@@ -84,6 +85,21 @@ def stop(child: int, number: signal.Signals) -> int:
     return ended(child)
 
 
+def await_checkpoint(run: Path, child: int) -> None:
+    """Wait until a command has saved something since it began, or is over."""
+    began = time.time()
+    while os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if any(file.stat().st_mtime > began for file in present(run.glob("checkpoints/*.safetensors"))):
+            return
+        time.sleep(0.01)
+
+
+def present(files: Iterator[Path]) -> Iterator[Path]:
+    for file in files:
+        if file.exists():
+            yield file
+
+
 def stopped_and_continued(
     chain: str,
     run: Path,
@@ -102,7 +118,9 @@ def stopped_and_continued(
     met: Counter[str] = Counter()
     for number in signals:
         child = begin(go_on(chain, run, more), says)
-        time.sleep(dice.uniform(0, duration / 2))
+        if number in ASKED:  # before training there is nothing to save, and the signal ends the process as ever
+            await_checkpoint(run, child)
+        time.sleep(dice.uniform(0, duration / (8 if number in ASKED else 2)))
         code = stop(child, number)
         # Before training and after it there is nothing to save, and a signal ends the process as it always does.
         expected = {0, -number, SAVED} if number in ASKED else {0, -number}
@@ -161,44 +179,53 @@ def test_a_command_stopped_at_random_moments_ends_as_one_that_was_left_alone(who
     shutil.rmtree(run)
 
 
-def main_kills() -> None:
+def stop_many(chain: str, count: int, seed: int, signals: list[signal.Signals]) -> str:
+    """Stop one chain by all these signals, five to a run, and say how it went."""
+    dice, more = random.Random(seed), () if count == 1 else ("--processes", str(count))
+    met: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        try:
+            expected, duration = left_alone(chain, folder, more)
+            while signals:
+                run = folder / f"run-{len(signals)}"
+                now = stopped_and_continued(
+                    chain, run, folder / "says", dice, signals=signals[:5], duration=duration, more=more
+                )
+                assert_same_to_the_bit(run, expected)
+                signals = signals[sum(now.values()) :]
+                met += now
+        except AssertionError as error:
+            return f"{FAILED} after {dict(met)}: {str(error)[:1500]}"
+    return f"equal to the bit; {dict(met)}"
+
+
+def main_kills() -> int:
     """Stop every chain many times, and write down how it went."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100, help="by SIGKILL, over all chains and numbers of processes")
     parser.add_argument("--asks", type=int, default=20, help="by SIGTERM and SIGUSR1 in turn")
-    parser.add_argument("--processes", type=int, nargs="+", default=[1])
+    parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no chain after so many minutes")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    dice, lines, total = random.Random(chosen.seed), [], Counter()
+    journal = Journal("kills.log", "python -m tests.soak.test_kills: results, tables, weights and checkpoints of runs "
+                      "that were stopped and continued, against a run left alone")  # fmt: skip
+    done, until, failed = journal.good(), time.monotonic() + 60 * chosen.minutes, 0
     settings = [(chain, count) for count in chosen.processes for chain in TYPED if count == 1 or chain != "federate"]
-    with tempfile.TemporaryDirectory() as place:
-        for number, (chain, count) in enumerate(settings):
-            more = () if count == 1 else ("--processes", str(count))
-            folder = Path(place) / str(number)
-            folder.mkdir()
-            expected, duration = left_alone(chain, folder, more)
-            share = [len(range(number, many, len(settings))) for many in (chosen.kills, chosen.asks)]
-            left = [signal.SIGKILL] * share[0] + [ASKED[turn % 2] for turn in range(share[1])]
-            dice.shuffle(left)
-            met: Counter[str] = Counter()
-            while left:
-                run = folder / f"run-{len(left)}"
-                now = stopped_and_continued(
-                    chain, run, folder / "says", dice, signals=left[:5], duration=duration, more=more
-                )
-                assert_same_to_the_bit(run, expected)
-                del left[: sum(now.values())]
-                met += now
-            lines.append(f"{chain}, {count} process{'es' if count > 1 else ''}: equal to the bit; {dict(met)}")
-            total += met
-            print(lines[-1], flush=True)
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
-    head = f"commit {commit.stdout.strip()}, seed {chosen.seed}: {total.total()} signals, {dict(total)}"
-    LOG.write_text(
-        "\n".join([head, "results, tables, weights and checkpoints equal those of a run left alone", "", *lines]) + "\n"
-    )
+    for number, (chain, count) in enumerate(settings):
+        kills, asks = (len(range(number, many, len(settings))) for many in (chosen.kills, chosen.asks))
+        name = f"{chain} with {count} process(es), {kills} kills and {asks} asks, seed {chosen.seed}"
+        if name in done or time.monotonic() > until:
+            continue
+        signals = [signal.SIGKILL] * kills + [ASKED[turn % 2] for turn in range(asks)]
+        random.Random(f"{chosen.seed} {number}").shuffle(signals)
+        verdict = stop_many(chain, count, chosen.seed * len(settings) + number, signals)
+        journal.add(name, verdict)
+        failed += verdict.startswith(FAILED)
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
-    main_kills()
+    sys.exit(main_kills())

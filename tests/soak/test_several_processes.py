@@ -1,16 +1,22 @@
 """Every method on two and three processes, by every engine: equal to each other to the bit, and to one process.
 
 The sample in `make test` is one method on one engine, chosen by the seed; `make soak` goes on to others.
-`python -m tests.soak.test_several_processes` runs all of them once and writes what it found.
+`python -m tests.soak.test_several_processes` runs all of them once, in pieces of as many minutes as it is given, and
+appends what it found to results/soak/several-processes.log; cells that are good there are not run again.
 """
 
+import argparse
 import random
+import signal
 import sys
+import tempfile
+import time
 
 import numpy as np
 import pytest
 
-from tests.several import ENGINES, METHODS, by_engine, by_fit, by_shares, on_ranks
+from tests.several import ENGINES, METHODS, by_engine, by_fit, by_shares, on_ranks, stopping_one
+from tests.soak.journal import FAILED, Journal
 
 
 def assert_alike(ranks):
@@ -67,19 +73,60 @@ def test_any_method_resumed(seed, tmp_path):
     check_resumed(chance.choice(METHODS), 2 + seed % 2, 1 + seed % 3, tmp_path, chance.randrange(2, 18))
 
 
-def main() -> int:
-    failed = 0
+def check_killed(engine, method, count):
+    """Point e: the last process is killed in the middle of training, and each of the others says so."""
+    *survivors, gone = on_ranks(count, stopping_one, engine, method, signal.SIGKILL, timeout=120)
+    assert gone == "gone", gone
+    for answer in survivors:
+        assert isinstance(answer, str) and "another process of this training has ended" in answer, answer
+
+
+def cells():
+    """What is to be shown, by name."""
     for engine in ENGINES:
         for method in METHODS:
             for count in (2, 3):
-                try:
-                    check(engine, method, count)
-                    verdict = "as one process"
-                except AssertionError as error:
-                    failed += 1
-                    verdict = "FAILED " + " ".join(str(error).split())[:300]
-                print(f"{engine:10s} {method:10s} {count} processes: {verdict}", flush=True)
-    return int(failed > 0)
+                yield f"{engine}, {method}, {count} processes, alike and as one", check, (engine, method, count)
+    for method in METHODS:
+        for count, other in ((2, 3), (3, 1)):
+            name = f"fit, {method}, resumed from {count} by {count} and by {other}"
+            yield name, check_resumed, (method, count, other)
+    for engine in ENGINES:
+        for method in METHODS:
+            for count in (2, 3):
+                yield f"{engine}, {method}, {count} processes, one killed", check_killed, (engine, method, count)
+
+
+def run(name, point, arguments):
+    """How a cell went."""
+    try:
+        if point is check_resumed:
+            chance = random.Random(name)
+            with tempfile.TemporaryDirectory() as folder:
+                step = chance.randrange(2, 18)
+                point(*arguments, folder, step)
+                return f"good (stopped after step {step})"
+        point(*arguments)
+    except (AssertionError, TimeoutError) as error:
+        return f"{FAILED} {str(error)[:1500]}"
+    return "good"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=1e6, help="begin no cell after so many minutes")
+    parser.add_argument("--only", default="", help="cells whose names hold this")
+    parser.add_argument("--again", action="store_true", help="those that are good already too")
+    chosen = parser.parse_args()
+    journal = Journal("several-processes.log", "python -m tests.soak.test_several_processes: one line per cell")
+    done, until, verdicts = set() if chosen.again else journal.good(), time.monotonic() + 60 * chosen.minutes, []
+    for name, point, arguments in cells():
+        if chosen.only in name and name not in done and time.monotonic() < until:
+            verdicts.append(run(name, point, arguments))
+            journal.add(name, verdicts[-1])
+    left = sum(name not in journal.good() for name, _, _ in cells())
+    print(f"{len(verdicts)} run, {left} of {len(list(cells()))} left")
+    return int(any(verdict.startswith(FAILED) for verdict in verdicts))
 
 
 if __name__ == "__main__":

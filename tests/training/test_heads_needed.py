@@ -27,7 +27,7 @@ MORE = {
     "spare, features": lambda: Spare(infer_epoch=1, k=1, output="features"),
     "spare's groups, features": lambda: InferGroups(Spare(infer_epoch=1, k=1, output="features")) >> GroupDRO(),
     "crest, features": lambda: Crest(batch_size=7, subset=20, proxy="feature"),
-    "crest, head": lambda: Crest(batch_size=7, subset=20, curvature_of="head"),
+    "crest, head": lambda: Crest(algorithm="published", batch_size=7, subset=20, curvature_of="head"),
     "epic, weights": lambda: Epic(fraction=0.4, start=1, every=1, proxy="last-input"),
 }
 ALL = {**POLICIES, **MORE}

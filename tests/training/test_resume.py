@@ -15,7 +15,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from holdfast.coresets import Craig, Crest, El2n, Forgotten, Glister, GradMatch, Grand
+from holdfast.coresets import (
+    Coverage,
+    Craig,
+    Crest,
+    DynamicPruning,
+    El2n,
+    Forgotten,
+    Glister,
+    GradMatch,
+    Grand,
+    Stratified,
+)
 from holdfast.data import Examples, Splits
 from holdfast.data.inputs import TensorInputs
 from holdfast.errors import CheckpointError, ConfigError
@@ -62,10 +73,15 @@ POLICIES = {
     "cvar": CvarDRO,
     "jtt": lambda: Jtt(infer_epoch=1, lambda_up=3),
     "pde": lambda: Pde(first_expansion=1, every=1, added=4),
-    "crest": lambda: Crest(batch_size=7, subset=20, window=1, sightings=1),
+    "stratified": Stratified,
+    "drop >> stratified": lambda: DropHighest() >> Stratified(),
+    "crest": lambda: Crest(batch_size=7, window=1, sightings=1, ahead=3, until_rate=0.4),
+    "crest, change": lambda: Crest(batch_size=7, ahead=2, uses=3, tolerance=0.2, until_rate=0),
+    "crest, curvature": lambda: Crest(batch_size=7, ahead=2, uses=3, validity="curvature", tolerance=0.2),
+    "crest, published": lambda: Crest(algorithm="published", batch_size=7, subset=20, window=1, sightings=1),
     "crest, every batch": lambda: Crest(batch_size=7, subset=20, every_batch=True),
-    "crest, first order": lambda: Crest(batch_size=7, subset=20, order=1, smooth=False, tolerance=0.2),
-    "drop >> crest": lambda: DropHighest() >> Crest(batch_size=7, subset=20, proxy="last_layer"),
+    "crest, first order": lambda: Crest(algorithm="published", batch_size=7, subset=20, order=1, smooth=False),
+    "drop >> crest": lambda: DropHighest() >> Crest(batch_size=7, proxy="last_layer"),
     "spare >> crest": lambda: Spare(infer_epoch=1, k=1) >> Crest(batch_size=7, subset=20),
     "craig": lambda: Craig(fraction=0.5),
     "gradmatch": lambda: GradMatch(fraction=0.5),
@@ -73,6 +89,9 @@ POLICIES = {
     "el2n": lambda: El2n(fraction=0.5, score_epochs=1),
     "grand": lambda: Grand(fraction=0.5, score_epochs=1),
     "forgetting": lambda: Forgotten(fraction=0.5, score_epochs=2),
+    "ccs": lambda: Coverage(fraction=0.5, score_epochs=2, strata=5),
+    "dynamic-pruning": lambda: DynamicPruning(anneal=0.25),
+    "drop >> stratified >> dynamic-pruning": lambda: DropHighest() >> Stratified() >> DynamicPruning(),
     "epic": lambda: Epic(fraction=0.4, start=1, every=1),
     "epic, remaining": lambda: Epic(fraction=0.4, start=1, every=1, pool="remaining", proxy="last-layer"),
     "epic >> crest": lambda: Epic(fraction=0.4, start=1, every=1) >> Crest(batch_size=7, subset=20),

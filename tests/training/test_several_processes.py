@@ -12,7 +12,7 @@ from holdfast.training.ranks import ALONE
 from tests.several import Net, by_engine, by_fit, by_loop, by_shares, examples, on_ranks
 from tests.soak.test_several_processes import assert_alike, assert_close
 
-CASES = [("jtt", True), ("group-dro", False), ("epic+crest", False)]
+CASES = [("jtt", True), ("group-dro", False), ("epic+crest", False), ("epic+stratified+dynamic-pruning", False)]
 
 
 def test_fit_on_two_processes_is_that_on_one():

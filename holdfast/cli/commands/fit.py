@@ -12,13 +12,15 @@ from holdfast.cli.common.options import FitOptions, parse
 from holdfast.cli.common.processes import check_count, joined_processes, launch, launched
 from holdfast.cli.common.runs import continued, print_config, run_place, says_how_to_continue
 from holdfast.data.catalog import data_root
-from holdfast.errors import ConfigError, nearest
+from holdfast.errors import UNHEALTHY, ConfigError, nearest
 from holdfast.files import read_mapping
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.data import Splits
+    from holdfast.training.events import Listener
+    from holdfast.training.method import ValidatedMethod
     from holdfast.training.ranks import Ranks
 
 TASKS = ("classify", "clip")
@@ -40,12 +42,16 @@ def main(arguments: list[str]) -> int:
     if options.choices.resume is not None:
         free = ("checkpoint_seconds", "processes")
         options, run = continued(options.choices.resume, arguments, parse, "fit", free=free)
+    if options.auto is not None and max(options.choices.processes, launched()) > 1:
+        raise ConfigError(
+            "--method auto tries methods in one process; choose with --processes 1, then name the chosen method here"
+        )
     if options.choices.processes > 1 and launched() == 1:
         training.validated(options.policy, options.training.planned)
         return launch(options.choices.processes, ["fit", *arguments])
     with joined_processes(options.training.device) as ranks:
-        train(options, Console(quiet=not ranks.is_main), run, ranks)
-    return 0
+        result = train(options, Console(quiet=not ranks.is_main), run, ranks)
+    return UNHEALTHY if options.choices.strict and result.health.verdict == "failed" else 0
 
 
 def task_of(arguments: list[str]) -> str:
@@ -76,6 +82,7 @@ def train(
     """
     import torch
 
+    from holdfast.cli.common.health import reference_report
     from holdfast.cli.common.model_options import show_device, show_model
     from holdfast.cli.common.progress import TrainingProgress
     from holdfast.integrations.trackers.tracker import trackers
@@ -83,9 +90,10 @@ def train(
     from holdfast.training.ranks import ALONE
 
     ranks = ranks or ALONE
+    reference = None if options.choices.reference is None else reference_report(options.choices.reference)
     choices, settings = options.choices, options.training
     show_device(settings.device, console)
-    method = training.validated(options.policy, settings.planned)
+    method = None if options.auto is not None else training.validated(options.policy, settings.planned)
     root = data_root(choices.data_root)
     splits = ranks.main_first(lambda: options.data.load(root))
     show_notes(splits.notes, splits.name, console)
@@ -95,24 +103,51 @@ def train(
     )
     model = ranks.main_first(lambda: spec.build(root))
     few = splits.train.inputs.gather(torch.arange(min(2, len(splits.train))))
-    show_model(spec, model, few, console, needed_by=choices.method if method.policy.needs_head else None)
+    show_model(spec, model, few, console, needed_by=choices.method if method and method.policy.needs_head else None)
     # All hear of a place that can't be written to.
     opened = ranks.together(lambda: _opened(run, options, spec, splits) if ranks.is_main else None)
+    if method is None:
+        method = _chosen(options, spec, splits, opened, console)
     if opened is None:
         with interruptible():
-            return training.fit(model, splits, method, settings, head=choices.head)
+            return training.fit(model, splits, method, settings, head=choices.head, reference=reference)
     run, listeners = opened, trackers(choices.track, opened)
     title = f"{Path(choices.data).name}, {choices.method}"
     with says_how_to_continue(run, console), TrainingProgress(title, console) as progress:
         if run.has_checkpoint():
             done = [record for record in run.metrics() if record["event"] == "epoch"]
             progress.resume(settings.epochs + method.policy.warmup_epochs, len(done))
+        listening: list[Listener] = [progress, *listeners]
         result = training.fit(
-            model, splits, method, settings, run=run, listeners=[progress, *listeners], head=choices.head
+            model, splits, method, settings, run=run, listeners=listening, head=choices.head, reference=reference
         )
     page = report.write_report(run, splits)
     _show(result, options, page, console)
     return result
+
+
+def _chosen(
+    options: FitOptions, spec: models.ModelSpec, splits: Splits, run: training.Run | None, console: Console
+) -> ValidatedMethod:
+    """The method that ``auto`` chooses, or chose before the run was interrupted."""
+    from holdfast.auto import choose, kept_or_chosen
+    from holdfast.cli.common.auto import show_choice, show_try
+    from holdfast.methods import build_method
+
+    root, settings = data_root(options.choices.data_root), options.training
+    choice = kept_or_chosen(
+        run,
+        lambda: choose(
+            lambda: spec.build(root),
+            splits,
+            settings,
+            options.auto,
+            head=options.choices.head,
+            listener=lambda tried: show_try(tried, console),
+        ),
+    )
+    show_choice(choice, console)
+    return training.validated(build_method(choice.method), settings.planned)
 
 
 def _opened(run: training.Run | None, options: FitOptions, spec: models.ModelSpec, splits: Splits) -> training.Run:
@@ -127,6 +162,7 @@ def _opened(run: training.Run | None, options: FitOptions, spec: models.ModelSpe
 
 
 def _show(result: training.FitResult, options: FitOptions, page: Path, console: Console) -> None:
+    from holdfast.cli.common.health import show_health
     from holdfast.training.evaluation.criteria import criterion_uses_groups
 
     console.print(result.test.table(f"{Path(options.choices.data).name}, {options.choices.method}: test set"))
@@ -137,4 +173,5 @@ def _show(result: training.FitResult, options: FitOptions, page: Path, console: 
         f"{options.training.select_by} on the validation set{used}.",
         highlight=False,
     )
+    show_health(result.health, console)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)

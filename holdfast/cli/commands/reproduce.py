@@ -6,8 +6,7 @@ import re
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,16 +15,14 @@ from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.measure import Measurement
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
 from rich.table import Column, Table
-from rich.text import Text
 
+from holdfast.cli.common.cell_progress import cell_progress
 from holdfast.errors import EXIT_CODE, ConfigError, Interrupted
 from holdfast.papers.engine.experiment import SCALES, Scale
 from holdfast.training.interruption import interruptible
 
 if TYPE_CHECKING:
-    from holdfast.papers.engine.execute import CellOutcome
     from holdfast.papers.engine.experiment import Experiment
     from holdfast.papers.engine.recheck import RecheckOutcome
     from holdfast.papers.engine.results import Judgement, Results
@@ -126,44 +123,6 @@ def default_results_dir() -> Path:
 # ---------------------------------------------------------------------------------------------------------- running
 
 
-class _TimeLeft(ProgressColumn):
-    """Time left, from how fast cells were computed in this run; cells from the cache say nothing about it."""
-
-    max_refresh = 0.5
-
-    def render(self, task: Task) -> Text:
-        computed, done_at = task.fields["computed"], task.fields["done_at"]
-        if not computed or task.remaining is None:
-            return Text("time left -:--:--", style="progress.remaining")
-        each = (done_at - task.fields["started"]) / computed
-        left = max(0, round(each * task.remaining - (time.monotonic() - done_at)))
-        return Text(f"time left {left // 3600}:{left // 60 % 60:02}:{left % 60:02}", style="progress.remaining")
-
-
-@contextmanager
-def _progress(console: Console, title: str, total: int) -> Iterator[_Bar]:
-    shape = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), _TimeLeft())
-    with Progress(*shape, console=console, transient=True) as progress:
-        yield _Bar(progress, title, total)
-
-
-class _Bar:
-    """Counts outcomes on a progress bar and prints those that failed."""
-
-    def __init__(self, progress: Progress, title: str, total: int) -> None:
-        now = time.monotonic()
-        self.progress = progress
-        self.computed = 0
-        self.task = progress.add_task(escape(title), total=total, computed=0, started=now, done_at=now)
-
-    def __call__(self, outcome: CellOutcome) -> None:
-        self.computed += not outcome.cached
-        self.progress.update(self.task, advance=1, computed=self.computed, done_at=time.monotonic())
-        if outcome.error is not None:
-            where = escape(f"{outcome.cell}, seed {outcome.seed}")
-            self.progress.console.print(f"[red]failed[/] {where}: {escape(outcome.error)}")
-
-
 def _run(
     console: Console,
     folder: Path,
@@ -183,7 +142,7 @@ def _run(
     chosen = experiment.default_seeds(scale) if seeds is None else parse_seeds(seeds)
     total = sum(len(cell.seeds_of(chosen)) for cell in experiment.cells_at(scale))
     store = Store(folder, experiments_of(experiment.paper), scale)
-    with _progress(console, f"{experiment.name} at {scale}", total) as listener:
+    with cell_progress(console, f"{experiment.name} at {scale}", total) as listener:
         results = compute(experiment, store, chosen, jobs=jobs, fresh=fresh, data_root=data_root, listener=listener)
     _show(console, experiment, results)
     store.write()

@@ -70,7 +70,8 @@ def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = No
 
     Args:
         runs: two or more run directories, of `fit` or of `federate`.
-        page: also write this HTML page, with federations in the plane of robustness and fairness.
+        page: also write this HTML page: curves and groups side by side, or federations in the plane of robustness and
+            fairness.
     """
     if len(runs) < 2:
         raise ConfigError("give two or more run directories to compare")
@@ -79,16 +80,23 @@ def compare(runs: tyro.conf.Positional[tuple[Path, ...]], page: Path | None = No
         refuse_selection(run)
     federated = [run.kind == "federation" for run in opened]
     if not any(federated):
-        if page is not None:
-            raise ConfigError("--page shows federations, and these are runs of fit; leave it out")
-        from holdfast.report import comparison, comparison_table
-
-        Console().print(comparison_table(comparison(opened)))
+        _compare_fits(opened, page)
         return
     if not all(federated):
         other = opened[federated.index(False)].path
         raise ConfigError(f"{other} is a run of fit and others are federations; compare runs of one kind")
     _compare_federations(opened, page)
+
+
+def _compare_fits(runs: list[training.Run], page: Path | None) -> None:
+    from holdfast.report import comparison, comparison_table
+
+    console = Console()
+    console.print(comparison_table(comparison(runs)))
+    if page is not None:
+        from holdfast.report.pages.comparison_page import write_run_comparison
+
+        console.print(f"Page: [bold]{write_run_comparison(runs, page)}[/]", highlight=False, soft_wrap=True)
 
 
 def _compare_federations(runs: list[training.Run], page: Path | None) -> None:
@@ -113,7 +121,7 @@ def _selection(run: training.Run) -> tuple[str, str, str]:
     """Method, nothing, how many were chosen; a selection has no groups to do badly on."""
     results = run.results
     done = f"{number(results['chosen'])} of {number(results['examples'])} chosen" if results else ""
-    return "s2l", "", done
+    return str(run.config.get("method", "s2l")), "", done
 
 
 def _federation(run: training.Run) -> tuple[str, str, str]:

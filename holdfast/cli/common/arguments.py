@@ -15,7 +15,7 @@ from holdfast.files import read_mapping
 #: Options whose mapping is the arguments of something and not a section: ``model_args: {hidden: 64}``.
 ASSIGNMENTS = ("model_args",)
 #: Options that say where and how to run, not what: they are no part of a run's configuration.
-NOT_CONFIGURATION = ("out", "track", "resume", "app", "config", "print_config")
+NOT_CONFIGURATION = ("out", "track", "strict", "reference", "resume", "app", "config", "print_config")
 
 
 def free_place(parent: str, stem: str) -> Path:
@@ -36,13 +36,19 @@ def with_config(arguments: Sequence[str]) -> tuple[list[str], dict[str, Any], st
 
 
 def value_of(option: str, arguments: Sequence[str]) -> str | None:
-    """The last value given to ``--option``, before the real parsing knows which options there are."""
-    value = None
+    """The last value given to ``--option``, before the real parsing knows which options there are.
+
+    Words are joined by hyphens on the command line and by underscores in configuration files.
+    """
+    value, wanted = None, f"--{option}".replace("_", "-")
     for place, word in enumerate(arguments):
-        if word == f"--{option}" and place + 1 < len(arguments):
+        named, given, inline = word.partition("=")
+        if named.replace("_", "-") != wanted:
+            continue
+        if given:
+            value = inline
+        elif place + 1 < len(arguments):
             value = arguments[place + 1]
-        elif word.startswith(f"--{option}="):
-            value = word.split("=", 1)[1]
     return None if value == str(None) else value
 
 

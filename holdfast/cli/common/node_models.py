@@ -81,8 +81,10 @@ class NodeModels:
             FederationError: if it has none, or none by that method.
             ConfigError: if it has several and it is not said which is meant.
         """
+        from holdfast.federated.engine.client_runtime import SECOND
+
         remembered = self._node.states.last(client)
-        labels = sorted(remembered.rows) if remembered is not None else []
+        labels = sorted(remembered.rows.keys() - {SECOND}) if remembered is not None else []
         if not labels:
             raise FederationError(f"client {client} has no personal model yet; it has taken part in no round here")
         if self.label is not None and self.label not in labels:
@@ -124,11 +126,9 @@ class NodeModels:
 
     @cached_property
     def _options(self) -> FederateOptions:
-        from holdfast.cli.commands.federation.options import as_before, parse
-        from holdfast.cli.common.arguments import as_arguments
+        from holdfast.cli.commands.federation.options import options_from
 
-        config = _read(self.folder / _OPTIONS)
-        return parse([*as_before(config), *as_arguments(config)])
+        return options_from(_read(self.folder / _OPTIONS))
 
     @cached_property
     def _node(self) -> Node:

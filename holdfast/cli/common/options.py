@@ -30,16 +30,21 @@ from holdfast.presets import preset_for
 from holdfast.training.settings import Training
 
 if TYPE_CHECKING:
+    from holdfast.auto.options import Auto
     from holdfast.data import DataSet
     from holdfast.spurious import GroupInference
     from holdfast.training.policy import Policy
 
 DEFAULT_DATA = "coloured-digits"
 DEFAULT_METHOD = "erm"
+#: What stands for a method that is to be chosen, see `holdfast.auto`.
+AUTO = "auto"
 _PREAMBLE = """Train a model and report how every group fares.
 
 Methods: {methods}. Join several with + to chain them. Those that need groups take the data set's, or those that another
 method infers: `--method pde --groups spare`.
+
+`--method auto` tries several briefly, chooses by the validation set and says why; it never sees the test set.
 
 Data sets: {data}; or your own data: a table (csv, parquet, arrow, jsonl), texts, a folder with a folder of images per
 class or with images and a metadata.csv, an npz file, hf:NAME. Its columns are named by --label, --attribute, --text,
@@ -63,7 +68,7 @@ class FitChoices:
     Attributes:
         task: classify trains a network on labels; clip fine-tunes a vision-language model and has options of its own.
         data: a data set's name, or your own data: a file, a folder, or hf:NAME.
-        method: a method's name, or several joined by +.
+        method: a method's name, several joined by +, or auto.
         groups: the method that infers the groups that `method` needs: spare, jtt, ...; the data set's by default.
         preset: published settings by name, where a method has several on a data set; the first of them by default.
         model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
@@ -72,7 +77,10 @@ class FitChoices:
         head: name of the model's last linear layer, for methods that need it, where it can't be found.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
-        track: also log to these trackers: tensorboard, mlflow.
+        track: also log to these trackers: tensorboard, mlflow, wandb.
+        strict: end with exit code 3 where the result's health has failed: where an assumption of the method does not
+            hold, or the result is no better than guessing.
+        reference: a finished run of plain training on the same data; the result is also judged against it.
         processes: train with this many processes of this machine, each on its share of every mini-batch; results are
             those of one process but for rounding (and batch norm, which normalises each share by itself). A run may be
             continued with another number. torchrun and `accelerate launch -m holdfast fit` do it on several machines.
@@ -92,7 +100,9 @@ class FitChoices:
     head: str | None = None
     data_root: Path | None = None
     out: Path | None = None
-    track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+    track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
+    strict: bool = False
+    reference: Path | None = None
     processes: int = 1
     resume: Path | None = None
     config: Path | None = None
@@ -109,6 +119,7 @@ class FitOptions:
         data: the data set with its options.
         methods: the policies with their options, in order.
         source: what infers the groups, with its options; none for the data set's.
+        auto: how the method is to be chosen, where it is not named.
     """
 
     choices: FitChoices
@@ -116,6 +127,7 @@ class FitOptions:
     data: DataSet
     methods: tuple[Policy, ...]
     source: GroupInference | None = None
+    auto: Auto | None = None
 
     @property
     def policy(self) -> Policy:
@@ -126,7 +138,10 @@ class FitOptions:
         """What determines the run, as a configuration file holds it."""
         own = [self.data.reading] if isinstance(self.data, OwnData) else []
         sections: dict[str, Any] = {} if own else {self.data.name: self.data}
-        sections |= dict(zip(method_names(self.choices.method), self.methods, strict=True))
+        if self.auto is not None:
+            sections[AUTO] = self.auto
+        else:
+            sections |= dict(zip(method_names(self.choices.method), self.methods, strict=True))
         if self.source is not None:
             sections[self.source.name] = self.source
         return configuration(self.choices, self.training, *own, sections=sections)
@@ -167,7 +182,9 @@ def _parse_for(
     file: str | None = None,
 ) -> FitOptions:
     """Options for a given data set and method; their fields become options too."""
-    names = method_names(method)
+    names = [] if method == AUTO else method_names(method)
+    if groups is not None and not names:
+        raise ConfigError("auto tries methods that infer groups themselves; leave --groups out, or name the method")
     known = DATASETS[data].name if data in DATASETS else OwnData.name
     published = preset_for(known, method, preset)
     chosen = data_choice(data, DATASETS, typed, options=published.data_options, settings=settings)
@@ -185,6 +202,10 @@ def _parse_for(
     }
     for name, (policy, options) in methods.items():
         sections[f"method {name}"] = Section(policy, partial(policy, **options), name)
+    if not names:
+        from holdfast.auto.options import Auto
+
+        sections[AUTO] = Section(Auto, Auto, AUTO)
     if settings:
         named = {section.name: section.kind for section in sections.values() if section.name}
         check_configuration(settings, (FitChoices, Training, *chosen.own_options), named, file)
@@ -197,4 +218,4 @@ def _parse_for(
     policies = tuple(parsed[f"method {name}"] for name in names)
     source = None if groups is None else parsed[f"method {groups}"]
     choices = parsed["choices"] if chosen.place is None else replace(parsed["choices"], data=chosen.place)
-    return FitOptions(choices, parsed["training"], chosen.made(parsed["data"]), policies, source)
+    return FitOptions(choices, parsed["training"], chosen.made(parsed["data"]), policies, source, parsed.get(AUTO))

@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from holdfast.cli.common.health import show_finding
 from holdfast.training.events import Event
+from holdfast.training.health.check import Finding
 
 
 class TrainingProgress:
@@ -42,6 +44,8 @@ class TrainingProgress:
                 completed=event.epoch + 1,
                 score=f"worst group {100 * worst:.1f}%",
             )
+        elif event.kind == "health":
+            show_finding(Finding.from_json(event.values), self._progress.console)
         elif event.kind == "step":
             left, done = event.values["steps_left"], event.values["steps_done"]
             self._progress.update(self._task, completed=event.epoch + done / max(done + left, 1))

@@ -22,7 +22,7 @@ COMMANDS = {
     "fit": "holdfast fit",
     "clip": "holdfast fit",
     "federation": "holdfast federate",
-    "selection": "holdfast select s2l",
+    "selection": "holdfast select",
 }
 
 

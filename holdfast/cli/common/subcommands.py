@@ -1,4 +1,4 @@
-"""Commands that have commands of their own: `holdfast audit groups`, `holdfast select s2l`."""
+"""Commands that have commands of their own: such as `holdfast audit groups`."""
 
 from __future__ import annotations
 

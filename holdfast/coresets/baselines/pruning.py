@@ -1,4 +1,4 @@
-"""Train a little, score every example, start again on the hardest: EL2N, GraNd and forgetting as policies."""
+"""Train a little, score every example, start again on some: EL2N, GraNd, forgetting and coverage as policies."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from holdfast.coresets.baselines.coverage import coverage_sample, margins
 from holdfast.coresets.baselines.scores import Forgetting, gradient_norms
 from holdfast.coresets.baselines.subset import class_parts, subset_plan, subset_size
 from holdfast.errors import ConfigError
@@ -64,8 +65,12 @@ class Pruning(Policy):
             if self.by_class
             else [(pool, size)]
         )
-        first = [members[everywhere[members].argsort(descending=True, stable=True)[:share]] for members, share in parts]
+        first = [members[self.keep(context, everywhere[members], share)] for members, share in parts]
         return subset_plan(len(context.examples), torch.cat(first))
+
+    def keep(self, context: Context, scores: Tensor, share: int) -> Tensor:
+        """Places of the examples that are kept, by their scores: the highest."""
+        return scores.argsort(descending=True, stable=True)[:share]
 
 
 @dataclass(kw_only=True)
@@ -92,8 +97,25 @@ class Grand(Pruning):
         return gradient_norms(context.outputs.residuals(pool), context.outputs.features(pool))
 
 
+class WatchedPruning(Pruning):
+    """Scores by what happens over the epochs of the first training. Derive, write `watch` and `score`."""
+
+    def due(self, clock: Clock) -> bool:
+        """After every epoch of the first training."""
+        return clock.stage == 0 and clock.starts_epoch and 0 < clock.stage_epoch <= self.score_epochs
+
+    def watch(self, context: Context, pool: Tensor) -> None:
+        """Take in what the model makes of the pool after an epoch; `stage_epoch` is 1 after the first."""
+        raise NotImplementedError
+
+    def update(self, context: Context) -> Plan:
+        """Watch; in the end keep some and start again."""
+        self.watch(context, context.active_positions())
+        return super().update(context) if context.clock.stage_epoch == self.score_epochs else Plan()
+
+
 @dataclass(kw_only=True)
-class Forgotten(Pruning):
+class Forgotten(WatchedPruning):
     """Keeps what is learned and forgotten most often, and what is never learned."""
 
     name: ClassVar[str] = "forgetting"
@@ -102,19 +124,13 @@ class Forgotten(Pruning):
         super().__post_init__()
         self._counts: Forgetting | None = None
 
-    def due(self, clock: Clock) -> bool:
-        """After every epoch of the first training."""
-        return clock.stage == 0 and clock.starts_epoch and 0 < clock.stage_epoch <= self.score_epochs
-
-    def update(self, context: Context) -> Plan:
-        """Count; in the end keep the most forgotten and start again."""
+    def watch(self, context: Context, pool: Tensor) -> None:
+        """Count what was right and is wrong."""
         if self._counts is None or context.clock.stage_epoch == 1:
             self._counts = Forgetting(len(context.examples))
         right = torch.zeros(len(context.examples), dtype=torch.bool)
-        pool = context.active_positions()
         right[pool] = context.outputs.predictions(pool) == context.examples.labels[pool]
         self._counts.record(right)
-        return super().update(context) if context.clock.stage_epoch == self.score_epochs else Plan()
 
     def score(self, context: Context, pool: Tensor) -> Tensor:
         """Forgetting events."""
@@ -130,3 +146,50 @@ class Forgotten(Pruning):
         self._counts = Forgetting(len(state["events"])) if state else None
         if self._counts is not None:
             self._counts.load_state_dict(state)
+
+
+@dataclass(kw_only=True)
+class Coverage(WatchedPruning):
+    """Keeps some of every level of difficulty, by the area under the margin (CCS).
+
+    Attributes:
+        cutoff: share of the examples, the hardest, that are left out first: wrong labels are among them. With larger
+            fractions to keep take less.
+        strata: into how many levels of equal width the scores are cut.
+    """
+
+    name: ClassVar[str] = "ccs"
+
+    cutoff: float = 0.3
+    strata: int = 50
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.cutoff < 1:
+            raise ConfigError(f"cutoff of {self.name} is {self.cutoff}; give a number from 0, below 1")
+        if self.strata < 1:
+            raise ConfigError(f"strata of {self.name} is {self.strata}; give at least 1")
+        self._margins = torch.zeros(0)
+
+    def watch(self, context: Context, pool: Tensor) -> None:
+        """Add up the margins."""
+        if context.clock.stage_epoch == 1:
+            self._margins = torch.zeros(len(context.examples))
+        self._margins[pool] += margins(context.outputs.logits(pool).float(), context.examples.labels[pool])
+
+    def score(self, context: Context, pool: Tensor) -> Tensor:
+        """The mean margin over the epochs."""
+        return self._margins[pool] / self.score_epochs
+
+    def keep(self, context: Context, scores: Tensor, share: int) -> Tensor:
+        """Evenly many of every stratum."""
+        stream = context.stream("coverage", len(scores), share)
+        return coverage_sample(scores, share, strata=self.strata, cutoff=self.cutoff, stream=stream)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sums so far."""
+        return {"margins": self._margins}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take back the sums."""
+        self._margins = state["margins"]

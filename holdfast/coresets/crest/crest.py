@@ -1,12 +1,15 @@
-"""CREST: train on weighted mini-batches that stand for larger random ones, chosen again when the loss says so.
+"""CREST: train on weighted mini-batches that stand for larger random ones.
 
 Yang, Kang and Mirzasoleiman, "Towards Sustainable Learning: Coresets for Data-efficient Deep Learning" (ICML 2023,
 https://arxiv.org/abs/2306.01244), Algorithm 1 of it and of the dissertation, whose chapter 2 it is
 (https://escholarship.org/uc/item/0399v1qw; equations are numbered as there). From each of P random subsets of r
-examples a mini-batch of m is chosen by the medoids of gradients; these are trained on, one at random per step, until a
-quadratic model of the loss around the point of choice is off by more than a tolerance. Examples that are learned leave
-the pool. Use it where steps are what you can't afford: a budget of a tenth of the usual ones. It costs forward passes
-over the subsets, and at a choice a few mini-batches twice backward.
+examples a mini-batch of m is chosen by the medoids of gradients. Examples that are learned leave the pool.
+
+The algorithm as ``published`` trains on one of the mini-batches at random per step, until a quadratic model of the loss
+around the point of choice is off by more than a tolerance. It chooses more mini-batches than it trains on, and a model
+of the loss costs more than choosing. By default CREST is ``lazy``: a few mini-batches are chosen when needed, from
+subsets twice their size, each is trained on, none twice; and choosing ends when the learning rate has fallen,
+because what it saves is noise, and the rate is what noise is multiplied by. From then on mini-batches are stratified.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from holdfast.coresets.accounting import Accounts
 from holdfast.coresets.crest.augmented_views import AugmentedViews
@@ -26,9 +30,14 @@ from holdfast.coresets.crest.gradient_proxies import GradientProxies, Proxy, che
 from holdfast.coresets.crest.learned_examples import LossWatch
 from holdfast.coresets.crest.mini_batches import SubsetCandidates, mini_batch_coresets
 from holdfast.coresets.crest.trust_region import Anchor, CurvatureOf, TrustRegion, TrustRegionSettings
+from holdfast.coresets.crest.validity import PointOfChoice, Validity
+from holdfast.coresets.health import cost_of_choosing
 from holdfast.errors import ConfigError
+from holdfast.models.heads import find_head
 from holdfast.primitives.similarity import LastLayerGradients, Metric
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.objective import Objective
 from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
@@ -36,42 +45,69 @@ from holdfast.training.policy import Context, PlannedTraining, Policy
 
 _PASS = 0.1  # of the training set: the unit of the window, and how many coresets there are at most
 _FEWEST_LEFT = 0.2  # of the training set: what dropping leaves at least
+_NEVER = 2**62  # a step that no training reaches
+
+#: Options that only the published algorithm has a use for.
+_OF_PUBLISHED = (
+    "coresets",
+    "interval",
+    "order",
+    "smooth",
+    "gradient_memory",
+    "curvature_memory",
+    "curvature_of",
+    "draws",
+    "anchor",
+    "modelled",
+    "checked",
+    "reshuffle",
+)
 
 
 @dataclass(kw_only=True)
 class Crest(Policy):
-    """Mini-batch coresets, as long as they hold.
+    """Mini-batch coresets, chosen when they are needed.
 
     Attributes:
+        algorithm: `lazy` chooses a few mini-batches at a time and trains on each; `published` is Algorithm 1 of the
+            paper. Options that only that one has are marked (published).
         batch_size: m, examples in a mini-batch, by default the run's; a set that has fewer is a mini-batch as a whole.
-        subset: r, examples in the random subset that a mini-batch stands for; by default a hundredth of the training
-            set, and four times the mini-batch at least.
-        coresets: b, mini-batches chosen at first, and per step of the interval as long as they make up less than a
-            tenth of the training set.
-        tolerance: tau, by how much of the loss its model may be off before mini-batches are chosen again.
-        interval: h, steps between two checks at first; it grows as the loss flattens, to a tenth of the training set
-            at most unless it starts above.
+        subset: r, examples in the random subset that a mini-batch stands for; by default twice the mini-batch, and with
+            the published algorithm a hundredth of the training set, four times the mini-batch at least.
+        ahead: how many mini-batches are chosen at a time (lazy).
+        uses: how often each of them is trained on at most (lazy). From 2 on choices are tested before each further use.
+        validity: the test: by the `change` of the loss on a subset that was looked at anyway, or by the `curvature` of
+            the loss along the way since the choice (lazy).
+        until_rate: choosing ends when the learning rate has fallen below this share of its highest; 0 to choose until
+            the end (lazy).
+        coresets: (published) b, mini-batches chosen at first, and per step of the interval as long as they make up less
+            than a tenth of the training set.
+        tolerance: tau, by how much of the loss its model, or the test of validity, may be off before mini-batches are
+            chosen again.
+        interval: (published) h, steps between two checks at first; it grows as the loss flattens, to a tenth of the
+            training set at most unless it starts above.
         drop_learned: take learned examples out of the pool.
         learned_loss: alpha, the largest loss of a learned example.
         window: T2, for how long an example must have been learned, in tenths of the training set.
         sightings: how often it must have been seen in that time.
-        proxy: what stands for an example's gradient. With up to three classes `logit` has few values; use `feature`.
+        proxy: what stands for an example's gradient; by default `last_layer` for networks with batch norm whose last
+            layer is known, and else `logit`. With up to three classes `logit` has few values; use `feature`.
         metric: how distances of gradients become similarities.
         by_class: draw and choose in each class in proportion; classes with few places are drawn from together, and a
             mini-batch with fewer places than its subset has classes is chosen from all of them alike.
-        order: 1 models the loss without curvature (ablation).
-        smooth: average gradient and curvature over time; without it is an ablation.
-        gradient_memory: beta_1, how much of the average of gradients stays with each mini-batch.
-        curvature_memory: beta_2, how much of that of squared curvatures.
-        curvature_of: the weights that the model of the loss is a function of: `all`, or those of the `head`, for
-            networks whose second derivatives cost too much.
-        draws: random probes per mini-batch for the curvature. The noise of a single one makes curvature look larger
-            than it is; 8 on 1 `modelled` mini-batch cost as much as 1 on 5 and hold for longer.
-        anchor: the loss at the point of choice: of the random subsets, the same that are checked later (`paired`), or
-            of the `coreset`.
-        modelled: on how many of the mini-batches the loss is modelled. Curvature is averaged over hundreds of them, so
-            a few per choice do, and each costs as much as two or three steps.
-        checked: on how many of the random subsets the loss is checked.
+        order: (published) 1 models the loss without curvature (ablation).
+        smooth: (published) average gradient and curvature over time; without it is an ablation.
+        gradient_memory: (published) beta_1, how much of the average of gradients stays with each mini-batch.
+        curvature_memory: (published) beta_2, how much of that of squared curvatures.
+        curvature_of: (published) the weights that the model of the loss is a function of: `all`, or those of the
+            `head`, for networks whose second derivatives cost too much.
+        draws: (published) random probes per mini-batch for the curvature. The noise of a single one makes curvature
+            look larger than it is; 8 on 1 `modelled` mini-batch cost as much as 1 on 5 and hold for longer.
+        anchor: (published) the loss at the point of choice: of the random subsets, the same that are checked later
+            (`paired`), or of the `coreset`.
+        modelled: (published) on how many of the mini-batches the loss is modelled. Curvature is averaged over hundreds
+            of them, so a few per choice do, and each costs as much as two or three steps.
+        checked: (published) on how many of the random subsets the loss is checked.
         statistics: what batch norm goes by when choosing and checking: those of the `batch`, or `running` ones. With
             `weighted` it weighs the examples of a mini-batch as the loss does, in the training of `fit` too; a loop of
             your own does that by `weighted_batch_norm` around its forward pass. With `frozen` the running ones stay as
@@ -82,14 +118,20 @@ class Crest(Policy):
             default choices are made on clean images and training augments anew at every step.
         every_batch: choose a mini-batch before every step, without any model of the loss: the best that choices can do.
             It costs a forward pass over a subset per step, which for small networks is less than the model does.
-        reshuffle: cut the mini-batches anew out of all that were chosen (ablation): none stands for a subset then.
+        reshuffle: (published) cut the mini-batches anew out of all that were chosen (ablation): none stands for a
+            subset then.
     """
 
     name: ClassVar[str] = "crest"
     acts_between_steps: ClassVar[bool] = True
 
+    algorithm: Literal["lazy", "published"] = "lazy"
     batch_size: int | None = None
     subset: int | None = None
+    ahead: int = 4
+    uses: int = 1
+    validity: Validity = "change"
+    until_rate: float = 0.5
     coresets: int = 5
     tolerance: float = 0.05
     interval: float = 1.0
@@ -97,7 +139,7 @@ class Crest(Policy):
     learned_loss: float = 0.1
     window: int = 20
     sightings: int = 2
-    proxy: Proxy = "logit"
+    proxy: Proxy | None = None
     metric: Metric = "euclidean"
     by_class: bool = True
     order: Literal[1, 2] = 2
@@ -120,6 +162,9 @@ class Crest(Policy):
         for option, least in (
             ("batch_size", 1),
             ("subset", 1),
+            ("ahead", 1),
+            ("uses", 1),
+            ("until_rate", 0),
             ("coresets", 1),
             ("learned_loss", 0),
             ("window", 1),
@@ -138,13 +183,22 @@ class Crest(Policy):
         for option in ("gradient_memory", "curvature_memory"):
             if not 0 <= getattr(self, option) < 1:
                 raise ConfigError(f"{option} of crest is {getattr(self, option)}; give a number from 0, below 1")
-        check_metric(self.name, self.proxy, self.metric)
+        if self.algorithm == "lazy":
+            for option in _OF_PUBLISHED:
+                if getattr(self, option) != getattr(Crest, option):
+                    raise ConfigError(
+                        f"{option} of crest belongs to the published algorithm; set algorithm to published, or leave "
+                        f"{option} out"
+                    )
+        if self.proxy is not None:
+            check_metric(self.name, self.proxy, self.metric)
         if self.batch_size is not None:
             self._check_subset(self.batch_size)
         self._size = self.batch_size or 1  # the run's, once it is known
         self._trust_region: TrustRegion
         self._first_curvature: float | None
         self._views: AugmentedViews | None
+        self._point: PointOfChoice | None
         self._forget()
 
     @property
@@ -186,14 +240,24 @@ class Crest(Policy):
                 fewest_of_class=2 * self._subset_size(n) // context.examples.n_classes,
             )
             self._window_ends = step + self._window_steps(n)
+        if self._is_lazy and self._is_over(context):
+            self._next_check = _NEVER
+            return Plan(strata=context.examples.labels)
         anew = context.clock.starts_stage or self.every_batch or _cut(context.own, context.plan)
         plan = self._choose(here, context) if anew or self._is_off(here, context) else context.own
-        self._next_check = step + (1 if self.every_batch else self._steps)
+        self._next_check = step + (1 if self.every_batch else self.ahead if self._is_lazy else self._steps)
         return plan
 
     def save_artifacts(self, folder: Path) -> None:
         """What was chosen when and what it cost, as ``crest.json``."""
         self.accounts.save(folder, self.name)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether choosing cost less than training, once that is over."""
+        if observed.outcome is None:
+            return []
+        trained = sum(int(record["examples"]) for record in observed.outcome.history)
+        return [cost_of_choosing(self.accounts, trained)]
 
     def state_dict(self) -> dict[str, Any]:
         """Trust region, watch and intervals; the mini-batches are the chain's to remember."""
@@ -207,6 +271,9 @@ class Crest(Policy):
             "next_check": self._next_check,
             "window_ends": self._window_ends,
             "accounts": self.accounts.to_json(),
+            "point": None if self._point is None else self._point.state_dict(),
+            "uses_left": self._uses_left,
+            "highest_rate": self._highest_rate,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -218,6 +285,12 @@ class Crest(Policy):
         self._steps, self._count = state["steps"], state["count"]
         self._next_check, self._window_ends = state["next_check"], state["window_ends"]
         self.accounts = Accounts.from_json(state["accounts"])
+        self._point = None if state["point"] is None else PointOfChoice(**state["point"])
+        self._uses_left, self._highest_rate = int(state["uses_left"]), float(state["highest_rate"])
+
+    @property
+    def _is_lazy(self) -> bool:
+        return self.algorithm == "lazy" and not self.every_batch
 
     def _forget(self) -> None:
         """Begin anew, as at the start of every stage."""
@@ -233,7 +306,8 @@ class Crest(Policy):
         self._watch = LossWatch(0)
         self._views = None
         self._first_curvature = None
-        self._steps, self._count = 1, self.coresets
+        self._steps, self._count = 1, self.ahead if self._is_lazy else self.coresets
+        self._point, self._uses_left, self._highest_rate = None, 0, 0.0
         self._next_check = self._window_ends = 0
 
     def _check_subset(self, size: int) -> None:
@@ -263,7 +337,35 @@ class Crest(Policy):
     def _is_off(self, here: TrustRegionSettings, context: Context) -> bool:
         if self._views is not None:
             here = _seen_as(here, self._views)
+        if self._is_lazy:
+            return self._is_used_up(here, context.clock.step)
         return self._trust_region.error(here, context.clock.step, self.accounts) > self.tolerance
+
+    def _is_over(self, context: Context) -> bool:
+        """Whether the learning rate has fallen so far that choosing is over, once and for all.
+
+        What an optimizer has before its first step doesn't count: loops that warm up set it at every step.
+        """
+        rate = context.learning_rate
+        if self._next_check == _NEVER:
+            return True
+        if rate is None or context.clock.starts_stage:
+            return False
+        self._highest_rate = max(self._highest_rate, rate)
+        return rate < self.until_rate * self._highest_rate
+
+    def _is_used_up(self, here: TrustRegionSettings, step: int) -> bool:
+        """Whether the mini-batches were trained on as often as they may, or don't hold any more."""
+        if self._uses_left == 0 or self._point is None:
+            return True
+        self._uses_left -= 1
+        with self.accounts.timed("check"):
+            error = self._point.error(here)
+        self.accounts.forward += len(self._point.positions)
+        if self._point.weights is not None:
+            self.accounts.backward += 2 * len(self._point.positions)
+        self.accounts.checks.append({"step": step, "error": error})
+        return error > self.tolerance
 
     def _choose(self, here: TrustRegionSettings, context: Context) -> Plan:
         """A mini-batch from each of P random subsets, and the model of the loss here."""
@@ -286,7 +388,10 @@ class Crest(Policy):
         batches = torch.stack([subset[one.chosen] for subset, one in zip(subsets, chosen, strict=True)])
         weights = torch.stack([one.weights for one in chosen])
         record: dict[str, float] = {"step": context.clock.step, "coresets": len(subsets), "pool": len(pool)}
-        if not self.every_batch:
+        if self._is_lazy:
+            self._begin_uses(here, batches, weights, proxies)
+            self._views = None if views is None or self._point is None else views.subset(self._point.positions)
+        elif not self.every_batch:
             some = slice(self.modelled)
             probes = [context.stream("probe", number) for number in range(len(batches[some]))]
             self._trust_region.begin(
@@ -300,8 +405,23 @@ class Crest(Policy):
             order = torch.randperm(batches.numel(), generator=context.stream("reshuffle"))
             batches, weights = (cut.flatten()[order].reshape(cut.shape) for cut in (batches, weights))
         return Plan(
-            batches=batches, batch_weight=weights, batch_inputs=None if views is None else views.gather(batches)
+            batches=batches,
+            batch_weight=weights,
+            batch_inputs=None if views is None else views.gather(batches),
+            batch_order=torch.arange(len(batches)) if self._is_lazy else None,
         )
+
+    def _begin_uses(
+        self, here: TrustRegionSettings, batches: Tensor, weights: Tensor, proxies: list[GradientProxies]
+    ) -> None:
+        """Remember what a second use is tested by, where there may be one."""
+        self._uses_left, self._point = self.uses - 1, None
+        if self._uses_left and self.validity == "change":
+            self._point = PointOfChoice.of_subset(proxies[0].positions, proxies[0].losses)
+        elif self._uses_left:
+            with self.accounts.timed("model"):
+                self._point = PointOfChoice.of_mini_batch(here, batches[0], weights[0])
+            self.accounts.forward += batches.shape[1]
 
     def _draw(self, context: Context, pool: Tensor) -> list[Tensor]:
         labels, size = context.examples.labels, min(self._subset_size(len(context.examples)), len(pool))
@@ -315,10 +435,11 @@ class Crest(Policy):
             ]
 
     def _proxies_of(self, here: TrustRegionSettings, subsets: list[Tensor]) -> list[GradientProxies]:
+        proxy = self.proxy or _usual_proxy(here.model, here.head, self.metric)
         with self.accounts.timed("look"):
             proxies = [
                 gradient_proxies(
-                    here.model, here.examples, one, proxy=self.proxy, statistics=here.statistics, head=here.head
+                    here.model, here.examples, one, proxy=proxy, statistics=here.statistics, head=here.head
                 )
                 for one in subsets
             ]
@@ -346,7 +467,8 @@ class Crest(Policy):
         return (self._watch.pool & (context.plan.visits(len(context.examples)) > 0)).nonzero().flatten()
 
     def _subset_size(self, n: int) -> int:
-        return self.subset or min(n, max(round(n / 100), 4 * self._size))
+        usual = max(round(n / 100), 4 * self._size) if self.algorithm == "published" else 2 * self._size
+        return self.subset or min(n, usual)
 
     def _window_steps(self, n: int) -> int:
         return self.window * math.ceil(_PASS * n / self._size)
@@ -355,6 +477,17 @@ class Crest(Policy):
 def _cut(plan: Plan, upstream: Plan) -> bool:
     """Whether there are no mini-batches yet, or an earlier policy has dropped something that is in them."""
     return plan.batches is None or (upstream.active is not None and not bool(upstream.active[plan.batches].all()))
+
+
+def _usual_proxy(model: nn.Module, head: str | None, metric: Metric) -> Proxy:
+    """Last-layer gradients under batch norm, where those of the logits say less about what a step will do."""
+    if metric == "cosine" or not any(isinstance(module, _BatchNorm) for module in model.modules()):
+        return "logit"
+    try:
+        find_head(model, head)
+    except ConfigError:
+        return "logit"
+    return "last_layer"
 
 
 def _joined(proxies: list[Tensor | LastLayerGradients | None]) -> Tensor | LastLayerGradients:

@@ -301,7 +301,9 @@ class Clients:
         Raises:
             DataError: if it is, or can't be written; nothing is left half written.
         """
-        header = {"classes": self.classes, "task": self.task, "names": list(self.names)}
+        header: dict[str, Any] = {"classes": self.classes, "task": self.task, "names": list(self.names)}
+        if self.schema is not None:
+            header["schema"] = self.schema.to_json()
         tensors = {
             f"{name}-{what}": value
             for name, part in self.parts.items()
@@ -326,7 +328,13 @@ class Clients:
             raise DataError(f"{folder} lacks or garbles {error}; save the clients again") from error
         if task not in get_args(Task):
             raise DataError(f"{folder} has the task {task!r}; save the clients again")
-        return cls(train, validation, test, classes, task, names, *elsewhere)
+        return cls(train, validation, test, classes, task, names, *elsewhere, schema=_read_schema(header))
+
+
+def _read_schema(header: Mapping[str, Any]) -> Schema | None:
+    from holdfast.data.own.schema import Schema  # noqa: PLC0415 - needs Arrow
+
+    return None if header.get("schema") is None else Schema.from_json(header["schema"])
 
 
 def _read_part(tensors: Mapping[str, Tensor], name: str) -> ClientPart:

@@ -95,6 +95,7 @@ FEDERATIONS: LazyTable[type[FederatedData]] = LazyTable(
         "painted-mnist": "holdfast.data.sets.federated.painted_clients:PaintedMnist",
         "painted-digits": "holdfast.data.sets.federated.painted_clients:PaintedDigits",
         "painted-coil20": "holdfast.data.sets.federated.painted_clients:PaintedCoil",
+        "seglearn": "holdfast.data.sets.federated.seglearn:SmartWatches",
         "stackoverflow": "holdfast.data.sets.federated.stackoverflow:StackOverflow",
         "surrogate": "holdfast.data.sets.federated.surrogate:Surrogate",
         "synthetic-many": "holdfast.data.sets.federated.surrogate:SyntheticMany",

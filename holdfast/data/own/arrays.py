@@ -30,7 +30,10 @@ def read_arrays(path: Path, place: str) -> Source:
         DataError: if the file is damaged, holds objects (which could run code), or lengths differ.
     """
     arrays, parts = _parts_joined(plain_arrays(path), path)
-    name = next((name for name in INPUTS if name in arrays and arrays[name].ndim), None)
+    named = [name for name in INPUTS if name in arrays]
+    name = next((name for name in named if arrays[name].ndim), None)
+    if name is None and named:
+        raise DataError(f"{named[0]} in {path} is a single value; give numbers, a row per example")
     if name is None:
         raise DataError(f"{path} has no array {INPUTS[0]!r}; it has {some(arrays) or 'none'}: name the inputs so")
     inputs = arrays.pop(name)

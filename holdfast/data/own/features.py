@@ -315,6 +315,25 @@ def _category(coded: Coded, column: str, training: NDArray[np.int64] | None) -> 
     return Category(column, values)
 
 
+def unknown_categories(source: Source, encoder: TableEncoder) -> list[str]:
+    """A line for each column with words that have no place of their own, with the first row that has one.
+
+    They share a place with missing values, so the model can't tell them apart.
+    """
+    lines = []
+    for category in encoder.categories:
+        coded = source.words(category.column)
+        unknown = np.array([bool(name) and name not in category.values for name in coded.names])[coded.codes]
+        if unknown.any():
+            row, words = int(unknown.argmax()), sorted({coded.names[code] for code in np.unique(coded.codes[unknown])})
+            lines.append(
+                f"warning: column {category.column!r} has {some(map(repr, words))} in {int(unknown.sum()):,} rows (the "
+                f"first is row {row + 1}), which the model was not given and takes for a missing value; it knows "
+                f"{some(map(repr, category.values))}"
+            )
+    return lines
+
+
 def _codes(source: Source, category: Category) -> NDArray[np.int16]:
     """The place of each row's value; all that have none share the last."""
     kind = source.table[category.column].type

@@ -97,7 +97,8 @@ def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Code
         0, 1 or 2 for each row, int64 of shape (n,).
     """
     rng = data_stream(seed, "own split")
-    chosen = np.arange(len(groups)) if rows is None else rows
+    # Short numbers stay in the cache while they are shuffled; draws and order don't depend on their length.
+    chosen = np.arange(len(groups), dtype=np.uint32) if rows is None else rows.astype(np.uint32)
     shuffled = rng.permutation(chosen)
     short = groups.astype(np.min_scalar_type(int(groups.max(initial=0))))
     order = shuffled[np.argsort(short[shuffled], kind="stable")]  # by counting, where numbers are short

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from holdfast.data.dataset_items import DatasetInputs, labels_of, values_of
+from holdfast.data.dataset_items import DatasetInputs, input_of, labels_of, values_of, words_beside
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.own.handed_on import hand_on, take
 from holdfast.data.own.options import HUB, ReadingOptions
 from holdfast.data.own.parts import completed, stratified
 from holdfast.data.own.source import PARTS
+from holdfast.data.own.words import some
 from holdfast.errors import ConfigError, DataError
 from holdfast.own_code import Wanted, is_installed, named_object, told_as_sentence
 
@@ -128,7 +129,17 @@ def _splits(whole: Examples, codes: Any, name: str, notes: tuple[str, ...] = ())
         raise DataError(f"{name} gives {len(whole)} examples, too few for three parts; give more, or a dict of parts")
     sizes = "/".join(f"{len(part):,}" for part in (train, validation, test))
     about = f"{len(whole):,} items ({sizes} for training, validation, test); {whole.n_classes} classes"
-    return Splits(name, train, validation, test, notes=(about, *notes))
+    return Splits(name, train, validation, test, notes=(about, *notes, *_left_out(whole)))
+
+
+def _left_out(whole: Examples) -> list[str]:
+    """A line on the words in items that are no inputs, by the first item."""
+    inputs = whole.inputs
+    if not isinstance(inputs, DatasetInputs) or inputs.collate is not None:
+        return []
+    entries = input_of(inputs.dataset[0], 0, inputs.leave_out)
+    words = words_beside(entries) if isinstance(entries, Mapping) else []
+    return [f"left out: {some(words)} (words beside the input)"] if words else []
 
 
 class _Joined:

@@ -22,7 +22,7 @@ from holdfast.data.inputs import Inputs, TensorInputs
 from holdfast.data.own import stored
 from holdfast.data.own.array_inputs import array_inputs
 from holdfast.data.own.columns import arrow_told
-from holdfast.data.own.features import TableEncoder, table_inputs
+from holdfast.data.own.features import TableEncoder, table_inputs, unknown_categories
 from holdfast.data.own.hashed_texts import HashedTexts
 from holdfast.data.own.image_inputs import image_inputs
 from holdfast.data.own.options import ReadingOptions
@@ -132,7 +132,9 @@ class Schema:
             raise DataError(f"{place} has no array of inputs, which the model was trained on; give an npz file")
         with arrow_told(place):
             inputs = self.inputs_of(source, columns, options or ReadingOptions())
-            return NewExamples(self.examples(source, inputs, self.codes_of(source, label)), label is not None)
+            examples = self.examples(source, inputs, self.codes_of(source, label))
+            notes = [] if self.encoder is None else unknown_categories(source, self.encoder)
+            return NewExamples(examples, label is not None, tuple(notes))
 
     def inputs_of(self, source: Source, columns: Sequence[str], options: ReadingOptions) -> Inputs:
         """The inputs of all rows of a source.
@@ -319,10 +321,12 @@ class NewExamples:
     Attributes:
         examples: the rows.
         labelled: whether their labels are known; they are all 0 otherwise.
+        notes: what in them the model was not given, a line each.
     """
 
     examples: Examples
     labelled: bool
+    notes: tuple[str, ...] = ()
 
 
 def texts_of(source: Source, column: str) -> list[str]:

@@ -21,6 +21,7 @@ import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
 from holdfast.data.own.columns import check_utf8, understood
+from holdfast.data.own.csv_pieces import read_in_pieces
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.threads import in_threads
 from holdfast.data.own.words import shortened, some
@@ -126,14 +127,13 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     text = head.decode("utf-8-sig", errors="strict" if len(head) < _SAMPLE_BYTES else "ignore")
     if not any(next(csv.reader([_first_line(text)], delimiter=_separator(text)), [])):
         raise ValueError("its first line names no columns")
+    quoted_lines = _has_lines_in_quotes(text)
     options: dict[str, Any] = {
         "read_options": pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
-        "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values=_has_lines_in_quotes(text)),
-        # Text that repeats is kept once: half the time and a fraction of the memory of plain strings. Arrow would check
-        # that each cell is UTF-8, a fifth of its time: each text is checked, once, when all are read.
+        "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values=quoted_lines),
+        # Arrow would check that each cell is UTF-8, a fifth of its time: each text is checked, once, when all are read.
         "convert_options": pa_csv.ConvertOptions(
-            decimal_point="," if _has_decimal_commas(text) else ".",
-            auto_dict_encode=not sample, auto_dict_max_cardinality=1_000, check_utf8=False,
+            decimal_point="," if _has_decimal_commas(text) else ".", check_utf8=False,
             strings_can_be_null=True, quoted_strings_can_be_null=False,
             # None begins as a number does: each number would be looked up among them.
             null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
@@ -144,18 +144,29 @@ def _csv(path: Path, sample: bool) -> pa.Table:
             batch = next(iter(reader), None)
             table = reader.schema.empty_table() if batch is None else pa.Table.from_batches([batch])
             return _tidy(table.slice(0, _SAMPLE_ROWS))
-    try:
-        table = pa_csv.read_csv(path, **options)
-    except pa.ArrowInvalid:
-        # Slower: later lines may have what the first had not, line ends within quotes or a text as long as a block.
-        options["parse_options"].newlines_in_values = True
-        options["read_options"].block_size = _LARGEST_ROW
-        table = pa_csv.read_csv(path, **options)
+    table = None
+    if not quoted_lines and path.suffix.lower() not in COMPRESSED:
+        table = read_in_pieces(path, options["parse_options"], options["convert_options"])
+    if table is None:
+        table = _csv_as_a_whole(path, options)
     try:
         in_threads(check_utf8, table.columns)
     except pa.ArrowInvalid as error:
         raise ValueError("it is no text in UTF-8; convert it") from error
     return _tidy(table)
+
+
+def _csv_as_a_whole(path: Path, options: dict[str, Any]) -> pa.Table:
+    """By Arrow's own threads; text that repeats is kept once, a fraction of the memory of plain strings."""
+    converting = options["convert_options"]
+    converting.auto_dict_encode, converting.auto_dict_max_cardinality, converting.column_types = True, 1_000, {}
+    try:
+        return pa_csv.read_csv(path, **options)
+    except pa.ArrowInvalid:
+        # Slower: later lines may have what the first had not, line ends within quotes or a text as long as a block.
+        options["parse_options"].newlines_in_values = True
+        options["read_options"].block_size = _LARGEST_ROW
+        return pa_csv.read_csv(path, **options)
 
 
 def _tidy(table: pa.Table) -> pa.Table:

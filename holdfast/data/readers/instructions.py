@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,14 @@ from holdfast.data.readers.instruction_columns import (
     source_candidates,
     source_of,
 )
+from holdfast.data.readers.stored_rows import StoredRows
 from holdfast.errors import DataError, MissingDependencyError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+#: Rows by which the columns of a file on disk are judged.
+_BEGINNING = 10_000
 
 #: Lines of a JSON lines file, mappings, or a table.
 Rows: TypeAlias = "Sequence[Row | str] | pa.Table"
@@ -50,15 +54,17 @@ class Instructions:
         rows: the rows as they were read: lines of a JSON lines file, mappings, or a table.
         source_column: that names the sources.
         skipped: of rows that were left out because they can't be read, which and why.
+        digest: the fingerprint, where it was computed while the rows were read.
     """
 
     name: str
-    chats: tuple[Chat, ...]
+    chats: Sequence[Chat]
     sources: NDArray[np.int64]
     source_names: tuple[str, ...]
     rows: Rows = field(repr=False, default=())
     source_column: str | None = None
     skipped: tuple[str, ...] = ()
+    digest: str | None = field(repr=False, default=None)
 
     def __len__(self) -> int:
         return len(self.chats)
@@ -76,11 +82,11 @@ class Instructions:
     @property
     def fingerprint(self) -> str:
         """A hash of all that is said and learned, so that what was computed on it is never mistaken for others'."""
+        if self.digest is not None:
+            return self.digest
         seen = hashlib.blake2b(digest_size=16)
         for chat in self.chats:
-            # A prompt with one response is hashed as it was before conversations had several.
-            pair = (chat.prompt, chat.response) if len(chat.learned) == 1 else (chat.turns, chat.learned)
-            seen.update(json.dumps(pair).encode())
+            seen.update(hashed(chat))
         return seen.hexdigest()
 
     @property
@@ -95,7 +101,9 @@ class Instructions:
         chosen = positions.tolist()
         return Instructions(
             self.name,
-            tuple(self.chats[place] for place in chosen),
+            self.chats.take(positions)
+            if isinstance(self.chats, StoredChats)
+            else tuple(self.chats[place] for place in chosen),
             self.sources[positions],
             self.source_names,
             _some_rows(self.rows, positions),
@@ -104,6 +112,8 @@ class Instructions:
 
     def encoded(self, suffix: str) -> bytes:
         """The rows as a file: ``.jsonl``, ``.json`` (a list, or lines where lines were read) or ``.parquet``."""
+        if isinstance(self.rows, StoredRows):
+            return self.rows.encoded(suffix)
         if suffix == ".parquet":
             return _as_parquet(self.rows)
         rows = self.rows if isinstance(self.rows, Sequence) else self.rows.to_pylist()
@@ -161,6 +171,7 @@ def read_instructions(
     *,
     split: str = "train",
     skip_bad: bool = False,
+    store: Path | None = None,
 ) -> Instructions:
     """Read a file of instruction data, or a data set of the Hugging Face hub.
 
@@ -169,17 +180,98 @@ def read_instructions(
         columns: which columns hold what.
         split: of a hub's data set.
         skip_bad: leave out rows that can't be read, see `Instructions.of`.
+        store: leave the rows of a ``.jsonl`` or ``.parquet`` file on disk, in this file, which whoever asks for it
+            removes; conversations are read again whenever they are looked at.
 
     Raises:
         DataError: if it can't be read, or a row has no prompt and response.
         MissingDependencyError: if `datasets` is needed and not installed.
     """
     path = Path(where)
+    if path.is_file() and store is not None:
+        return _stored(path, store, columns, str(where), skip_bad)
     if path.is_file():
         return Instructions.of(_rows_of_file(path), columns, str(where), skip_bad=skip_bad)
     if path.suffix in (".jsonl", ".json", ".parquet"):
         raise DataError(f"there is no file {path}; give a file, or the name of a data set on the hub")
     return Instructions.of(_rows_of_hub(str(where), split), columns, str(where), skip_bad=skip_bad)
+
+
+def _stored(path: Path, store: Path, columns: InstructionColumns, name: str, skip_bad: bool) -> Instructions:
+    """One pass over all rows: what can be read, whence it comes, and the fingerprint; the rows stay on disk."""
+    rows = StoredRows.of_file(path, store)
+    if not len(rows):
+        raise DataError(f"{name} has no rows; give at least one prompt with its response")
+    reasons: list[str] | None = [] if skip_bad else None
+    beginning, unit = rows[:_BEGINNING], "line" if rows.lines else "row"
+    opened, reader = _opened(
+        list(beginning) if rows.lines else beginning.table(0, _BEGINNING),
+        [f"{unit} {rows.number(place)}" for place in range(len(beginning))],
+        columns,
+        name,
+        [] if skip_bad else None,
+    )
+    source = find_source([row for row in opened if row], _names(opened), columns, reader)
+    codes, read, of_row = dict[str, int](), list[int](), list[int]()
+    seen = hashlib.blake2b(digest_size=16)
+    for place, row in enumerate(rows):
+        try:
+            mapping = parsed_row(row, f"{unit} {rows.number(place)} of {name}")
+            chat, whence = reader.chat(mapping), source_of(mapping, source)
+        except (DataError, KeyError, TypeError, ValueError, RecursionError) as error:
+            known = isinstance(error, DataError)
+            where = f"{unit} {rows.number(place)} of {name} has no prompt with a response ({reason_of(error)})"
+            why = str(error).partition(";")[0] if known else where
+            if reasons is None:
+                remedy = "; correct it, leave it out, or pass over such rows with --skip-bad"
+                raise DataError(str(error) if known else why + remedy) from error
+            reasons.append(why)
+            continue
+        seen.update(hashed(chat))
+        read.append(place)
+        of_row.append(codes.setdefault(whence, len(codes)))
+    if not read:
+        raise DataError(f"not one of the {len(rows):,} rows of {name} can be read: {(reasons or ['?'])[0]}")
+    kept = rows if len(read) == len(rows) else rows.take(np.array(read, np.int64))
+    names = sorted(codes)
+    ranks = np.array([names.index(whence) for whence in codes], np.int64)
+    return Instructions(
+        name,
+        StoredChats(kept, reader),
+        ranks[np.array(of_row, np.int64)],
+        tuple(names),
+        kept,
+        source,
+        tuple(reasons or ()),
+        seen.hexdigest(),
+    )
+
+
+class StoredChats(Sequence[Chat]):
+    """Conversations of rows that stay on disk, read again whenever they are looked at."""
+
+    def __init__(self, rows: StoredRows, reader: RowReader) -> None:
+        self._rows, self._reader = rows, reader
+
+    def take(self, positions: NDArray[np.int64]) -> StoredChats:
+        """Some of them, in the order of `positions`."""
+        return StoredChats(self._rows.take(positions), self._reader)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, place: int) -> Chat: ...
+    @overload
+    def __getitem__(self, place: slice) -> StoredChats: ...
+    def __getitem__(self, place: int | slice) -> Chat | StoredChats:
+        if isinstance(place, slice):
+            return StoredChats(self._rows[place], self._reader)
+        return self._reader.chat(parsed_row(self._rows[place], f"row {place + 1}"))
+
+    def __iter__(self) -> Iterator[Chat]:
+        for row in self._rows:
+            yield self._reader.chat(parsed_row(row, "a row"))
 
 
 def _rows_of_file(path: Path) -> Rows:
@@ -254,7 +346,7 @@ def _opened(
     mappings = list[Row | None]()
     for row, place in zip(rows, counted, strict=True):
         try:
-            mappings.append(_parsed(row, f"{place} of {name}"))
+            mappings.append(parsed_row(row, f"{place} of {name}"))
         except DataError as error:
             if reasons is None:
                 raise
@@ -281,7 +373,7 @@ def _conversations(
         try:
             read[position] = reader.chat(row), source_of(row, source)
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            why = f"{places[position]} has no prompt with a response ({_reason(error)})"
+            why = f"{places[position]} has no prompt with a response ({reason_of(error)})"
             if reasons is None:
                 raise DataError(f"{why}; correct it, leave it out, or pass over such rows with --skip-bad") from error
             reasons.append(why)
@@ -293,13 +385,23 @@ def _names(rows: Sequence[Row | None]) -> dict[str, None]:
     return dict.fromkeys(column for row in rows if row for column in row)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Why a row has no conversation, in a clause."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     return f"it has no {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
-def _parsed(row: Row | str, place: str) -> Row:
+def parsed_row(row: Row | str, place: str) -> Row:
+    """A row as a mapping.
+
+    Args:
+        row: a mapping, or a line of JSON.
+        place: what it is called in messages.
+
+    Raises:
+        DataError: if it is neither.
+    """
     if isinstance(row, str):
         try:
             row = json.loads(row)
@@ -317,7 +419,15 @@ def _mapping(row: Row | str) -> Row:
     return json.loads(row) if isinstance(row, str) else row
 
 
+def hashed(chat: Chat) -> bytes:
+    """What a conversation adds to a fingerprint; with one response it is what it was before chats had several."""
+    pair = (chat.prompt, chat.response) if len(chat.learned) == 1 else (chat.turns, chat.learned)
+    return json.dumps(pair).encode()
+
+
 def _some_rows(rows: Rows, positions: NDArray[np.int64]) -> Rows:
+    if isinstance(rows, StoredRows):
+        return rows.take(positions)
     if isinstance(rows, Sequence):
         return [rows[place] for place in positions.tolist()] if rows else ()
     return rows.take(positions)

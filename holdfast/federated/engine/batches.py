@@ -1,7 +1,9 @@
 """Which examples a client sees next: a pure function of (seed, client, how many batches it has drawn).
 
 Every client walks through a shuffled copy of its training set, a batch at a time, round after round. The incomplete
-tail is left out and the set is shuffled again. A client with fewer examples than a batch uses all of them. Because
+tail is left out and the set is shuffled again, so another tail is left out next time. Without shuffling a walk goes on
+where the last one ended, from the last example to the first, so that every example has its turn. A client with fewer
+examples than a batch uses all of them. Because
 nothing but the number of batches drawn is remembered, methods that are compared see the same draws, and a resumed
 federation goes on as if nothing had happened.
 """
@@ -44,7 +46,7 @@ class BatchStream:
 
     def _order(self, client: int, examples: int, number: int) -> Tensor:
         if not self.shuffle:
-            return torch.arange(examples)
+            return (torch.arange(examples) + number * self.per_pass(examples) * min(self.size, examples)) % examples
         return torch.randperm(examples, generator=torch_stream(self.seed, "batches", client, number))
 
 

@@ -16,8 +16,10 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import DataError
 from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.local_training import LocalTraining, UsesTraining
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import Network
+from holdfast.federated.engine.second_vector import SecondVector
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.metrics.scoring import ClientScores, PartName, score_models, score_shared
@@ -32,6 +34,8 @@ from holdfast.federated.settings import Rounds
 
 #: Personal models that are stacked into one computation: more would not fit into a CPU's caches.
 _ROWS = 32
+#: Where the second vectors that clients remember are kept; a word that labels no method.
+SECOND = "second"
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class ClientRuntime(UsesTraining):
         personalizers: methods trained alongside and post-hoc ones in any number, and at most one joint method.
         proximal: strength of the proximal term towards the received model in the shared training (FedProx).
         needs_losses: whether clients report their loss at the received model.
+        second: what clients do with a second vector beside the model, where there is one.
         folder: where personal models are kept; in temporary files by default.
     """
 
@@ -71,18 +76,20 @@ class ClientRuntime(UsesTraining):
         *,
         proximal: float = 0.0,
         needs_losses: bool = False,
+        second: SecondVector | None = None,
         folder: Path | None = None,
     ) -> None:
         self.training = LocalTraining(clients, network, settings)
         self.alongside = [method for method in personalizers if isinstance(method, AlongsidePersonalizer)]
         self.joint = [method for method in personalizers if isinstance(method, JointPersonalizer)]
         self.post_hoc = {method.label: method for method in personalizers if isinstance(method, PostHocPersonalizer)}
-        self.proximal, self.needs_losses = proximal, needs_losses
+        self.proximal, self.needs_losses, self.second = proximal, needs_losses, second
+        initial = {method.label: method.initial(network) for method in personalizers}
+        if second is not None:
+            initial[SECOND] = torch.zeros_like(network.initial)
         self.stores = {
-            method.label: RowStore(
-                len(clients), method.initial(network), None if folder is None else folder / f"{method.label}.rows"
-            )
-            for method in personalizers
+            label: RowStore(len(clients), row, None if folder is None else folder / f"{label}.rows")
+            for label, row in initial.items()
         }
         self._by_label = {method.label: method for method in personalizers}
 
@@ -91,6 +98,17 @@ class ClientRuntime(UsesTraining):
         """The data of all clients."""
         return self.training.clients
 
+    @property
+    def message(self) -> int:
+        """Numbers in what a client receives in a round, and in what it sends: the model, and a second vector."""
+        return self.network.size * (1 if self.second is None else 2)
+
+    @property
+    def moves(self) -> list[str]:
+        """Labels of the rows that a round of a client changes."""
+        methods = [method.label for method in (*self.alongside, *self.joint)]
+        return methods if self.second is None else [*methods, SECOND]
+
     # ---------------------------------------------------------------------------------------------- client functions
 
     def train(self, assignment: Assignment, received: Tensor, sent: Tensor, losses: Tensor) -> None:
@@ -98,39 +116,44 @@ class ClientRuntime(UsesTraining):
 
         Args:
             assignment: which clients, and how many batches they have drawn.
-            received: the shared model, shape (P,).
-            sent: where to put what each client sends, shape (clients, P).
+            received: the shared model, and a second vector behind it where there is one, shape (`message`,).
+            sent: where to put what each client sends, likewise, shape (clients, `message`).
             losses: where to put its training loss at the received model, where the server wants it, shape (clients,).
         """
-        received = received.to(self.network.device)
+        size = self.network.size
+        received, beside = torch.split(received.to(self.network.device), [size, len(received) - size])
         stack = self.stack(assignment, received)
-        rows = {
-            method.label: self.stores[method.label].read(stack.clients) for method in (*self.alongside, *self.joint)
-        }
+        rows = {label: self.stores[label].read(stack.clients) for label in self.moves}
         ascending = torch.argsort(stack.clients)
         if self.joint:
             sent.copy_(self.joint[0].train(stack, rows[self.joint[0].label])[ascending])
         else:
-            local = self._local_steps(stack, rows)
+            local = self._local_steps(stack, rows, beside)
+            if self.second is not None:
+                rows[SECOND], change = self.second.after(rows[SECOND], beside, local, stack)
+                sent[:, size:] = change[ascending].to(sent.device)
             in_order = bool((ascending.diff() > 0).all())
             local = local if in_order else local[ascending]
             if sent.device == local.device:
-                torch.sub(local, received, out=sent)
+                torch.sub(local, received, out=sent[:, :size])
             else:
-                sent.copy_(local - received)
+                sent[:, :size] = (local - received).to(sent.device)
         for label, row in rows.items():
             self.stores[label].write(stack.clients, row)
         losses.zero_()
         if self.needs_losses:
             losses.copy_(self.score(assignment.clients, "train", received).loss)
 
-    def _local_steps(self, stack: StackedClients, rows: dict[str, Tensor]) -> Tensor:
+    def _local_steps(self, stack: StackedClients, rows: dict[str, Tensor], beside: Tensor) -> Tensor:
         """Local steps of the shared model, and of personal ones alongside, on the same batches (Ditto, Algorithm 2)."""
         local = stack.copies()
         adam = Adam(local) if self.settings.optimizer == "adam" else None
+        correction = None if self.second is None else self.second.correction(rows[SECOND], beside, stack)
         for batch in stack.batches():
             now = local[: len(batch)]
             stack.sgd_step(now, batch, stack.learning_rate, (self.proximal, stack.received), adam=adam)
+            if correction is not None:
+                now.sub_(correction[: len(batch)], alpha=stack.learning_rate)
             self._step_alongside(rows, batch, now, stack)
         return local
 
@@ -163,7 +186,7 @@ class ClientRuntime(UsesTraining):
             received,
             drawn=torch.zeros_like(clients),
             steps=self.training.post_hoc_steps(method.epochs, clients),
-            decay=self.settings.decay(self.settings.rounds - 1),
+            decay=self.settings.decay((method.starts_after or self.settings.rounds) - 1),
             start=None if method.follows is None else self.personal(method.follows, clients, received),
         )
         self.stores[method.label].write(stack.clients, method.personalize(stack))

@@ -15,89 +15,33 @@ everything else; gradients are zero there, nothing pulls at them, and a training
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.modules.batchnorm import _BatchNorm
-from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import CheckpointError
 
 from holdfast.data.clients.clients import Task
 from holdfast.errors import ConfigError, HoldfastError
+from holdfast.federated.engine.batch_losses import BatchLosses, penalty_vector
+from holdfast.federated.engine.client_batch import ClientBatch, one_by_one
 from holdfast.federated.engine.criterion import PerExample, criterion_for
-from holdfast.federated.engine.draws import Arrangement, Draws, NamedDraws, seeded
+from holdfast.federated.engine.draws import Draws, NamedDraws
 from holdfast.federated.engine.forks import run_apart
-from holdfast.federated.engine.row_layout import STATISTICS, layout_of, tracking
-from holdfast.federated.engine.stacked_layers import FastPooling, placed, stacked_weights, weight_places
+from holdfast.federated.engine.module_copies import copy_of, moved_to
+from holdfast.federated.engine.proximal import ProximalTerm, add_proximal, proximal_of_one, step_on_parts
+from holdfast.federated.engine.running_module import Mode, RunningModule
 from holdfast.federated.engine.study import Randomness, Way, look_at_randomness, study_ways
 from holdfast.models.heads import logits_of
 
-#: How strongly, and towards what, parameters are pulled: the gradient gets ``strength * (parameters - anchor)``.
-ProximalTerm = tuple[float, Tensor]
-
-#: The module's own two modes, and evaluation in which batches are normalised by themselves: a training pass that
-#: drops nothing.
-Mode = Literal["train", "eval", "normalise"]
-
-#: What a model draws that draws in evaluation too, as with ``F.dropout(x)``, which is never off.
-_EVALUATION = "evaluation"
+__all__ = ["ClientBatch", "Network", "ProximalTerm"]
 
 
-@dataclass(frozen=True, eq=False)
-class ClientBatch:
-    """One mini-batch of each of several clients.
-
-    Attributes:
-        inputs: shape (clients, batch, ...).
-        labels: shape (clients, batch), or (clients, batch, ...) where a target is several numbers.
-        weights: shape (clients, batch); each row sums to one, padding has weight zero.
-        clients: ids, int64 of shape (clients,).
-        draws: how many batches each client had drawn before, int64 of shape (clients,).
-        rows: which examples of the training data they are, int64 of shape (clients, batch).
-        even: whether nothing is padded, so that weights need not be looked at.
-    """
-
-    inputs: Tensor
-    labels: Tensor
-    weights: Tensor
-    clients: Tensor
-    draws: Tensor
-    rows: Tensor
-    even: bool = False
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def one(self, place: int) -> ClientBatch:
-        """The batch of the client at that place alone, without its padding."""
-        row = slice(place, place + 1)
-        real = self.labels.shape[1] if self.even else int((self.weights[place] > 0).sum())
-        return ClientBatch(
-            self.inputs[row, :real],
-            self.labels[row, :real],
-            self.weights[row, :real],
-            self.clients[row],
-            self.draws[row],
-            self.rows[row, :real],
-            even=True,
-        )
-
-    def repeat(self, times: int) -> ClientBatch:
-        """The same batches `times` over, for several models per client: row ``i * clients + k`` is client k's."""
-        parts = (self.inputs, self.labels, self.weights, self.clients, self.draws, self.rows)
-        inputs, labels, weights, clients, draws, rows = (torch.cat([part] * times) for part in parts)
-        return ClientBatch(inputs, labels, weights, clients, draws, rows, self.even)
-
-
-class Network:
+class Network(BatchLosses):
     """A model's outputs, losses and gradients by flat parameters.
 
     Args:
@@ -130,39 +74,19 @@ class Network:
         target_dims: int = 0,
         device: str | torch.device = "cpu",
     ) -> None:
-        self.task, self.target_dims = task, target_dims
-        self.criterion = criterion_for(task, loss, score)
-        # Two copies: one to hand out, kept on the host, and one whose parameters will point into rows of clients
-        # (`_gradients_of_one`). What is frozen is the same in both.
-        self._pristine = _copied(model).cpu()
+        super().__init__(criterion_for(task, loss, score), target_dims)
+        self.task = task
+        # Two copies: one to hand out, kept on the host, and one whose parameters will point into rows of clients. What
+        # is frozen is the same in both.
+        self._pristine = copy_of(model).cpu()
         shared = {id(each): each for each in self._pristine.parameters() if not each.requires_grad}
-        self._module = _moved(copy.deepcopy(self._pristine, shared), device).train()
-        for module in self._module.modules():
-            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-                module.sparse = False  # another form of the same gradient, which is no part of a row
-        self.layout = layout_of(self._module)
-        self._mode: Mode = "train"
-        named = [(name, each) for name, each in self._module.named_parameters() if each.requires_grad]
-        self._parameters = [parameter for _, parameter in named]
-        self._places = weight_places(self._module, self._parameters)
-        self._tracked = [norm for _, norm in tracking(self._module)]
-        self._statistics = [(norm, name) for norm in self._tracked for name in STATISTICS]
-        first = len(self._parameters)
-        buffers = [(norm._buffers, name, first + place) for place, (norm, name) in enumerate(self._statistics)]
-        self._all_places = [*self._places, *buffers]
-        counters = [f"{name}.num_batches_tracked" for name, _ in tracking(self._module)]
-        self._not_moved = {*self.layout.names, *counters}
-        norms = [module for module in self._module.modules() if isinstance(module, _BatchNorm)]
-        self._by_batch = any(norm.training for norm in norms)
-        self._untracked = any(norm.running_mean is None for norm in norms)
-        self._has_norms = bool(norms)
-        self.convolves = any(parameter.ndim == 4 for parameter in self._module.parameters())
-        values = [*self._parameters, *(getattr(norm, name) for norm, name in self._statistics)]
-        self.initial = torch.cat([value.detach().flatten() for value in values]).clone()
-        self._penalty = self._penalty_vector(float(getattr(model, "weight_penalty", 0.0)))
+        self._running = RunningModule(moved_to(copy.deepcopy(self._pristine, shared), device).train())
+        self.layout = self._running.layout
+        self.convolves = self._running.convolves
+        self.initial = self._running.row()
+        self._penalty = penalty_vector(float(getattr(model, "weight_penalty", 0.0)), self.layout, self.initial)
         # Found out by trying, at the first pass or before.
         self._channels_last: bool | None = None
-        self._random: Randomness | None = None
         self._way: Way | None = None
 
     @property
@@ -193,24 +117,27 @@ class Network:
     @property
     def normalises_batches(self) -> bool:
         """Whether training passes have norms that look at the batch or move running statistics."""
-        return self._by_batch or self.tracks_statistics
+        return self._running.by_batch or self.tracks_statistics
 
     @property
     def batch_dependent(self) -> bool:
         """Whether what an example gets in training depends on the others of its batch, or on how many there are."""
-        by_outputs = self._random is not None and self._random.batch_dependent
+        random = self._running.randomness
+        by_outputs = random is not None and random.batch_dependent
         by_gradients = self._way is not None and self._way.padding_matters
         return self.normalises_batches or by_outputs or by_gradients
 
     @property
     def scores_depend_on_batch(self) -> bool:
         """Whether it does in evaluation too, for instance for want of running statistics."""
-        return self._untracked or (self._random is not None and self._random.scores_depend_on_batch)
+        random = self._running.randomness
+        return self._running.untracked or (random is not None and random.scores_depend_on_batch)
 
     @property
     def draws_by_name(self) -> bool:
         """Whether training draws numbers that have names."""
-        return self._random is not None and self._random.named
+        random = self._running.randomness
+        return random is not None and random.named
 
     def study(self, inputs: Tensor) -> Way:
         """Find out how several clients can run at once; the answer is kept.
@@ -271,16 +198,17 @@ class Network:
         statistics: Tensor | None = None,
     ) -> Tensor:
         """The same in a given way and mode."""
+        running = self._running
         draws = self._named(draws, inputs[0], len(parameters))
         if way == "joined":
-            return self._call_joined(mode, self.layout.split_rows(parameters), inputs, draws)
+            return running.joined(mode, self.layout.split_rows(parameters), inputs, draws)
         moving = self.layout.statistics(parameters.detach() if statistics is None else statistics)
         if way == "vmap":
             places = torch.arange(len(parameters), device=self.device)
 
             def call(row: Tensor, own: list[Tensor], examples: Tensor, place: Tensor) -> Tensor:
-                with self._passing(mode, draws, examples, "vmap", place):
-                    return self._call(row, own, examples)
+                with running.passing(mode, draws, examples, "vmap", place):
+                    return running.of_row(row, own, examples)
 
             # The random functions of a model that runs so are answered by name, see `NamedDraws`; "same" lets them be
             # called with generators of our own.
@@ -289,8 +217,8 @@ class Network:
         else:
             rows = []
             for place, (row, examples) in enumerate(zip(parameters, inputs, strict=True)):
-                with self._passing(mode, draws and draws.one(place), examples), self._pooling():
-                    rows.append(self._call(row, [value[place] for value in moving], examples))
+                with running.passing(mode, draws and draws.one(place), examples), running.pooling():
+                    rows.append(running.of_row(row, [value[place] for value in moving], examples))
             outputs = rows[0][None] if len(rows) == 1 else torch.stack(rows)
         if statistics is not None and moving:
             torch.cat(moving, 1, out=statistics[:, self.trainable :])
@@ -302,54 +230,21 @@ class Network:
         Raises:
             ConfigError: if the pass changes weights.
         """
-        self._switch(mode)
-        # Slices, since torch lets nobody write into what `torch.split` gives. Running statistics may be written.
-        row, moving = self.initial.clone(), self.initial.clone()
-        parts = [
-            (row if place < self.layout.parameters else moving)[where].view(shape)
-            for place, (where, shape) in enumerate(zip(self.slices.values(), self.layout.shapes, strict=True))
-        ]
-        written = row._version
-        with torch.no_grad(), LoneExample(), draws, placed(self._all_places, parts):
-            outputs = logits_of(self._module(examples))
-        if row._version != written:
-            raise ConfigError(
-                f"the model {self.called} writes into its own weights while it runs, as an embedding with max_norm "
-                "does; use a parametrization (torch.nn.utils.parametrize) instead"
-            )
-        return outputs
+        return self._running.trial(mode, self.initial, examples, draws)
 
     def buffers(self) -> dict[str, Tensor]:
         """The module's buffers by name, but for the running statistics."""
-        return {name: value for name, value in self.module.named_buffers() if name not in self._not_moved}
+        return self._running.buffers()
 
     @property
     def module(self) -> nn.Module:
         """The module that runs; its parameters are those of whoever ran last."""
-        return self._module
+        return self._running.module
 
     @property
     def called(self) -> str:
         """How messages call the model."""
         return type(self._pristine).__name__
-
-    def losses(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Loss of each example, without the penalty: outputs (..., c) and labels (...) to (...)."""
-        return self._by_example(self.criterion.losses, outputs, labels)
-
-    def scores(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Score of each example, of the same shapes; bool where it says whether an example is told right."""
-        return self._by_example(self.criterion.scores, outputs, labels)
-
-    def correct(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """Whether each example is told right, bool.
-
-        Raises:
-            ConfigError: if the task has no right and wrong.
-        """
-        if not self.criterion.is_accuracy:
-            raise ConfigError(f"this needs classes, and clients are scored by {self.criterion.measure}")
-        return self.scores(outputs, labels)
 
     def penalty(self, parameters: Tensor) -> Tensor:
         """The penalty on weights of each row, shape (rows,)."""
@@ -373,16 +268,16 @@ class Network:
             parts = [part.flatten() for part in self._gradients_of_one(parameters, batch, draws)]
             gradient = torch.cat([*parts, parts[0].new_zeros(self.size - self.trainable)])[None]
         elif way == "rows":
-            return torch.cat([self.gradient(*one) for one in _each(parameters, batch, draws)])
+            return torch.cat([self.gradient(*one) for one in one_by_one(parameters, batch, draws)])
         elif way == "joined":
             gradient = torch.cat(
                 [part.reshape(len(part), -1) for part in self._gradients_joined(parameters, batch, draws)[1]], 1
             )
         else:
             # The pass moves running statistics in `parameters` in place, so the tape must hang on other memory.
-            at = (parameters.clone() if self._statistics else parameters.detach()).requires_grad_()
+            at = (parameters.clone() if self.tracks_statistics else parameters.detach()).requires_grad_()
             outputs = self.outputs(at, batch.inputs, draws, statistics=parameters)
-            (gradient,) = torch.autograd.grad(self._sum_of_means(outputs, batch), at)
+            (gradient,) = torch.autograd.grad(self.sum_of_means(outputs, batch), at)
         if self._penalty is not None:
             gradient.addcmul_(self._penalty, parameters, value=2)
         return gradient
@@ -406,39 +301,28 @@ class Network:
         """
         way = self._way_for(batch.inputs) if len(parameters) > 1 else "one"
         if way == "rows":
-            for place, (row, own, names) in enumerate(_each(parameters, batch, draws)):
-                self.sgd_step(row, own, rate, _of_one(proximal, place), names)
+            for place, (row, own, names) in enumerate(one_by_one(parameters, batch, draws)):
+                self.sgd_step(row, own, rate, proximal_of_one(proximal, place), names)
         elif way == "vmap" or self._penalty is not None:
             gradient = self.gradient(parameters, batch, draws)
             parameters.sub_(self.with_proximal(gradient, parameters, proximal), alpha=rate)
         elif way == "joined":
             stacked, gradients = self._gradients_joined(parameters, batch, draws)
             anchors = [] if proximal is None else self.layout.split_rows(proximal[1].view(-1, self.size))
-            _step_on_parts(tuple(stacked), gradients, rate, proximal, anchors)
+            step_on_parts(tuple(stacked), gradients, rate, proximal, anchors)
         else:
             gradients = self._gradients_of_one(parameters, batch, draws)
             anchors = [] if proximal is None else self.layout.split(proximal[1].view(-1))
-            _step_on_parts(tuple(self._parameters), gradients, rate, proximal, anchors)
+            step_on_parts(tuple(self._running.parameters), gradients, rate, proximal, anchors)
 
     def with_proximal(self, gradient: Tensor, models: Tensor, proximal: ProximalTerm | None) -> Tensor:
-        """``g + strength (v - anchor)``, for parameters only; `gradient` itself where there is none.
-
-        At strength 0 the anchor is not looked at, so it may be infinite: 0 times infinity is no number.
-
-        Args:
-            gradient: of the loss, shape (clients, P); never changed.
-            models: v, shape (clients, P).
-            proximal: strength and anchor, shape (P,) or (clients, P).
-        """
-        if proximal is None or not proximal[0]:
-            return gradient
-        distance = models - proximal[1]
-        distance[:, self.trainable :] = 0
-        return torch.add(gradient, distance, alpha=proximal[0], out=distance)
+        """``g + strength (v - anchor)``, for parameters only, see `holdfast.federated.engine.proximal`."""
+        return add_proximal(gradient, models, proximal, self.trainable)
 
     def repair_statistics(self, model: Tensor) -> None:
         """Lift running variances that an aggregate has left below zero to zero, in place, shape (P,)."""
-        for part, (_, name) in zip(self.layout.split(model)[len(self._parameters) :], self._statistics, strict=True):
+        parts = self.layout.split(model)[self.layout.parameters :]
+        for part, (_, name) in zip(parts, self._running.statistics, strict=True):
             if name == "running_var":
                 part.clamp_(min=0)
 
@@ -449,82 +333,18 @@ class Network:
         with torch.no_grad():
             for name, part in zip(self.layout.names, self.layout.split(parameters), strict=True):
                 values[name].copy_(part)
-        return _moved(model, self.device).eval()
+        return moved_to(model, self.device).eval()
 
     # ---------------------------------------------------------------------------------------------- one pass
 
-    @contextmanager
-    def _passing(
-        self,
-        mode: Mode,
-        draws: Draws | None,
-        examples: Tensor,
-        arrangement: Arrangement = "one",
-        place: Tensor | None = None,
-    ) -> Iterator[None]:
-        """The circumstances of a pass: the module's mode, what is drawn, a batch of one example."""
-        self._switch(mode)
-        random = self._random
-        with ExitStack() as stack:
-            if draws is not None and random is not None:
-                if random.named:
-                    stack.enter_context(NamedDraws(draws, arrangement, place))
-                if random.unnamed and arrangement == "one":
-                    stack.enter_context(seeded(draws))
-            if self._has_norms and len(examples) == 1:
-                stack.enter_context(LoneExample())
-            yield
-        if random is not None:
-            random.put_back(self._module)
-
-    def _switch(self, mode: Mode) -> None:
-        """Put the module into a mode, by its own `train` and `eval`, unless it is in it."""
-        if mode == self._mode:
-            return
-        self._module.train(mode == "train")
-        if mode == "normalise":
-            for norm in self._tracked:
-                norm.train()
-        self._mode = mode
-
-    def _call(self, row: Tensor, statistics: list[Tensor], inputs: Tensor) -> Tensor:
-        values = [*self.layout.split(row)[: len(self._parameters)], *statistics]
-        with placed(self._all_places, values):
-            return logits_of(self._module(inputs))
-
     def _gradients_of_one(self, parameters: Tensor, batch: ClientBatch, draws: Draws | None) -> tuple[Tensor, ...]:
         """Of each parameter, through the module itself, whose parameters point into the row."""
-        self._point_at(parameters[0])
-        examples, labels = batch.inputs[0], batch.labels[0]
-        random = self._randomness(examples)
+        examples = batch.inputs[0]
+        self._randomness(examples)
         mode: Mode = "normalise" if draws is None else "train"
-        inputs = self._arranged(examples)
-        if random.plain and not (self._has_norms and len(examples) == 1):
-            self._switch(mode)
-            outputs = self._module(inputs)
-        else:
-            with self._passing(mode, self._named(draws, examples), examples):
-                outputs = self._module(inputs)
-        outputs = logits_of(outputs)
-        if batch.even and self.criterion.cross_entropy:
-            loss = F.cross_entropy(outputs, labels)
-        else:
-            loss = self._sum_of_means(outputs[None], batch)
-        return torch.autograd.grad(loss, self._parameters, allow_unused=True, materialize_grads=True)
-
-    def _point_at(self, row: Tensor) -> None:
-        """Make the module's parameters and running statistics views of a row, shape (P,).
-
-        So nothing is copied, and a later step on the row is seen by the module. They alias the row until the next call,
-        which is why this module is never handed out, and keep its memory, so that the same address is the same row.
-        """
-        if row.data_ptr() == self._parameters[0].data_ptr():
-            return
-        parts = self.layout.split(row)
-        for parameter, part in zip(self._parameters, parts, strict=False):
-            parameter.data = part
-        for (norm, name), part in zip(self._statistics, parts[len(self._parameters) :], strict=True):
-            setattr(norm, name, part)
+        outputs = self._running.of_views(mode, parameters[0], self._arranged(examples), draws)
+        loss = self.mean_of_one(outputs, batch)
+        return torch.autograd.grad(loss, self._running.parameters, allow_unused=True, materialize_grads=True)
 
     def _gradients_joined(
         self, parameters: Tensor, batch: ClientBatch, draws: Draws | None
@@ -532,16 +352,10 @@ class Network:
         """Views of the rows, (clients, *shape) for each parameter, and the gradients there."""
         parts = [part.requires_grad_() for part in self.layout.split_rows(parameters.detach())]
         mode: Mode = "normalise" if draws is None else "train"
-        outputs = self._call_joined(mode, parts, batch.inputs, self._named(draws, batch.inputs[0], len(batch)))
-        loss = self._sum_of_means(outputs, batch)
+        names = self._named(draws, batch.inputs[0], len(batch))
+        outputs = self._running.joined(mode, parts, batch.inputs, names)
+        loss = self.sum_of_means(outputs, batch)
         return parts, torch.autograd.grad(loss, parts, allow_unused=True, materialize_grads=True)
-
-    def _call_joined(self, mode: Mode, parts: Sequence[Tensor], inputs: Tensor, draws: Draws | None) -> Tensor:
-        # Clients' batches become one batch, client after client; weights know how many rows are whose.
-        together = inputs.flatten(0, 1)
-        with self._passing(mode, draws, together, "joined"), stacked_weights(self._places, parts), self._pooling():
-            outputs = logits_of(self._module(together))
-        return outputs.view(*inputs.shape[:2], *outputs.shape[1:])
 
     def _arranged(self, images: Tensor) -> Tensor:
         """Images with their channels innermost, which convolutions like, unless the model insists on its own order."""
@@ -554,9 +368,9 @@ class Network:
         if self.batch_dependent:
             return False
         try:
-            with self._passing("eval", self._named(None, images), images):
-                arranged = logits_of(self._module(images.contiguous(memory_format=torch.channels_last)))
-                usual = logits_of(self._module(images))
+            with self._running.passing("eval", self._named(None, images), images):
+                arranged = logits_of(self.module(images.contiguous(memory_format=torch.channels_last)))
+                usual = logits_of(self.module(images))
         except RuntimeError:  # of a view of a tensor that is not contiguous
             return False
         return torch.allclose(arranged, usual, rtol=1e-3, atol=1e-4)
@@ -567,96 +381,14 @@ class Network:
         return way.name
 
     def _randomness(self, inputs: Tensor) -> Randomness:
-        if self._random is None:
-            self._random = look_at_randomness(self, inputs)
-        return self._random
+        if self._running.randomness is None:
+            self._running.randomness = look_at_randomness(self, inputs)
+        return self._running.randomness
 
     def _named(self, draws: Draws | None, examples: Tensor, clients: int = 1) -> Draws | None:
-        """Names for what is drawn: as given, or always the same where a module draws in evaluation."""
-        if draws is not None or not self._randomness(examples).in_evaluation:
-            return draws
-        return Draws(0, _EVALUATION, (0,) * clients, (0,) * clients)
-
-    # ---------------------------------------------------------------------------------------------- losses
-
-    def _sum_of_means(self, outputs: Tensor, batch: ClientBatch) -> Tensor:
-        """The clients' mean losses, added up; clients don't share parameters, so each gets its own gradient."""
-        if batch.even and self.criterion.cross_entropy:
-            # Every client has as many examples, so the sum of means is a multiple of the mean of all: one fused kernel.
-            return len(batch) * F.cross_entropy(outputs.flatten(0, 1), batch.labels.flatten())
-        return (self.losses(outputs, batch.labels) * batch.weights).sum()
-
-    def _by_example(self, function: PerExample, outputs: Tensor, labels: Tensor) -> Tensor:
-        leading = labels.ndim - self.target_dims
-        flat = function(outputs.flatten(0, leading - 1), labels.flatten(0, leading - 1))
-        return flat.view(labels.shape[:leading])
-
-    def _pooling(self) -> ExitStack | FastPooling:
-        return FastPooling() if self.convolves else ExitStack()
-
-    def _penalty_vector(self, strength: float) -> Tensor | None:
-        if strength == 0:
-            return None
-        parts = [
-            torch.full((size,), strength * (len(shape) > 1), dtype=self.initial.dtype, device=self.device)
-            for size, shape in zip(self.layout.sizes, self.layout.shapes, strict=True)
-        ]
-        return torch.cat(parts)
-
-
-@torch.no_grad()
-def _step_on_parts(
-    parts: tuple[Tensor, ...],
-    gradients: tuple[Tensor, ...],
-    rate: float,
-    proximal: ProximalTerm | None,
-    anchors: Sequence[Tensor],
-) -> None:
-    """A step on views of rows, parameter by parameter: flattening the gradient first would cost a quarter."""
-    # These private functions of torch are what its own optimizers call with ``foreach=True``; they are one kernel for
-    # all parameters, where a loop over a small model would spend its time in calls.
-    if proximal is not None:
-        # Not in place: where a model adds two parameters up, both have the same gradient in the same memory.
-        distances = torch._foreach_sub(parts, tuple(anchors[: len(parts)]))
-        gradients = tuple(torch._foreach_add(gradients, distances, alpha=proximal[0]))
-    torch._foreach_sub_(parts, gradients, alpha=rate)
-
-
-class LoneExample(TorchFunctionMode):
-    """While active, a batch of one value per channel is normalised by running statistics, which stay as they are.
-
-    Its own variance is zero, and torch refuses it in training. Without running statistics the normalised value is zero.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Iterable[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Batch normalisation here, everything else as it is."""
-        if func is F.batch_norm:
-            return _normalise_one(*args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
-
-
-def _normalise_one(  # noqa: PLR0917 - torch's arguments
-    input: Tensor,
-    running_mean: Tensor | None,
-    running_var: Tensor | None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-) -> Tensor:
-    lone = input.numel() == input.shape[1]
-    if lone and running_mean is None:
-        shape = (-1, *(1 for _ in input.shape[2:]))
-        normalised = input * 0 if weight is None else input * 0 * weight.view(shape)
-        return normalised if bias is None else normalised + bias.view(shape)
-    return F.batch_norm(input, running_mean, running_var, weight, bias, training and not lone, momentum, eps)
+        """Names for what is drawn, see `RunningModule.named`."""
+        self._randomness(examples)
+        return self._running.named(draws, clients)
 
 
 @contextmanager
@@ -669,46 +401,3 @@ def _with_rules_for_vmap() -> Iterator[None]:
             yield
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
-
-
-def _each(
-    parameters: Tensor, batch: ClientBatch, draws: Draws | None
-) -> Iterator[tuple[Tensor, ClientBatch, Draws | None]]:
-    """Row after row, each with its batch and its draws."""
-    for place in range(len(parameters)):
-        yield parameters[place : place + 1], batch.one(place), None if draws is None else draws.one(place)
-
-
-def _of_one(proximal: ProximalTerm | None, place: int) -> ProximalTerm | None:
-    if proximal is None or proximal[1].ndim == 1:
-        return proximal
-    return proximal[0], proximal[1][place]
-
-
-def _moved(model: nn.Module, device: str | torch.device) -> nn.Module:
-    """The model on a device, with weights that were tied still tied: on some devices torch makes new ones of them."""
-    places = [(owner._parameters, name) for owner in model.modules() for name in owner._parameters]
-    before = [own[name] for own, name in places]
-    try:
-        model.to(device)
-    except (RuntimeError, AssertionError, ImportError) as error:  # no such device, or a build of torch without it
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"the device {device!r} can't be used here ({reason}); use another") from error
-    moved: dict[int, nn.Parameter | None] = {}
-    for (own, name), was in zip(places, before, strict=True):
-        own[name] = moved.setdefault(id(was), own[name])
-    return model
-
-
-def _copied(model: nn.Module) -> nn.Module:
-    if any(isinstance(module, torch.jit.ScriptModule) for module in model.modules()):
-        raise ConfigError(
-            f"the model {type(model).__name__} is compiled by TorchScript, which keeps its weights to itself; give the "
-            "Python module that it was made of"
-        )
-    try:
-        return copy.deepcopy(model)
-    except (RuntimeError, TypeError) as error:
-        raise ConfigError(
-            f"the model {type(model).__name__} can't be copied ({error}); a client needs a copy of its own"
-        ) from error

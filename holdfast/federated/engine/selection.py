@@ -10,7 +10,7 @@ from holdfast.federated.settings import Rounds
 from holdfast.streams import torch_stream
 
 
-def select(settings: Rounds, number: int, sizes: Tensor, malicious: Tensor) -> Tensor:
+def select(settings: Rounds, number: int, sizes: Tensor, malicious: Tensor, seed: int | None = None) -> Tensor:
     """Clients of a round, without replacement.
 
     Draws in proportion to size are made by Gumbel noise on the logarithm of the sizes: the largest keys are a draw
@@ -21,13 +21,17 @@ def select(settings: Rounds, number: int, sizes: Tensor, malicious: Tensor) -> T
         number: of the round, from 0.
         sizes: training examples of each client, shape (clients,).
         malicious: bool of shape (clients,); only looked at by ``stratified`` sampling.
+        seed: of the draw, where it is not the federation's: who took part may have to stay a secret.
 
     Returns:
         Ids, ascending.
     """
     if settings.cohort > len(sizes):
         raise ConfigError(f"a round wants {settings.cohort} clients and there are {len(sizes)}; lower the cohort")
-    uniform = torch.rand(len(sizes), dtype=torch.float64, generator=torch_stream(settings.seed, "selection", number))
+    generator = torch_stream(settings.seed if seed is None else seed, "selection", number)
+    uniform = torch.rand(len(sizes), dtype=torch.float64, generator=generator)
+    if settings.sampling == "poisson":
+        return (uniform < settings.cohort / len(sizes)).nonzero().flatten()
     keys = -torch.log(-torch.log(uniform))
     if settings.sampling == "examples":
         keys = keys + torch.log(sizes.double())

@@ -15,9 +15,10 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.federated.engine.adam import Adam
 from holdfast.federated.engine.batches import pad
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.draws import Draws
 from holdfast.federated.engine.local_training import LocalTraining, UsesTraining
-from holdfast.federated.engine.network import ClientBatch, ProximalTerm
+from holdfast.federated.engine.proximal import ProximalTerm
 
 
 class StackedClients(UsesTraining):
@@ -31,6 +32,9 @@ class StackedClients(UsesTraining):
         steps: how many steps each client takes, int64 of shape (clients,).
         decay: what the learning rates are multiplied by.
         start: personal models that post-hoc training starts from, shape (clients, P); the received model by default.
+
+    Attributes:
+        kept: what a method computes once for the round, by a name of its own.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class StackedClients(UsesTraining):
         self.received = received
         self._start = None if start is None else start[order]
         self.decay = decay
+        self.kept: dict[str, Tensor] = {}
         self.learning_rate = decay * training.settings.learning_rate
         self.personal_rate = decay * training.settings.personal_rate
 

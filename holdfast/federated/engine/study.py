@@ -27,7 +27,8 @@ from holdfast.federated.engine.stacked_layers import CannotStackError
 from holdfast.streams import torch_stream
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.network import Mode, Network
+    from holdfast.federated.engine.network import Network
+    from holdfast.federated.engine.running_module import Mode
 
 #: Clients and examples of each that are tried.
 _CLIENTS, _EXAMPLES = 2, 3

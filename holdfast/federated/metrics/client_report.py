@@ -7,6 +7,7 @@ has instead: a mean squared error, of which the worst is the highest, or a score
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -95,9 +96,15 @@ class ClientReport:
         return self.std**2
 
     @property
+    def mean_minus_std(self) -> float:
+        """Mean accuracy minus its spread, by which Ditto's earlier version orders methods; errors get it added."""
+        return self.mean - self.std if self.higher_is_better else self.mean + self.std
+
+    @property
     def worst(self) -> float:
-        """The lowest accuracy, or the highest error."""
-        return float(self._from_the_worst[0])
+        """The lowest accuracy, or the highest error; not a number, as the others, where no client counts."""
+        ordered = self._from_the_worst
+        return float(ordered[0]) if len(ordered) else math.nan
 
     @property
     def worst_tenth(self) -> float:
@@ -142,7 +149,7 @@ class ClientReport:
 
     def summary(self) -> dict[str, float]:
         """Every number by name."""
-        names = ["mean", "pooled", "std", "variance", "worst", "worst_tenth", "loss", "loss_std"]
+        names = ["mean", "pooled", "std", "variance", "mean_minus_std", "worst", "worst_tenth", "loss", "loss_std"]
         names += ["r2"] if self.targets is not None else []
         return {name: getattr(self, name) for name in names}
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from holdfast.federated.personalization.l2sgd import L2Sgd
     from holdfast.federated.personalization.local import Local
     from holdfast.federated.personalization.mapper import Mapper
+    from holdfast.federated.personalization.partial.fedbn import FedBn
+    from holdfast.federated.personalization.partial.fedper import FedPer
+    from holdfast.federated.personalization.partial.fedrep import FedRep
     from holdfast.federated.personalization.per_fedavg import PerFedAvg
     from holdfast.federated.personalization.pfedme import PFedMe
     from holdfast.federated.personalization.policies import WithPolicy
@@ -36,6 +39,9 @@ __all__ = [
     "Ditto",
     "DynamicDitto",
     "Ewc",
+    "FedBn",
+    "FedPer",
+    "FedRep",
     "FineTuned",
     "FineTuning",
     "FlippedLabel",

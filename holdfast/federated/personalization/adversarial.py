@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import Network
 from holdfast.primitives.pgd import Pgd
 
-_TARGET, _TOO_STRONG, _SHRINK, _BISECTIONS = 0.3, 0.5, 0.8, 12
+#: The share of training examples that should fool the shared model.
+TARGET, TOO_STRONG = 0.3, 0.5
+_SHRINK, _BISECTIONS = 0.8, 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,18 +154,18 @@ def search_budget(training: LocalTraining, shared: Tensor, attack: Pgd) -> Budge
         return path[-1][1]
 
     high, low = attack.epsilon, attack.epsilon
-    while success(low) > _TOO_STRONG:
+    while success(low) > TOO_STRONG:
         high, low = low, _SHRINK * low
     if len(path) > 1:
         for _ in range(_BISECTIONS):
-            if path[-1][1] > _TOO_STRONG:
+            if path[-1][1] > TOO_STRONG:
                 high = path[-1][0]
-            elif path[-1][1] < _TARGET:
+            elif path[-1][1] < TARGET:
                 low = path[-1][0]
             else:
                 break
             success((low + high) / 2)
-    return Budget(path[-1][0], tuple(path), weak=len(path) == 1 and path[0][1] < _TARGET)
+    return Budget(path[-1][0], tuple(path), weak=len(path) == 1 and path[0][1] < TARGET)
 
 
 def _outputs(network: Network, model: Tensor, inputs: Tensor) -> Tensor:

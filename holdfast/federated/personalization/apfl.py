@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import ROLE, AlongsidePersonalizer
 

@@ -20,8 +20,9 @@ from holdfast.federated.metrics.scoring import ClientScores, PartName
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
+    from holdfast.federated.engine.client_batch import ClientBatch
     from holdfast.federated.engine.local_training import LocalTraining
-    from holdfast.federated.engine.network import ClientBatch, Network
+    from holdfast.federated.engine.network import Network
     from holdfast.federated.engine.stacked_clients import StackedClients
     from holdfast.federated.engine.store import RowStore
 
@@ -54,6 +55,18 @@ class Personalizer(ABC):
 
     def check(self, settings: Rounds) -> None:  # noqa: B027
         """Refuse what can't work, before work is lost."""
+
+    def check_network(self, network: Network) -> None:
+        """Refuse a model that the method can't work with, before work is lost.
+
+        Raises:
+            ConfigError: if the method mixes models, and this one has running statistics, which can't be mixed.
+        """
+        if network.tracks_statistics and not self.keeps_statistics:
+            raise ConfigError(
+                f"{self.name} mixes models, and the running statistics of batch normalisation can't be mixed; "
+                "use a model with group normalisation, or track_running_stats=False"
+            )
 
     def check_data(self, clients: Clients) -> None:  # noqa: B027
         """Refuse data that lacks what the method needs, before work is lost; asked where the data are."""
@@ -116,7 +129,13 @@ class AlongsidePersonalizer(Personalizer):
 
 @dataclass(frozen=True)
 class JointPersonalizer(Personalizer):
-    """A method that decides what clients do with the shared model and what they send."""
+    """A method that decides what clients do with the shared model and what they send.
+
+    Class attributes:
+        shares_whole_model: whether what is shared is a model by itself; it is not where clients keep a part of it.
+    """
+
+    shares_whole_model: ClassVar[bool] = True
 
     @abstractmethod
     def train(self, stack: StackedClients, rows: Tensor) -> Tensor:
@@ -173,6 +192,11 @@ class PostHocPersonalizer(Personalizer):
     def __post_init__(self) -> None:
         if self.epochs < 1:
             raise ConfigError(f"epochs is {self.epochs}; give at least 1")
+
+    @property
+    def starts_after(self) -> int | None:
+        """Rounds after which the shared model is what it starts from, where that is not the final one."""
+        return None
 
     def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
         """The method with what it chooses for all clients together, once the shared model is known.

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.metrics.scoring import score_models

@@ -60,6 +60,8 @@ def lambda_rule(ditto: Ditto, strong: bool) -> Ditto:
         anchor=ditto.anchor,
         start=ditto.start,
         steps=ditto.steps,
+        layers=ditto.layers,
+        distance=ditto.distance,
     )
 
 

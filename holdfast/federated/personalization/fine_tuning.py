@@ -7,24 +7,22 @@ leads away from w*: they measure the distance to w* in parameters, in parameters
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from holdfast.errors import ConfigError
 from holdfast.federated.engine.adam import Adam
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import ROLE, PostHocPersonalizer
+from holdfast.federated.personalization.distances import Fisher, divergence_gradient, fisher_diagonal
 from holdfast.federated.personalization.ditto.proximal import refuse_negative, refuse_overshoot
 from holdfast.federated.settings import Rounds
 
 #: From models of shape (clients, P) and their batch to the gradient of their distance from w*, shape (clients, P).
 Away = Callable[[Tensor, ClientBatch], Tensor]
-
-_FISHER_BATCHES = 4
 
 
 @dataclass(frozen=True)
@@ -33,18 +31,36 @@ class RegularizedFineTuning(PostHocPersonalizer):
 
     Attributes:
         lambda_: strength of the proximal term towards the shared model.
+        after: start from the shared model as it was after so many rounds, rather than from the final one: under attack
+            an early one may be better (Ditto, Figure 8), though clients can't see when (Figure 9).
     """
 
     lambda_: float = 0.0
+    after: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         refuse_negative(self.lambda_)
+        if self.after is not None and self.after < 1:
+            raise ConfigError(f"{self.name} is to start after {self.after} rounds; give at least 1, or leave it out")
 
     @property
     def label(self) -> str:
-        """The name, with lambda where there is one."""
-        return f"{self.name}-{self.lambda_:g}" if self.lambda_ else self.name
+        """The name, with lambda and the rounds before it where there are such."""
+        label = f"{self.name}-{self.lambda_:g}" if self.lambda_ else self.name
+        return label if self.after is None else f"{label}-after-{self.after}"
+
+    @property
+    def starts_after(self) -> int | None:
+        """The rounds before it."""
+        return self.after
+
+    def check(self, settings: Rounds) -> None:
+        """Refuse to start from rounds that are not there."""
+        if self.after is not None and self.after > settings.rounds:
+            raise ConfigError(
+                f"{self.name} is to start after {self.after} rounds, and there are {settings.rounds}; give fewer"
+            )
 
     def away(self, stack: StackedClients) -> Away | None:
         """The direction away from the shared model, where it is not the straight one."""
@@ -75,20 +91,28 @@ class FineTuning(RegularizedFineTuning):
     name: ClassVar[str] = "finetuning"
 
     def check(self, settings: Rounds) -> None:
-        """Refuse a proximal term that overshoots."""
+        """Refuse a proximal term that overshoots, too."""
+        super().check(settings)
         refuse_overshoot(self.lambda_, settings.personal_rate)
 
 
 @dataclass(frozen=True)
 class Ewc(RegularizedFineTuning):
-    """Elastic weight consolidation: parameters that matter for the shared model's predictions stay close to it."""
+    """Elastic weight consolidation: parameters that matter for the shared model's predictions stay close to it.
+
+    Attributes:
+        fisher: what is squared for the Fisher information: the mean gradient of each of four mini-`batches`, as the
+            documents' program does, or the gradient of each of their `examples`, which is the empirical Fisher
+            information of the literature, and needs a pass per example.
+    """
 
     name: ClassVar[str] = "ewc"
     lambda_: float = 1.0
+    fisher: Fisher = "batches"
 
     def away(self, stack: StackedClients) -> Away:
         """``Fi (v - w*)`` with the Fisher information Fi of each parameter."""
-        fisher = fisher_diagonal(stack)
+        fisher = fisher_diagonal(stack, self.fisher)
         return lambda now, batch: fisher[: len(now)] * (now - stack.received)
 
 
@@ -102,40 +126,5 @@ class Skl(RegularizedFineTuning):
 
     def away(self, stack: StackedClients) -> Away:
         """Gradient of half the symmetrised divergence from w*, on the batch."""
-        network, shared = stack.network, stack.copies()
-
-        def direction(now: Tensor, batch: ClientBatch) -> Tensor:
-            with torch.no_grad():
-                target = network.outputs(shared[: len(batch)], batch.inputs)
-            at = now.detach().requires_grad_()
-            divergence = symmetric_divergence(
-                _logits(network, network.outputs(at, batch.inputs)), _logits(network, target)
-            )
-            (gradient,) = torch.autograd.grad((divergence * batch.weights).sum() / 2, at)
-            return gradient
-
-        return direction
-
-
-def fisher_diagonal(stack: StackedClients) -> Tensor:
-    """The empirical Fisher diagonal of each client at the shared model: mean squared gradient over four batches.
-
-    Returns:
-        Shape (clients, P).
-    """
-    models = stack.copies()
-    squares = torch.zeros_like(models)
-    for batch in stack.batches(torch.full_like(stack.steps, _FISHER_BATCHES)):
-        squares += stack.network.gradient(models, batch).square_()
-    return squares.div_(_FISHER_BATCHES)
-
-
-def symmetric_divergence(logits: Tensor, others: Tensor) -> Tensor:
-    """KL(p || q) + KL(q || p) of the softmax of two sets of logits, shape (..., classes) to (...)."""
-    log_p, log_q = F.log_softmax(logits, -1), F.log_softmax(others, -1)
-    return ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum(-1)
-
-
-def _logits(network: Network, outputs: Tensor) -> Tensor:
-    """Outputs as logits of classes; a single margin is the logit of class 1 against 0."""
-    return F.pad(outputs, (1, 0)) if network.task == "margin" else outputs
+        shared = stack.copies()
+        return lambda now, batch: divergence_gradient(stack.network, now, shared[: len(batch)], batch)

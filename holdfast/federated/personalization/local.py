@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from holdfast.federated.engine.network import ClientBatch
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.base import AlongsidePersonalizer
 

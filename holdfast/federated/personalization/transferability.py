@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, product
 from typing import ClassVar, Literal, Self
 
 import torch
@@ -20,18 +21,23 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart
 from holdfast.errors import ConfigError
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.client_batch import ClientBatch
+from holdfast.federated.engine.network import Network
 from holdfast.federated.personalization.adversarial import search_budget
 from holdfast.federated.personalization.base import ROLE, AllClients, PostHocPersonalizer
 from holdfast.federated.personalization.ditto.proximal import refuse_negative
-from holdfast.federated.personalization.early_stopping import AttackedClients, EarlyStoppedFineTuning
+from holdfast.federated.personalization.early_stopping import RECORDED, AttackedClients, EarlyStoppedFineTuning
 
 _log = logging.getLogger(__name__)
 
 #: How the distance to the shared model enters the loss: itself, as printed, or half its square, as in Ditto.
 Form = Literal["norm", "half-squared"]
 
-#: Coefficients to try, and how much validation accuracy may fall below the shared model's.
+#: Which coefficients are admissible: those with which mean validation accuracy does not fall `throughout`
+#: personalization, those with which it has not fallen at its `end`, or those that end as high as `fine-tuning`.
+Rule = Literal["throughout", "end", "fine-tuning"]
+
+#: Coefficients to try, and how much validation accuracy may fall.
 GRID = (0.01, 0.1, 1.0, 10.0)
 TOLERANCE = 0.005
 _SMOOTHING = 1e-12
@@ -95,9 +101,12 @@ class Transferability(EarlyStoppedFineTuning):
     """Fine-tuning that keeps transferability, see the module.
 
     Attributes:
-        adversarial: coefficient of `R_adv`. ``auto`` takes the largest of `GRID` with which the mean validation
-            accuracy at the end does not fall below the shared model's.
-        weights: coefficient of `R_L2`, chosen likewise after the other.
+        adversarial: coefficient of `R_adv`. ``auto`` takes the largest of `GRID` that the rule admits.
+        weights: coefficient of `R_L2`, chosen likewise.
+        rule: which coefficients are admissible: those with which the mean validation accuracy of clients does not fall
+            `throughout` personalization, from the shared model on; those with which it has not fallen at the `end`; or
+            those with which it ends as high as after plain `fine-tuning`.
+        joint: try both coefficients together, the largest product first, instead of one after the other.
         form: of the distance in `R_L2`.
         on: whether predictions are kept on `adversarial` examples, or on `benign` ones (an ablation).
         only_fooled: whether only examples that fool the shared model count.
@@ -107,6 +116,8 @@ class Transferability(EarlyStoppedFineTuning):
     name: ClassVar[str] = "transferability"
     adversarial: float | Literal["auto"] = "auto"
     weights: float | Literal["auto"] = "auto"
+    rule: Rule = "throughout"
+    joint: bool = True
     form: Form = "norm"
     on: Literal["adversarial", "benign"] = "adversarial"
     only_fooled: bool = False
@@ -143,14 +154,20 @@ class Transferability(EarlyStoppedFineTuning):
         return accuracy - (1 - transferred)
 
     def choose_hyperparameters(self, everybody: AllClients, shared: Tensor) -> PostHocPersonalizer:
-        """Search the budget, then the coefficients, one after the other; only training and validation data is seen."""
+        """Search the budget, then the coefficients; only training and validation data is seen."""
         chosen = self._within_budget(everybody, shared)
-        if chosen.adversarial == "auto" or chosen.weights == "auto":
-            least = _mean_accuracy(everybody, shared, None) - TOLERANCE
-            if chosen.adversarial == "auto":
-                chosen = replace(chosen, adversarial=chosen._largest("adversarial", least, everybody, shared))
-            if chosen.weights == "auto":
-                chosen = replace(chosen, weights=chosen._largest("weights", least, everybody, shared))
+        if chosen.adversarial == "auto" and chosen.weights == "auto" and self.joint:
+            pairs = sorted(product(GRID, GRID), key=lambda pair: (round(math.log10(pair[0] * pair[1])), *pair))
+            tried = [replace(chosen, adversarial=a, weights=w) for a, w in reversed(pairs)]
+            chosen = chosen._first_admissible(tried, everybody, shared)
+        if chosen.adversarial == "auto":
+            rest = 0.0 if chosen.weights == "auto" else chosen.weights
+            tried = [replace(chosen, adversarial=value, weights=rest) for value in reversed(GRID)]
+            found = chosen._first_admissible(tried, everybody, shared)
+            chosen = replace(chosen, adversarial=found.adversarial)
+        if chosen.weights == "auto":
+            tried = [replace(chosen, weights=value) for value in reversed(GRID)]
+            chosen = chosen._first_admissible(tried, everybody, shared)
         return super(Transferability, chosen).choose_hyperparameters(everybody, shared)
 
     def _within_budget(self, everybody: AllClients, shared: Tensor) -> Self:
@@ -165,17 +182,25 @@ class Transferability(EarlyStoppedFineTuning):
             )
         return replace(self, epsilon=budget.epsilon, search=False)
 
-    def _largest(self, coefficient: str, least: float, everybody: AllClients, shared: Tensor) -> float:
-        for value in sorted(GRID, reverse=True):
-            rest = {} if coefficient == "weights" else {"weights": 0.0}
-            tried = replace(self, **rest, **{coefficient: value})  # type: ignore[arg-type]
-            if _validation_accuracy(everybody, shared, tried) >= least:
-                return value
+    def _first_admissible(self, tried: Sequence[Self], everybody: AllClients, shared: Tensor) -> Self:
+        """The first of `tried` that the rule admits; the last, with a warning, where it admits none."""
+        start = _mean_accuracy(everybody, shared, None)
+        reference = start
+        if self.rule == "fine-tuning":
+            reference = _validation_accuracy(everybody, shared, replace(self, adversarial=0.0, weights=0.0))
+        for method in tried:
+            end = _validation_accuracy(everybody, shared, method)
+            fallen = reference - end
+            if self.rule == "throughout":
+                fallen = _largest_fall([start, *_curve(everybody, method)])
+            if fallen <= TOLERANCE:
+                return method
+        last = tried[-1]
         _log.warning(
-            "every %s coefficient lowers validation accuracy by more than %g; %g is taken",
-            *(coefficient, TOLERANCE, GRID[0]),
+            "with every coefficient validation accuracy falls by more than %g (%s); %s and %s are taken",
+            *(TOLERANCE, self.rule, last.adversarial, last.weights),
         )
-        return GRID[0]
+        return last
 
 
 @dataclass(frozen=True)
@@ -223,6 +248,18 @@ def _validation_accuracy(everybody: AllClients, shared: Tensor, method: EarlySto
     """Mean over clients at the end of training."""
     everybody.personalize_all(replace(method, keep="last"), shared)
     return _mean_accuracy(everybody, shared, method.label)
+
+
+def _curve(everybody: AllClients, method: EarlyStoppedFineTuning) -> list[float]:
+    """Mean validation accuracy over clients at each checkpoint of the method that was run last."""
+    record = method.record(everybody.rows(method.label), everybody.training)
+    curve: list[float] = record[:, :, RECORDED.index("validation")].double().nanmean(0).tolist()
+    return curve
+
+
+def _largest_fall(curve: Sequence[float]) -> float:
+    """How far a curve falls below what it had reached before."""
+    return max(best - value for best, value in zip(accumulate(curve, max), curve, strict=True))
 
 
 def _mean_accuracy(everybody: AllClients, shared: Tensor, label: str | None) -> float:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
-from holdfast.federated.engine.network import ClientBatch
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.personalization.early_stopping import AttackedClients, EarlyStoppedFineTuning
 from holdfast.federated.personalization.transferability import FineTuned

@@ -2,20 +2,20 @@
 
 The loss of an optimizer step is the mean over all response tokens of its examples, as transformers' Trainer computes
 it. A step's examples are cut into forward passes of similar lengths and dealt out to the processes there are, whose
-gradients are summed: neither changes the step but for rounding. Every epoch is a new permutation from a stream of its
-own, so a killed run continues to the bit from its last checkpoint.
+gradients are summed in one message: neither changes the step but for rounding. Every epoch is a new permutation from a
+stream of its own, so a killed run continues to the bit from its last checkpoint.
 """
 
 from __future__ import annotations
 
 import math
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -23,13 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import CheckpointError, ConfigError, DataError, Interrupted
-from holdfast.finetuning.language_models.losses import autocast, response_logits
-from holdfast.finetuning.language_models.processes import ALONE, Processes
+from holdfast.finetuning.language_models.losses import response_logits, usual_precision
 from holdfast.finetuning.language_models.tokens import IGNORED, Ints, TokenPairs
 from holdfast.finetuning.trajectories import TrajectoryRecorder
 from holdfast.streams import derive_seed, numpy_stream
 from holdfast.training.interruption import interruptions
 from holdfast.training.model_outputs import device_of
+from holdfast.training.precision import Precision, autocast, check_precision
+from holdfast.training.ranks import ALONE, Ranks
 from holdfast.training.state import load_state, save_state
 
 
@@ -45,7 +46,10 @@ class FineTuningSettings:
         weight_decay: AdamW's.
         warmup: share of the steps in which the rate rises; a cosine leads it to 0 afterwards.
         max_norm: longer gradients are cut to this length.
-        most_tokens: padded tokens in a forward and backward pass.
+        most_tokens: padded tokens in a forward and backward pass; gradients of several are accumulated to a step.
+        precision: in which numbers products are computed; bfloat16 on a GPU that has it where it is None.
+        recompute: forget what a block computed and compute it again for its gradient: a third slower, and the memory
+            hardly grows with the number of blocks (gradient checkpointing).
         seed: names every random stream.
     """
 
@@ -57,6 +61,8 @@ class FineTuningSettings:
     warmup: float = 0.03
     max_norm: float = 1.0
     most_tokens: int = 4096
+    precision: Precision | None = None
+    recompute: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,6 +76,11 @@ class FineTuningSettings:
                 f"learning_rate is {self.learning_rate}, warmup {self.warmup} and max_norm {self.max_norm}; give a "
                 "rate and a norm above 0 and a warm-up share from 0 to 1"
             )
+
+        if self.precision == "fp16":
+            raise ConfigError("fp16 needs gradients to be scaled, which language models here are not; give bf16")
+        if self.precision is not None:
+            check_precision(self.precision)
 
     def steps_for(self, examples: int) -> int:
         """Optimizer steps of a training on so many examples; an epoch's last step may have fewer examples."""
@@ -113,7 +124,7 @@ def fine_tune(
     feed: Feed | None = None,
     checkpoint: Path | None = None,
     save_every: int | None = None,
-    processes: Processes = ALONE,
+    processes: Ranks = ALONE,
     progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """Train a model, in place, on all the examples that have a response token.
@@ -125,7 +136,8 @@ def fine_tune(
         recorder: records losses along the way.
         feed: decides which examples a step sees; by default every epoch is a random permutation.
         checkpoint: where the state is kept; what is there is continued. Not with `feed`, whose state isn't kept.
-        save_every: steps between two checkpoints; by default those of the recorder's points, or an epoch's.
+        save_every: steps between two checkpoints, beside those after the recorder's points; an epoch's by default where
+            nothing is recorded.
         processes: those that share the work; all must start from the same weights.
         progress: told after each step and each forward pass of the recorder.
 
@@ -144,7 +156,7 @@ def fine_tune(
         raise DataError("no example has a response token left to learn; raise max_length")
     total = settings.steps_for(len(usable))
     per_epoch = math.ceil(len(usable) / settings.batch_size)
-    every = save_every or (recorder.every if recorder else per_epoch)
+    saved = save_every or (total if recorder else per_epoch)
     trained = {name: part for name, part in model.named_parameters() if part.requires_grad}
     optimizer = torch.optim.AdamW(
         trained.values(), settings.learning_rate, weight_decay=settings.weight_decay, fused=True
@@ -153,57 +165,97 @@ def fine_tune(
     fed = feed or (lambda _, step: usable[_batch(len(usable), settings.batch_size, settings.seed, step)])
     first = _continued(checkpoint, trained, optimizer, total) if checkpoint else 0
     model.train()
-    for step in range(first, total):
-        batch = fed(model, step)
-        for group in optimizer.param_groups:
-            group["lr"] = settings.rate(step, total)
-        with _dropout(model, derive_seed(settings.seed, "dropout", step, processes.index)):
-            share = _backward(model, tokens, batch, settings.most_tokens, processes)
-        loss = _summed(share, trained.values(), processes)
-        if not math.isfinite(loss):
-            raise DataError(f"the loss of step {step + 1} is {loss}; lower the learning rate")
-        nn.utils.clip_grad_norm_(trained.values(), settings.max_norm)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-        done = step + 1
-        report(Progress("training", done, total, loss))
-        if recorder is not None:
-            recorder.record(model, done, lambda seen, of: report(Progress("recording", seen, of)))
-        asked = None if checkpoint is None else _asked(processes)
-        if checkpoint is not None and processes.is_main and (asked or done % every == 0 or done == total):
-            save_state(
-                {"step": done, "total": total, "weights": trained, "optimizer": optimizer.state_dict()}, checkpoint
+    with recomputing(model, settings.recompute):
+        for step in range(first, total):
+            batch = fed(model, step)
+            for group in optimizer.param_groups:
+                group["lr"] = settings.rate(step, total)
+            with _dropout(model, derive_seed(settings.seed, "dropout", step, processes.index)):
+                share = compute_gradients(model, tokens, batch, settings, processes)
+            loss, stop = _reduced(share, list(trained.values()), processes)
+            if not math.isfinite(loss):
+                raise DataError(f"the loss of step {step + 1} is {loss}; lower the learning rate")
+            nn.utils.clip_grad_norm_(trained.values(), settings.max_norm)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            done = step + 1
+            report(Progress("training", done, total, loss))
+            recorded = recorder is not None and recorder.record(
+                model, done, lambda seen, of: report(Progress("recording", seen, of))
             )
-        processes.wait()
-        if asked is not None:
-            raise Interrupted(asked)
+            asked = None if checkpoint is None else _asked(stop, processes)
+            if (
+                checkpoint is not None
+                and processes.is_main
+                and (asked or recorded or done % saved == 0 or done == total)
+            ):
+                save_state(
+                    {"step": done, "total": total, "weights": trained, "optimizer": optimizer.state_dict()}, checkpoint
+                )
+            if asked is not None:
+                raise Interrupted(asked)
 
 
-def _asked(processes: Processes) -> int | None:
-    """The signal that asked for the end, of any process: a scheduler's may reach one of them only."""
+def _asked(stop: bool, processes: Ranks) -> int | None:
+    """The signal that asked for the end. Of several processes any may have got it, and they agreed during the step."""
     own = interruptions.requested()
-    if processes.count == 1 or not processes.total(torch.tensor(float(own is not None))):
+    if processes.count == 1:
         return own
-    return own or signal.SIGTERM
+    return (own or signal.SIGTERM) if stop else None
 
 
-def _backward(model: nn.Module, tokens: TokenPairs, batch: Ints, most_tokens: int, processes: Processes) -> Tensor:
-    """Gradients of this process's share of a step; returns its share of the loss."""
+def compute_gradients(
+    model: nn.Module, tokens: TokenPairs, batch: Ints, settings: FineTuningSettings, processes: Ranks = ALONE
+) -> Tensor:
+    """Gradients of this process's share of a step, mini-batch by mini-batch.
+
+    Args:
+        model: whose gradients are added to.
+        tokens: the examples.
+        batch: positions of the step's examples.
+        settings: of the training.
+        processes: those that share the step.
+
+    Returns:
+        This process's share of the loss. Like the gradients it is as many times too large as there are processes, whose
+        mean is taken.
+    """
     device = device_of(model)
+    precision = settings.precision or usual_precision(device)
     predicted = int(tokens.predicted[batch].sum())
     loss = torch.zeros((), device=device)
-    for number, positions in enumerate(tokens.batches(batch, most_tokens)):
+    for number, positions in enumerate(tokens.batches(batch, settings.most_tokens)):
         if number % processes.count != processes.index:
             continue
-        with autocast(device):
+        with autocast(precision, device):
             logits, labels = response_logits(model, tokens.batch(positions).to(device))
             losses = F.cross_entropy(
                 logits.float().flatten(0, 1), labels.flatten(), reduction="sum", ignore_index=IGNORED
             )
-        share = losses / predicted
+        share = losses * (processes.count / predicted) if processes.count > 1 else losses / predicted
         share.backward()  # type: ignore[no-untyped-call]
         loss += share.detach()
     return loss
+
+
+@contextmanager
+def recomputing(model: nn.Module, recompute: bool) -> Iterator[None]:
+    """Inside the block the model keeps only what goes into its blocks, where that is asked for.
+
+    Raises:
+        ConfigError: if the model can't.
+    """
+    if not recompute:
+        yield
+        return
+    whole = cast(Any, model)
+    if not hasattr(whole, "gradient_checkpointing_enable"):
+        raise ConfigError("this model can't compute its blocks again for their gradients; leave out recompute")
+    whole.gradient_checkpointing_enable({"use_reentrant": False})
+    try:
+        yield
+    finally:
+        whole.gradient_checkpointing_disable()
 
 
 @contextmanager
@@ -215,12 +267,12 @@ def _dropout(model: nn.Module, seed: int) -> Iterator[None]:
         yield
 
 
-def _summed(loss: Tensor, trained: Iterable[Tensor], processes: Processes) -> float:
-    """Sum gradients over processes, and the loss."""
-    if processes.count > 1:
-        for part in trained:
-            part.grad = processes.total(torch.zeros_like(part) if part.grad is None else part.grad)
-    return float(processes.total(loss))
+def _reduced(loss: Tensor, trained: list[nn.Parameter], processes: Ranks) -> tuple[float, bool]:
+    """Give all processes the same gradients, in one message with the loss and whether somebody asked for the end."""
+    carrier = torch.zeros_like(loss, requires_grad=True)
+    carrier.grad = loss
+    stop = processes.average_gradients([*trained, carrier], interruptions.requested() is not None)
+    return float(carrier.grad), stop
 
 
 def _batch(examples: int, size: int, seed: int, step: int) -> Ints:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,9 +18,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from holdfast.finetuning.language_models.processes import ALONE, Processes
 from holdfast.finetuning.language_models.tokens import IGNORED, TokenBatch, TokenPairs
 from holdfast.training.model_outputs import device_of, evaluating
+from holdfast.training.precision import Precision, autocast
+from holdfast.training.ranks import ALONE, Ranks
 
 #: Of the losses of a response's tokens: their mean, as recorded by default, or their sum, -log p(y | x) itself. By the
 #: sum, trajectories follow the length of responses.
@@ -102,8 +102,9 @@ def sweep_examples(
     of: Callable[[nn.Module, TokenBatch], Tensor],
     *,
     width: int | None = None,
-    processes: Processes = ALONE,
+    processes: Ranks = ALONE,
     most_tokens: int = MOST_TOKENS,
+    precision: Precision | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Floats:
     """Look at every example once, in mini-batches of similar lengths, each process at its share.
@@ -117,6 +118,7 @@ def sweep_examples(
         width: how many numbers there are for an example, where it isn't one.
         processes: those that share the work.
         most_tokens: padded tokens in a forward pass.
+        precision: in which numbers products are computed; see `usual_precision` where it is None.
         progress: told how many of how many examples are done.
 
     Returns:
@@ -125,7 +127,7 @@ def sweep_examples(
     device = device_of(model)
     gathered = torch.zeros(len(tokens) if width is None else (len(tokens), width))
     done = 0
-    with evaluating(model), autocast(device):
+    with evaluating(model), autocast(precision or usual_precision(device), device):
         for number, positions in enumerate(tokens.batches(np.arange(len(tokens)), most_tokens)):
             if number % processes.count == processes.index:
                 values = of(model, tokens.batch(positions).to(device))
@@ -142,11 +144,9 @@ def trajectory_point(model: nn.Module, tokens: TokenPairs, *, reduction: Reducti
     return sweep_examples(model, tokens, lambda model, batch: example_losses(model, batch, reduction), **options)
 
 
-def autocast(device: torch.device) -> AbstractContextManager[Any]:
-    """Mixed precision in bfloat16 where the device has it; a CPU gains nothing from it."""
-    if device.type == "cuda" and torch.cuda.is_bf16_supported():
-        return torch.autocast("cuda", torch.bfloat16)
-    return nullcontext()
+def usual_precision(device: torch.device) -> Precision:
+    """bfloat16 on a GPU that computes in it, for which language models are made; a CPU gains nothing from it."""
+    return "bf16" if device.type == "cuda" and torch.cuda.is_bf16_supported() else "fp32"
 
 
 def _can_leave_out(model: nn.Module) -> bool:

@@ -6,7 +6,7 @@ Code that comes with a model is never run, and weights are read from safetensors
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -119,7 +119,7 @@ def with_lora(language: LanguageModel, *, rank: int = 16, seed: int = 0) -> Lang
 
 
 def small_language_model(
-    texts: Sequence[str],
+    texts: Iterable[str],
     *,
     layers: int = 4,
     width: int = 128,
@@ -172,7 +172,7 @@ def gpt_neox(
     return model
 
 
-def learned_tokenizer(texts: Sequence[str], vocabulary: int = 2048) -> Any:
+def learned_tokenizer(texts: Iterable[str], vocabulary: int = 2048) -> Any:
     """A byte-level BPE tokenizer learned from texts; every digit is a token of its own."""
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # noqa: PLC0415 - optional

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,18 @@ from holdfast.data.readers.chats import Chat
 from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning.language_models.templates import Piece, Template
+from holdfast.finetuning.language_models.token_files import Chunk, shared_token_files
+from holdfast.training.ranks import ALONE, Ranks
 
 Ints = NDArray[np.int64]
 
 #: The label of tokens that are not to be predicted, as transformers' losses know it.
 IGNORED = -100
+
+#: Tokens that are looked at together where all of them are: what they take beside the file they may lie in.
+_AT_ONCE = 2**22
+#: Conversations that are tokenised together.
+_CHATS = 8192
 
 
 @dataclass(frozen=True)
@@ -82,8 +90,8 @@ class TokenPairs:
     @cached_property
     def predicted(self) -> Ints:
         """Tokens of each example that are learned and have one before them to be predicted from."""
-        counts = np.diff(np.concatenate([[0], np.cumsum(self.learned, dtype=np.int64)])[self.ends], prepend=0)
-        predicted: Ints = counts - self.learned[self.ends - self.lengths]
+        starts = self.ends - self.lengths
+        predicted: Ints = np.add.reduceat(self.learned, starts, dtype=np.int64) - self.learned[starts]
         return predicted
 
     @cached_property
@@ -91,6 +99,18 @@ class TokenPairs:
         """Which examples have no token left to predict, because a long prompt took all the room."""
         undefined: NDArray[np.bool_] = self.predicted == 0
         return undefined
+
+    @cached_property
+    def unigram_entropy(self) -> float:
+        """The loss, in nats, of a model that knows nothing but how frequent each learned token is."""
+        counts = np.zeros(1, np.int64)
+        for start in range(0, len(self.ids), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            seen = np.bincount(self.ids[part][self.learned[part]], minlength=len(counts))
+            seen[: len(counts)] += counts
+            counts = seen
+        shares = counts[counts > 0] / max(1, counts.sum())
+        return float(-(shares * np.log(shares)).sum())
 
     def part(self, positions: Ints) -> TokenPairs:
         """Some of the examples, in the order of `positions`."""
@@ -145,7 +165,14 @@ class TokenPairs:
 
 
 def tokenize(
-    data: Instructions, tokenizer: Any, template: Template, *, max_length: int = 512, skip_bad: bool = False
+    data: Instructions,
+    tokenizer: Any,
+    template: Template,
+    *,
+    max_length: int = 512,
+    skip_bad: bool = False,
+    folder: Path | None = None,
+    processes: Ranks = ALONE,
 ) -> TokenPairs:
     """Token ids of conversations in their template; answers end with the end token.
 
@@ -155,6 +182,8 @@ def tokenize(
         template: what is put around what is said to the assistant.
         max_length: examples are cut to so many tokens, at their end.
         skip_bad: conversations that the tokenizer's own template refuses have nothing to learn, instead of an error.
+        folder: leave the token ids on disk there, memory-mapped; it must exist, and all processes must see it.
+        processes: those that share the work where there is a folder.
 
     Raises:
         ConfigError: if the tokenizer has no end token, or the length leaves no room.
@@ -166,13 +195,43 @@ def tokenize(
     if max_length < 2:
         raise ConfigError(f"max_length is {max_length}; give at least 2, a prompt token and a response token")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+
+    def chunk(start: int, stop: int) -> Chunk:
+        return _chunk(data, start, stop, tokenizer, template, max_length=max_length, skip_bad=skip_bad)
+
+    if folder is None:
+        chunks = [chunk(start, start + _CHATS) for start in range(0, len(data), _CHATS)]
+        ids, learned, lengths = (np.concatenate(parts) for parts in zip(*chunks, strict=True))
+    else:
+        ids, learned, lengths = shared_token_files(folder, len(data), _CHATS, chunk, processes)
+    pad = tokenizer.pad_token_id
+    tokens = TokenPairs(ids, np.cumsum(lengths), learned, end if pad is None else pad)
+    if bool(tokens.undefined.all()):
+        raise DataError(
+            f"all prompts of {data.name} in their template are longer than {max_length} tokens; raise max_length"
+        )
+    return tokens
+
+
+def _chunk(
+    data: Instructions,
+    start: int,
+    stop: int,
+    tokenizer: Any,
+    template: Template,
+    *,
+    max_length: int,
+    skip_bad: bool,
+) -> Chunk:
+    """Token ids, which are learned, and lengths, of some neighbouring conversations."""
+    end = tokenizer.eos_token_id
     chats = [
         _pieces(template, chat, tokenizer, f"row {row} of {data.name}", skip_bad)
-        for row, chat in enumerate(data.chats, 1)
+        for row, chat in enumerate(data.chats[start:stop], start + 1)
     ]
     opened = prompt_ids(tokenizer, [pieces[0].text for pieces in chats], template)
     others = iter(_ids(tokenizer, [piece.text for pieces in chats for piece in pieces[1:]], special=False))
-    ids, learned, ends = list[NDArray[np.int32]](), list[NDArray[np.bool_]](), list[int]()
+    ids, learned, lengths = list[NDArray[np.int32]](), list[NDArray[np.bool_]](), list[int]()
     for given, pieces in zip(opened, chats, strict=True):
         parts = [(given, False)]
         for piece in pieces[1:]:
@@ -180,14 +239,8 @@ def tokenize(
         row = np.array([token for part, _ in parts for token in part][:max_length], np.int32)
         ids.append(row)
         learned.append(np.repeat([kind for _, kind in parts], [len(part) for part, _ in parts])[:max_length])
-        ends.append(len(row))
-    pad = tokenizer.pad_token_id
-    tokens = TokenPairs(np.concatenate(ids), np.cumsum(ends), np.concatenate(learned), end if pad is None else pad)
-    if bool(tokens.undefined.all()):
-        raise DataError(
-            f"all prompts of {data.name} in their template are longer than {max_length} tokens; raise max_length"
-        )
-    return tokens
+        lengths.append(len(row))
+    return np.concatenate(ids), np.concatenate(learned), np.array(lengths, np.int64)
 
 
 def _pieces(template: Template, chat: Chat, tokenizer: Any, place: str, skip_bad: bool) -> list[Piece]:

@@ -34,6 +34,19 @@ def source_balanced_random(sources: Ints, usable: Mask, budget: int, *, seed: in
     return balanced(np.where(usable, sources, -1), budget, seed=seed)
 
 
+def longest(lengths: Ints, usable: Mask, budget: int) -> Ints:
+    """The examples with the longest responses: what often does well for chat models (Zhao et al. 2024).
+
+    The paper is https://arxiv.org/abs/2402.04833.
+
+    Args:
+        lengths: of what is learned, shape (n,).
+        usable: examples that may be chosen, shape (n,).
+        budget: how many.
+    """
+    return _lowest(-lengths.astype(np.float64), usable, budget)
+
+
 def least_confidence(confidence: Floats, usable: Mask, budget: int) -> Ints:
     """The examples that a model is least sure of.
 

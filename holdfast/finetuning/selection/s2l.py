@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.finetuning.selection.balanced import balanced, members_of, quotas
-from holdfast.primitives.lloyd import Engine, Start, lloyd
+from holdfast.primitives.lloyd import lloyd
+from holdfast.primitives.lloyd_options import Engine, Start
 from holdfast.streams import derive_seed
 
 Ints = NDArray[np.int64]

@@ -10,7 +10,8 @@ what the mod does with a message:
 
 - alongside (Ditto, APFL, training alone): the app trains the shared model as before and its reply is not touched; then
   the personal model takes a step per mini-batch;
-- joint (L2SGD, pFedMe, mapper, Per-FedAvg): the method trains in place of the app, and the reply is the mod's;
+- joint (L2SGD, pFedMe, mapper, Per-FedAvg, FedPer, FedRep, FedBN): the method trains in place of the app, and the reply
+  is the mod's;
 - post-hoc (fine-tuning, EWC, SKL): evaluate messages bring the shared model of the round, from which the personal
   model is trained anew.
 
@@ -33,7 +34,6 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from holdfast.errors import ConfigError, MissingDependencyError
-from holdfast.federated.checks import check_statistics
 from holdfast.federated.personalization.base import (
     AlongsidePersonalizer,
     JointPersonalizer,
@@ -100,7 +100,8 @@ class PersonalMod:
         participation: share of the clients that take part in a round, which L2SGD must know.
         strong_attack: whether clients must be on their guard against the shared model: Ditto's candidates for lambda
             are smaller then.
-        from_round: the first round whose evaluate message makes a post-hoc method train; of all by default.
+        from_round: the first round whose evaluate message makes a post-hoc method train; of all by default. One that
+            starts ``after`` some round trains in that one only.
 
     Raises:
         ConfigError: if the method can't work with what is given.
@@ -220,7 +221,7 @@ class PersonalMod:
     def _evaluate(self, received: dict[str, Tensor], message: Message, context: Context, reply: Message) -> None:
         """Train what is trained when the rounds are over, and tell how the personal model fares."""
         *earlier, method = self.methods
-        tunes = isinstance(method, PostHocPersonalizer) and (round_of(message) or 0) >= self.from_round
+        tunes = isinstance(method, PostHocPersonalizer) and self._is_due(method, round_of(message) or 0)
         # Some models are made of what is kept and of the shared model, which has moved since the client trained.
         moved = type(method).models is not Personalizer.models
         if not (tunes or moved or self.scores is not None):
@@ -245,6 +246,10 @@ class PersonalMod:
 
     # ---------------------------------------------------------------------------------------------- inside
 
+    def _is_due(self, method: PostHocPersonalizer, number: int) -> bool:
+        """Whether a post-hoc method trains from the shared model of this round."""
+        return number >= self.from_round if method.starts_after is None else number == method.starts_after
+
     @cached_property
     def _settings(self) -> Rounds:
         """The learning rate, that of the optimizer where none is given; pulls that overshoot are refused."""
@@ -252,7 +257,9 @@ class PersonalMod:
         rate = self.learning_rate
         if rate is None and optimizer is not None:
             rate = float(optimizer.param_groups[0]["lr"])
-        settings = Rounds(rounds=1, cohort=1, learning_rate=rate or 0.0)
+        # How many rounds there will be is the server's to know; a method may start after one of them.
+        starts = [method.starts_after or 1 for method in self.methods if isinstance(method, PostHocPersonalizer)]
+        settings = Rounds(rounds=max(starts, default=1), cohort=1, learning_rate=rate or 0.0)
         if optimizer is None or isinstance(optimizer, torch.optim.SGD):
             self.methods[0].check(settings)
         return settings
@@ -265,7 +272,8 @@ class PersonalMod:
         self, received: Mapping[str, Tensor], state: PersonalState, message: Message, context: Context
     ) -> PersonalClient:
         network = LoneNetwork(loaded(self.model(), received), self.loss)
-        check_statistics(network, self.methods)
+        for method in self.methods:
+            method.check_network(network)
         validation = self.validation
         return PersonalClient(
             network,

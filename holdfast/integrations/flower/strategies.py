@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.federated.aggregation import Aggregator, Memory, RoundFacts, build_aggregator, weighted_sum
 from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair, kept_as, memory_of
+from holdfast.federated.server.optimizers import SERVER_OPTIMIZERS, Moments, ServerOptimizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
 from holdfast.integrations.flower.messages.wire import sentence, unreadable
@@ -74,6 +75,7 @@ class RobustStrategy(FlowerFedAvg):
         aggregator: a rule of `holdfast.federated`, or its name, such as ``"clipping+multi-krum"``.
         objective: an objective of `holdfast.federated`, or its name. FedProx sends its ``proximal-mu`` to clients, as
             Flower's own does.
+        server_optimizer: moves the model by what was combined, such as ``"fedadam"``; by default it is added.
         f: how many of a round's replies to expect to be malicious. A reply that is left out counts as one of them.
             Rules that must know it are refused without; 0 is an answer. Where nodes are drawn at random,
             `holdfast.federated.expectation.hypergeometric_quantile` says what follows from a share of malicious nodes.
@@ -90,6 +92,7 @@ class RobustStrategy(FlowerFedAvg):
     Attributes:
         dropped: every reply that was left out so far.
         memory: what the rule remembers between rounds; save it with the model to go on after a restart.
+        moments: what the server optimizer remembers between rounds; likewise.
 
     Raises:
         ConfigError: if objective and rule don't go together, or something they need is missing.
@@ -100,6 +103,7 @@ class RobustStrategy(FlowerFedAvg):
         aggregator: Aggregator | str = "mean",
         objective: FederatedObjective | str | None = None,
         *,
+        server_optimizer: ServerOptimizer | str | None = None,
         f: int | None = None,
         weighted: bool = False,
         learning_rate: float | None = None,
@@ -114,6 +118,9 @@ class RobustStrategy(FlowerFedAvg):
         self.f, self.weighted, self.learning_rate = f or 0, weighted, learning_rate
         self.client_key, self.loss_key, self.most_examples = client_key, loss_key, most_examples
         self.dropped: list[DroppedReply] = []
+        if isinstance(server_optimizer, str):
+            server_optimizer = SERVER_OPTIMIZERS.find(server_optimizer)()
+        self.server_optimizer, self.moments = server_optimizer, cast("Moments | None", None)
         self.memory: Memory = {}
         self._sent: SentModel | None = None
         self._asked: set[int] = set()
@@ -190,6 +197,11 @@ class RobustStrategy(FlowerFedAvg):
                 f"{self.objective.name} needs the full gradient of every client in every round, which a strategy can't "
                 "make a ClientApp compute; run it by `holdfast federate`"
             )
+        if self.objective.second is not None:
+            raise ConfigError(
+                f"{self.objective.name} needs clients that send a second vector, which a strategy can't make a "
+                "ClientApp do; run it by `holdfast federate --engine flower`"
+            )
         if isinstance(self.objective, QFair) and self.learning_rate is None:
             raise ConfigError("q-ffl needs the learning rate of the clients' steps; give learning_rate")
         if self.weighted and (self.objective.weighs or not self.aggregator.averages):
@@ -263,9 +275,16 @@ class RobustStrategy(FlowerFedAvg):
                 number=server_round - 1,
             )
             self.memory = memory_of(state)
+        moments = self.moments
+        if self.server_optimizer is not None:
+            parameters = sent.parameters()
+            begun = self.server_optimizer.begin(int(parameters.sum())) if moments is None else moments
+            step, moments = self.server_optimizer.step(step, begun, parameters)
         after = sent.plus(step)
         if after is None:
             _log.warning("round %d: the model would no longer be finite; it is kept as it was", server_round)
+        else:
+            self.moments = moments
         return after
 
     def _average(

@@ -20,7 +20,7 @@ def scalars(event: Event) -> dict[str, float]:
     Returns:
         ``train/loss``, ``train/learning_rate``, ``train/full_epochs``; ``plan/active``; and for each report
         (``validation``, ``test``, ``test_last``) its averages, ``worst_group`` and ``group/<name>``, in [0, 1];
-        of a federation ``devices/<model>/mean`` and its like.
+        of a federation ``clients/<model>/mean`` and its like.
 
     Example:
         >>> scalars(Event("plan", 2, 40, {"active": 12, "of": 50}))
@@ -39,8 +39,8 @@ def scalars(event: Event) -> dict[str, float]:
         scalars |= {"best/epoch": values.get("best_epoch"), "best/full_epochs": values.get("best_full_epochs")}
     if event.kind in ("epoch", "end"):
         for label, summary in values.items():
-            if isinstance(summary, Mapping) and "worst_tenth" in summary:  # how a federation's devices fare
-                scalars |= {f"devices/{label}/{name}": value for name, value in summary.items()}
+            if isinstance(summary, Mapping) and "worst_tenth" in summary:  # how a federation's clients fare
+                scalars |= {f"clients/{label}/{name}": value for name, value in summary.items()}
     return {name: float(value) for name, value in scalars.items() if isinstance(value, (int, float))}
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from holdfast.errors import ConfigError, HoldfastError, HoldfastWarning, nearest
 from holdfast.integrations.trackers.mlflow import MLflow
 from holdfast.integrations.trackers.tensorboard import TensorBoard
+from holdfast.integrations.trackers.wandb import WeightsAndBiases
 from holdfast.training.events import Event, Listener
 from holdfast.training.run import Run
 
@@ -58,7 +59,7 @@ def trackers(names: Sequence[str], run: Run) -> list[Listener]:
     """Listeners for `holdfast.training.fit`.
 
     Args:
-        names: any of ``tensorboard`` (writes to the run's folder ``tensorboard``) and ``mlflow``.
+        names: any of ``tensorboard`` (writes to the run's folder ``tensorboard``), ``mlflow`` and ``wandb``.
         run: the run to be tracked.
 
     Returns:
@@ -78,4 +79,5 @@ def trackers(names: Sequence[str], run: Run) -> list[Listener]:
 _TRACKERS: dict[str, Callable[[Run], Listener]] = {
     "tensorboard": lambda run: TensorBoard(run.path / "tensorboard"),
     "mlflow": lambda run: MLflow(run.path, run.config),
+    "wandb": lambda run: WeightsAndBiases(run.path, run.config),
 }

@@ -13,8 +13,8 @@ from pathlib import Path
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from holdfast.data.packages import packaged_folder
 from holdfast.errors import CheckpointError
-from holdfast.models.packaged import packaged_folder
 from holdfast.models.weight_files import read_weight_file
 
 #: Blocks in a row, kernel, stride of the first, expansion, channels that come out.

@@ -1,7 +1,7 @@
 """The convolutional networks of the federated benchmarks, with the papers' exact numbers of parameters (Ditto, App. D).
 
 They run for many clients at once (`holdfast.federated`): dropout is an ordinary module, nothing is changed in place, no
-branch depends on data, and batch normalisation keeps no running statistics, which a server couldn't average.
+branch depends on data, and batch normalisation keeps no running statistics, but where that is asked for.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ class FederatedCNN(nn.Module):
         pool_first: whether the first convolution is followed by 2x2 max pooling; the second always is.
         halved: whether images are looked at in half their resolution.
         dropout: probabilities before and after the hidden layer.
+        normalised: whether batch normalisation, with running statistics, follows each convolution.
 
     Example:
         >>> import torch
@@ -50,6 +51,7 @@ class FederatedCNN(nn.Module):
         pool_first: bool = True,
         halved: bool = False,
         dropout: tuple[float, float] = (0.0, 0.0),
+        normalised: bool = False,
     ) -> None:
         super().__init__()
         channels, height, width = expect_shape("a device CNN", input_shape, "channels", "height", "width")
@@ -61,6 +63,7 @@ class FederatedCNN(nn.Module):
             raise ConfigError(f"images of {height}x{width} pixels are too small for this network; resize them")
         self.shrink = nn.AvgPool2d(2) if halved else nn.Identity()
         self.conv1 = nn.Conv2d(channels, filters[0], kernel, padding=padding)
+        self.norm1, self.norm2 = (nn.BatchNorm2d(width) if normalised else nn.Identity() for width in filters)
         self.pool1 = nn.MaxPool2d(2) if pool_first else nn.Identity()
         self.conv2 = nn.Conv2d(filters[0], filters[1], kernel, padding=padding)
         self.dropout1 = nn.Dropout(dropout[0]) if dropout[0] else nn.Identity()
@@ -70,8 +73,8 @@ class FederatedCNN(nn.Module):
 
     def features(self, inputs: Tensor) -> Tensor:
         """What the head sees, (n, hidden)."""
-        maps = self.pool1(F.relu(self.conv1(self.shrink(inputs))))
-        maps = self.dropout1(F.max_pool2d(F.relu(self.conv2(maps)), 2))
+        maps = self.pool1(F.relu(self.norm1(self.conv1(self.shrink(inputs)))))
+        maps = self.dropout1(F.max_pool2d(F.relu(self.norm2(self.conv2(maps))), 2))
         hidden: Tensor = self.dropout2(F.relu(self.dense(maps.flatten(1))))
         return hidden
 

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from holdfast.data.packages import packaged_folder
 from holdfast.data.readers.texts import load_tokenizer
 from holdfast.errors import MissingDependencyError
 from holdfast.models.networks import efficientnet_lite
 from holdfast.models.networks.efficientnet_lite import load_efficientnet_lite0
 from holdfast.models.networks.pretrained import load_pretrained
-from holdfast.models.packaged import packaged_folder
 from holdfast.multimodal.backends.base import ExplainedLayer, ProjectedTwoTowerModel
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 

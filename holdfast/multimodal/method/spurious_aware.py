@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.multimodal.health import partners
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.method.losses import (
     clip_loss,
@@ -32,6 +33,8 @@ from holdfast.multimodal.method.release_losses import (
     decorrelation_penalty,
 )
 from holdfast.multimodal.tasks.prompts import ensemble
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.objective import Forward, NewOptimizer, Objective
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
@@ -203,6 +206,19 @@ class SpuriousAware(Terms, Policy):
         weights = torch.zeros(len(groups), dtype=torch.float64)
         weights[active] = 1 / torch.bincount(groups[active])[groups[active]].to(torch.float64)
         return Plan(sample_weight=weights)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether mini-batches hold the pairs that the image terms contrast."""
+        examples, drawn, found = observed.examples, observed.plan.sample_weight, list[Finding]()
+        weights = torch.ones(len(examples), dtype=torch.float64) if drawn is None else drawn
+        if self.lambda_vc:
+            found.append(partners(examples.labels, weights, observed.batch_size, "image term (vc)"))
+        if self.lambda_vs and self.form == "cs" and examples.attributes is not None:
+            values = examples.attributes
+            if self.positives == "group":
+                values = values + examples.labels * (int(values.max()) + 1)
+            found.append(partners(values, weights, observed.batch_size, "spurious image term (vs)"))
+        return found
 
     def objective(self) -> SpuriousAwareLoss:
         """The loss with these terms."""

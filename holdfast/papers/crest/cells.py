@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -42,7 +42,9 @@ def train_on_budget(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
     Args:
         settings: ``data`` (name and options), ``pool`` (average images over so many pixels), ``copies`` (replace the
-            training set by so many copies of a random part of it), ``model``, ``full_epochs``, ``budget`` (share of the
+            training set by so many copies of a random part of it), ``redundant`` (keep a share that is ``distinct``
+            and replace the rest by copies of some ``sources``), ``imbalance`` (how many times the first class is as
+            large as the last, the others in between), ``model``, ``full_epochs``, ``budget`` (share of the
             full number of steps), ``cut`` (follow the full schedule and stop), ``batch_size``, ``learning_rate``,
             ``weight_decay``, ``method`` and ``options``; ``then``, a method for the second half.
         seed: of everything.
@@ -50,7 +52,8 @@ def train_on_budget(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         ``accuracy`` in percent on the test set, ``steps``, ``updates`` (choices made) and those of each quarter,
         ``checks``, ``seconds`` and of those ``choosing``; of methods that choose, how many examples went ``forward``
-        and ``backward`` for it per example trained on; of CREST ``pool`` (share left) and ``interval`` at the end.
+        and ``backward`` for it per example trained on; of CREST ``pool`` (share left) and ``interval`` at the end, and
+        ``used``, the share of the mini-batches it chose that were trained on.
     """
     splits = load_splits(settings, seed)
     model = model_of(settings, splits, seed)
@@ -59,14 +62,30 @@ def train_on_budget(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     if "then" in settings:
         policies[total // 2] = pinned_method(settings["then"], {settings["then"]: settings.get("then_options", {})})
     started, began = time.process_time(), time.perf_counter()
+    used = dict[str, float]()
     for (first, policy), last in zip(policies.items(), (*list(policies)[1:], total), strict=True):
-        run_steps(model, splits, policy, settings, seed=seed, first=first, last=last, optimizer=optimizer)
+        trained = run_steps(model, splits, policy, settings, seed=seed, first=first, last=last, optimizer=optimizer)
+        if isinstance(policy, Crest):
+            used["used"] = share_used(policy, trained)
     seconds = time.process_time() - started
     work = _work(policies, settings, total)
     work["choosing"] *= seconds / (time.perf_counter() - began)
     tell("work", {name: work[name] for name in ("updates", "forward", "checks")})
     accuracy = (predict(model, splits.test).predicted == splits.test.labels).float().mean()
-    return {"accuracy": 100 * float(accuracy), "steps": total, "seconds": seconds, **work}
+    return {"accuracy": 100 * float(accuracy), "steps": total, "seconds": seconds, **work, **used}
+
+
+def share_used(policy: Crest, trained: Sequence[Tensor]) -> float:
+    """Of the mini-batches that were chosen, the share that was trained on; two never have the same examples in order.
+
+    Args:
+        policy: that chose.
+        trained: positions of the examples of each step. After its last choice was used up, a lazy policy chooses none.
+    """
+    chosen = policy.accounts.selections
+    last = chosen[-1]["step"] + chosen[-1]["coresets"] * policy.uses if policy.algorithm == "lazy" else len(trained)
+    distinct = {tuple(positions.tolist()) for positions in trained[: int(last)]}
+    return min(len(distinct) / sum(record["coresets"] for record in chosen), 1.0)
 
 
 def difficulty_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -114,7 +133,29 @@ def load_splits(settings: Mapping[str, Any], seed: int) -> Splits:
         n = len(splits.train)
         originals = torch.randperm(n, generator=torch_stream(seed, "copies"))[: n // copies]
         splits = Splits(splits.name, _repeated(splits.train, originals.repeat(copies)), splits.validation, splits.test)
+    rows = _chosen_rows(settings, splits.train.labels, seed)
+    if rows is not None:
+        splits = Splits(splits.name, _repeated(splits.train, rows), splits.validation, splits.test)
     return splits
+
+
+def _chosen_rows(settings: Mapping[str, Any], labels: Tensor, seed: int) -> Tensor | None:
+    """Which images a redundant or imbalanced training set is made of; none for all of them as they are."""
+    n = len(labels)
+    if "redundant" in settings:
+        order = torch.randperm(n, generator=torch_stream(seed, "redundant"))
+        distinct, sources = round(settings["redundant"]["distinct"] * n), settings["redundant"]["sources"]
+        few = order[distinct : distinct + sources]
+        return torch.cat([order[:distinct], few.repeat(math.ceil((n - distinct) / sources))[: n - distinct]])
+    if "imbalance" in settings:
+        order = torch.randperm(n, generator=torch_stream(seed, "imbalance"))
+        classes = int(labels.max()) + 1
+        parts = []
+        for label in range(classes):
+            members = order[labels[order] == label]
+            parts.append(members[: max(1, round(len(members) * settings["imbalance"] ** (-label / (classes - 1))))])
+        return torch.cat(parts)
+    return None
 
 
 def steps_of(settings: Mapping[str, Any], n: int) -> int:
@@ -170,6 +211,7 @@ def run_steps(
     for step, batch in enumerate(curator.steps(last - first, model, optimizer), first):
         for group in optimizer.param_groups:
             group["lr"] = settings["learning_rate"] * rate_factor(step / schedule, 1 / schedule)
+            group["lr"] *= curator.learning_rate_scale
         loss = objective(Forward(model, batch, weighted=curator.weighted, clock=curator.clock, precision="fp32"))
         optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ from typing import Any
 
 from holdfast.papers.crest import golden
 from holdfast.papers.crest.tables import (
+    BASELINE,
     POOLED,
     POOLED_BATCH_NORM,
     SAME_TIME,
@@ -65,7 +66,7 @@ def _rows(circumstance: str, settings: Mapping[str, Any]) -> dict[str, Mapping[s
         rows |= {**_HALVES, "random, batch 500": {"method": "erm", "draws_per_step": 500}}
         rows["crest, cached view"] = {"method": "crest", "options": {**options, "cached_view": True}}
     ours = controls("pooled", settings)
-    rows[STRATIFIED] = ours[STRATIFIED]
+    rows |= {row: ours[row] for row in (BASELINE, STRATIFIED)}
     if circumstance == "group norm":
         rows[SAME_TIME] = ours[SAME_TIME]
     return rows
@@ -209,7 +210,7 @@ def _budget_cells(scale: Scale) -> tuple[Cell, ...]:
         rows: dict[str, Mapping[str, Any]] = {
             "random": {"method": "erm"},
             "crest": {"method": "crest", "options": {"window": window}},
-            STRATIFIED: controls("digits", settings)[STRATIFIED],
+            **{row: controls("digits", settings)[row] for row in (BASELINE, STRATIFIED)},
         }
         if budget == _BUDGETS[-1]:
             rows["no dropping"] = {"method": "crest", "options": {"drop_learned": False}}

@@ -84,3 +84,12 @@ MODEL = Cell(
     "crest-model",
     {**_TINY_NET, "subset": 96, "coresets": 2, "start": 3, "regions": 2, "after": [1, 4]},
 )
+#: What is free, CREST by default and with second uses, on beds that are made of others.
+LAZY = _together(
+    "lazy",
+    stratified={**_SHORT, "method": "stratified", "imbalance": 10},
+    lazy={**_TINY_NET, **_crest(algorithm="lazy", subset=64), "redundant": {"distinct": 0.2, "sources": 20}},
+    change={**_SHORT, **_crest(algorithm="lazy", subset=64, ahead=2, uses=3)},
+    curvature={**_SHORT, **_crest(algorithm="lazy", subset=64, ahead=2, uses=3, validity="curvature")},
+    last_layer={**_BATCH_NORM, **_crest(algorithm="lazy", subset=64, proxy="last_layer", until_rate=0)},
+)

@@ -237,4 +237,62 @@ MODEL = Experiment(
     digits=3,
 )
 
-EXPERIMENTS = (GRADIENTS, MODEL)
+#: What the gain of coresets over random mini-batches is made of, where training happens.
+_TRAINING: Mapping[str, Mapping[str, object]] = {
+    "group norm": POOLED,
+    "batch norm, logit": POOLED_BATCH_NORM,
+    "batch norm, last layer": {**POOLED_BATCH_NORM, "proxy": "last_layer"},
+}
+
+
+def _training_cells(scale: Scale) -> tuple[Cell, ...]:
+    if scale == "smoke":
+        settings = {**SMOKE, "budget": 0.1, "points": [10], "subset": 128, "draws": 10, "statistics": "batch"}
+        return (Cell("digits", "crest-gradients", {**settings, "proxy": "last_layer"}),)
+    shared = {"budget": 0.1, "points": [300], "subset": 500, "draws": 30, "statistics": "batch"}
+    return tuple(Cell(row, "crest-gradients", {**settings, **shared}) for row, settings in _TRAINING.items())
+
+
+def _batch_norm_costs_variance(results: Results) -> Verdict:
+    """Of the variance of random mini-batches, more is left under batch norm."""
+    shares = {
+        cell: results.mean(cell, "300/crest variance") / results.mean(cell, "300/random m variance")
+        for cell in ("group norm", "batch norm, logit")
+    }
+    evidence = ", ".join(f"{share:.2f} ({cell})" for cell, share in shares.items())
+    return Verdict(shares["batch norm, logit"] > shares["group norm"], f"{evidence} of random's variance, one seed")
+
+
+def _last_layer_is_better(results: Results) -> Verdict:
+    """The gradients of the last layer's weights against those of its outputs, as what stands for an example."""
+    logit, last = (results.mean(f"batch norm, {proxy}", "300/crest variance") for proxy in ("logit", "last layer"))
+    return Verdict(last < logit, f"variance {last:.3f} with the last layer's gradients, {logit:.3f} with the logits'")
+
+
+TRAINING_MODE = Experiment(
+    name="crest/training-mode",
+    title="gradients of coresets with the statistics that training goes by",
+    source="CREST, Figure 2.1, where batch norm normalises by the mini-batch itself",
+    cells=_training_cells,
+    golden=(golden.GRADIENTS,),
+    claims=(
+        Claim(
+            "Batch norm leaves more of the variance of random mini-batches",
+            _batch_norm_costs_variance,
+            ("cpu",),
+            ours=True,
+        ),
+        Claim(
+            "Under batch norm last-layer gradients choose better than those of the logits",
+            _last_layer_is_better,
+            ("cpu",),
+            ours=True,
+        ),
+    ),
+    columns={f"300/{metric}": heading for metric, heading in _SHOWN.items()},
+    seeds=(0,),
+    scales=("smoke", "cpu"),
+    digits=3,
+)
+
+EXPERIMENTS = (GRADIENTS, MODEL, TRAINING_MODE)

@@ -20,6 +20,7 @@ from holdfast.papers.common.cells import pinned_method
 from holdfast.papers.crest.cells import AUGMENT, load_splits, model_of, optimizer_of, run_steps
 from holdfast.papers.engine.pins import options, pinned
 from holdfast.papers.engine.witness import tell
+from holdfast.primitives.similarity import LastLayerGradients
 from holdfast.streams import torch_stream
 from holdfast.training import Curator
 from holdfast.training.policy import Uniform
@@ -40,7 +41,8 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
     """Bias and variance of mini-batch gradients at points of a plain training, for several ways to choose them.
 
     Args:
-        settings: as for `train_on_budget`, with ``points`` (steps to look at), ``subset`` (r) and ``draws``.
+        settings: as for `train_on_budget`, with ``points`` (steps to look at), ``subset`` (r) and ``draws``;
+            ``statistics``, what batch norm goes by: ``running``, unless it says ``batch``, as in training; ``proxy``.
         seed: of everything.
 
     Returns:
@@ -56,7 +58,7 @@ def gradients_of_choices(settings: Mapping[str, Any], seed: int) -> dict[str, fl
         if point not in settings["points"]:
             return
         kinds, spoiled = _gradients(model, train, settings, torch_stream(seed, "gradients", point))
-        whole = gradient(model, train, torch.arange(len(train)))
+        whole = gradient(model, train, torch.arange(len(train)), statistics=settings.get("statistics", "running"))
         for kind, gradients in kinds.items():
             quality = gradient_quality(gradients, whole)
             metrics.update(
@@ -138,37 +140,47 @@ def _gradients(
     model: nn.Module, train: Examples, settings: Mapping[str, Any], stream: torch.Generator
 ) -> tuple[dict[str, list[Tensor]], dict[str, list[float]]]:
     """Gradients of mini-batches of each kind, and how far coresets, as chosen and spoiled, are from their subsets."""
-    m, r = settings["batch_size"], settings["subset"]
+    m, r, mode = settings["batch_size"], settings["subset"], settings.get("statistics", "running")
     everything = SubsetCandidates(torch.arange(len(train)), train.labels, by_class=False)
     chosen, weights = _craig_subset(model, train)
     kinds: dict[str, list[Tensor]] = {kind: [] for kind in ("random m", "random r", "crest", "craig", "union")}
     spoiled: dict[str, list[float]] = {kind: [] for kind in _KINDS}
     for _ in range(settings["draws"]):
         subset = everything.draw(r, stream)
-        seen = gradient_proxies(model, train, subset, proxy="logit", statistics="running")
-        assert isinstance(seen.proxies, Tensor)
-        (best,) = mini_batch_coresets(seen.proxies, train.labels[subset], 1, m, **_by_class(False))
-        own = gradient(model, train, subset)
-        crest = gradient(model, train, subset[best.chosen], best.weights)
+        seen = gradient_proxies(model, train, subset, proxy=settings.get("proxy", "logit"), statistics=mode)
+        points = _written_out(seen.proxies)
+        (best,) = mini_batch_coresets(points, train.labels[subset], 1, m, **_by_class(False))
+        own = gradient(model, train, subset, statistics=mode)
+        crest = gradient(model, train, subset[best.chosen], best.weights, statistics=mode)
         kinds["random r"].append(own)
         kinds["crest"].append(crest)
-        kinds["random m"].append(gradient(model, train, everything.draw(m, stream)))
+        kinds["random m"].append(gradient(model, train, everything.draw(m, stream), statistics=mode))
         part = torch.randperm(len(chosen), generator=stream)[:m]
-        kinds["craig"].append(gradient(model, train, chosen[part], weights[part] / weights[part].mean()))
+        craig = gradient(model, train, chosen[part], weights[part] / weights[part].mean(), statistics=mode)
+        kinds["craig"].append(craig)
         random = torch.randperm(r, generator=stream)[:m]
-        central = torch.cdist(seen.proxies, seen.proxies).sum(1).argsort(stable=True)[:m]
+        central = torch.cdist(points, points).sum(1).argsort(stable=True)[:m]
         for kind, (places, by) in {
             "greedy": (best.chosen, best.weights),
             "unit weights": (best.chosen, torch.ones(m)),
             "shuffled": (best.chosen, best.weights[torch.randperm(m, generator=stream)]),
-            "random picks": (random, _shares(seen.proxies, random)),
-            "central": (central, _shares(seen.proxies, central)),
+            "random picks": (random, _shares(points, random)),
+            "central": (central, _shares(points, central)),
         }.items():
-            off = crest if kind == "greedy" else gradient(model, train, subset[places], by)
+            off = crest if kind == "greedy" else gradient(model, train, subset[places], by, statistics=mode)
             spoiled[kind].append(float((off - own).norm()))
     fives = torch.split(torch.stack(kinds["crest"]), 5)
     kinds["union"] = [five.mean(0) for five in fives if len(five) == 5]
     return kinds, spoiled
+
+
+def _written_out(proxies: Tensor | LastLayerGradients | None) -> Tensor:
+    """Gradients of the last layer as vectors, where they are known by their factors."""
+    if isinstance(proxies, LastLayerGradients):
+        inputs = torch.cat([proxies.features, torch.ones(len(proxies.features), 1)], 1)
+        return (proxies.residuals[:, :, None] * inputs[:, None, :]).flatten(1)
+    assert proxies is not None
+    return proxies
 
 
 def _shares(proxies: Tensor, picked: Tensor) -> Tensor:

@@ -30,6 +30,8 @@ from holdfast.federated.metrics.client_report import ClientReport, benign_of
 from holdfast.federated.objectives import OBJECTIVES, FedAvg
 from holdfast.federated.personalization import PERSONALIZATION, Personalizer
 from holdfast.federated.result import SHARED, FederationResult
+from holdfast.federated.server.optimizers import SERVER_OPTIMIZERS
+from holdfast.federated.server.privacy import ClientPrivacy
 from holdfast.federated.settings import Rounds
 from holdfast.models.registry import build
 from holdfast.papers.engine.pins import options, pinned
@@ -49,8 +51,9 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         settings: ``data`` (name and options), ``data_by_seed`` (whether the seed draws the data too), ``task`` (the
             clients' own by default; ``margin`` makes two classes signs, as Vehicle's are), ``model``, ``rounds``
             (fields of `Rounds`), and where wanted ``objective``, ``aggregator``, ``threat`` (name and options each; of
-            a threat also its ``ratio``) and ``personalize`` (a list of names and options). Each entry of ``runs``
-            replaces some of these for a federation of its own. ``rows`` has for each row the labels of the models it
+            a threat also its ``ratio``), ``server_optimizer`` (likewise), ``privacy`` (its options; the noise follows
+            from the seed) and ``personalize`` (a list of names and options). Each entry of ``runs`` replaces some of
+            these for a federation of its own. ``rows`` has for each row the labels of the models it
             may be; between several the best is taken, ``by`` validation or test.
         seed: of the initial model, of who is malicious, and of every draw.
 
@@ -58,6 +61,7 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         ``ROW/pooled``, ``mean``, ``std``, ``worst_tenth`` and ``loss_std`` over benign clients; ``coverage``, the share
         of benign clients that took part; ``dropped``, updates that were not finite; ``diverged``, how many federations
         ended with a shared model that had to be frozen. With a choice also ``ROW/chosen``, which of the models it was.
+        With privacy also ``epsilon`` and ``noise_multiplier``.
     """
     keep_freed_memory()
     clients = pinned_federation(settings["data"]).load(data_root(None), seed if settings["data_by_seed"] else 0)
@@ -72,6 +76,8 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         metrics["coverage"] = float((outcome.joined[benign] > 0).double().mean())
         metrics["dropped"] += outcome.dropped
         metrics["diverged"] += outcome.diverged_at is not None
+        if outcome.privacy is not None:
+            metrics |= {"epsilon": outcome.privacy.epsilon, "noise_multiplier": outcome.privacy.noise_multiplier}
         for row, labels in settings["rows"].items():
             alone = len(labels) == 1 and "runs" not in settings
             for label in labels:
@@ -131,6 +137,11 @@ def build_parts(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
         name, given = _named(chosen)
         ratio = given.pop("ratio")
         parts["threat"] = pinned(Threat, attack=pinned(ATTACKS.find(name), **given), ratio=ratio)
+    if moved := settings.get("server_optimizer"):
+        name, given = _named(moved)
+        parts["server_optimizer"] = pinned(SERVER_OPTIMIZERS.find(name), **given)
+    if (hidden := settings.get("privacy")) is not None:
+        parts["privacy"] = pinned(ClientPrivacy, **hidden, noise_seed=seed)
     parts["expect_malicious"] = pinned(Expectation)
     parts["personalize"] = _personalizers(settings.get("personalize", ()))
     return parts

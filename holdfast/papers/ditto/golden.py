@@ -148,6 +148,20 @@ SOLVERS = _cell(
     _BATCHED,
     personalize=[*_ditto(0.1), {"name": "finetuning", "epochs": 1, "lambda_": 0.1}],
 )
+#: What the server does beside combining: noise that hides clients, another step than the mean, control variates.
+SERVER = _cell(
+    "server",
+    _DIGITS,
+    "softmax",
+    "clean",
+    {**_BATCHED, "rounds": 4, "sampling": "poisson"},
+    personalize=[_LOCAL, *_ditto(0.1)],
+    runs=[
+        {"privacy": {"clip": 0.3, "noise_multiplier": 1.5}},
+        *({"server_optimizer": {"name": name}} for name in ("fedavgm", "fedadagrad", "fedadam", "fedyogi")),
+        {"objective": {"name": "scaffold"}},
+    ],
+)
 GENERATED = _cell(
     "surrogate",
     _GENERATED,
@@ -156,4 +170,28 @@ GENERATED = _cell(
     {**_BATCHED, "rounds": 4, "cohort": 10, "chunk": 10, "learning_rate": 0.1, "batch_size": 16},
     personalize=[_LOCAL, *_ditto(0.1, 1.0, 2.0)],
     runs=_changes(("fair", "term-5", "median", "krum", "multi-krum", "clipping", "k-norm", "k-loss")),
+)
+
+#: Methods whose clients keep a part of the model, and Ditto whose personal part is the head.
+LAYERS = _cell(
+    "layers",
+    _DIGITS,
+    "cnn-half-batchnorm",
+    "a1-50",
+    _SERIAL,
+    runs=[
+        {"personalize": [{"name": "fedper"}]},
+        {"personalize": [{"name": "fedrep", "head_steps": 2}]},
+        {"personalize": [{"name": "fedbn"}]},
+        {"personalize": [{"name": "ditto", "lambda_": 1.0, "start": "shared", "layers": ["head"]}]},
+    ],
+)
+#: Fine-tuning from early shared models, beside Ditto.
+EARLY = _cell(
+    "early",
+    _DIGITS,
+    "cnn-half",
+    "a3-20",
+    _BATCHED,
+    personalize=[{**_FINETUNING, "after": 1}, {**_FINETUNING, "after": 3}, *_ditto(1.0)],
 )

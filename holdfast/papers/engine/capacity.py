@@ -123,20 +123,22 @@ def fitted(runs: Sequence[Measured], cost: str) -> Fit:
     return Fit(dict(zip(terms, map(float, coefficients), strict=True)), float(np.abs(table @ coefficients - 1).max()))
 
 
-def read_runs(file: Path) -> tuple[list[Measured], str | None]:
-    """What was measured, and at which commit."""
+def read_runs(file: Path) -> tuple[list[Measured], str | None, str]:
+    """What was measured, at which commit, and what else the machine was doing."""
 
-    def build(stored: Mapping[str, Any]) -> tuple[list[Measured], str | None]:
+    def build(stored: Mapping[str, Any]) -> tuple[list[Measured], str | None, str]:
         expect_keys(stored, "commit note runs")
-        return [Measured.of(run) for run in stored["runs"]], stored["commit"]
+        return [Measured.of(run) for run in stored["runs"]], stored["commit"], str(stored["note"])
 
     return read_json(file, "measured capacity", build)
 
 
-def page(runs: Sequence[Measured], commit: str | None) -> str:
+def page(runs: Sequence[Measured], commit: str | None, note: str = "") -> str:
     """The page: what was measured, what it costs, what a million clients need, and what gives way first."""
     fits = {cost: fitted(runs, cost) for cost in COSTS}
-    return "".join([_INTRODUCTION, _table(runs), _coefficients(fits), _million(fits), _limits(fits), _repeat(commit)])
+    return "".join(
+        [_INTRODUCTION, _table(runs), _coefficients(fits), _million(fits), _limits(fits), _repeat(commit, note)]
+    )
 
 
 _INTRODUCTION = """# Capacity: what a federation on Flower needs, by its number of clients
@@ -244,9 +246,10 @@ def _limits(fits: Mapping[str, Fit]) -> str:
     )
 
 
-def _repeat(commit: str | None) -> str:
+def _repeat(commit: str | None, note: str) -> str:
+    beside = f"\nMeasured while {note}.\n" if note else ""
     return (
-        f"\nMeasured at commit `{(commit or '')[:12]}` by\n\n```sh\npython benchmarks/capacity.py\n```\n\n"
+        f"{beside}\nMeasured at commit `{(commit or '')[:12]}` by\n\n```sh\npython benchmarks/capacity.py\n```\n\n"
         "which runs each federation in a network namespace of its own, so it wants root on Linux.\n"
     )
 

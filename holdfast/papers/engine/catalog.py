@@ -16,12 +16,21 @@ from holdfast.papers.engine.experiment import Experiment
 PAPERS: Mapping[str, tuple[str, ...]] = {
     "spare": ("spare.tables", "spare.digits"),
     "pde": ("pde.synthetic", "pde.tables"),
-    "ditto": ("ditto.theory", "ditto.tables", "ditto.across_data_sets", "ditto.surrogate"),
+    "ditto": (
+        "ditto.theory",
+        "ditto.tables",
+        "ditto.across_data_sets",
+        "ditto.surrogate",
+        "ditto.early",
+        "ditto.beside",
+        "ditto.privacy",
+    ),
     "personalization": ("personalization.tables", "personalization.figures_and_studies"),
-    "crest": ("crest.tables", "crest.circumstances", "crest.quality"),
+    "crest": ("crest.tables", "crest.circumstances", "crest.quality", "crest.equal_time"),
     "s2l": ("s2l.tables", "s2l.coverage"),
     "epic": ("epic.tables", "epic.scratch_and_watched"),
     "clip": ("clip.tables", "clip.ablation_and_detection"),
+    "health": ("health.tables",),
 }
 
 #: What documents were called before; whoever types such a name is told today's.

@@ -188,6 +188,16 @@ def _recall(folder: Path, task: _Task) -> CellOutcome | None:
         return None
 
 
+def is_outcome(file: Path) -> bool:
+    """Whether a file is what a finished cell left: whole, with finite metrics, under the name of what it was asked."""
+    try:
+        stored = json.loads(file.read_bytes())
+        checked(stored["metrics"])
+        return file.stem == digest(stored["key"]) and float(stored["seconds"]) >= 0 and bool(dict(stored["origin"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ConfigError):
+        return False
+
+
 def _remember(folder: Path, task: _Task, outcome: CellOutcome) -> None:
     stored = {
         "key": task.key,

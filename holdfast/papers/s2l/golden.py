@@ -30,6 +30,7 @@ FACTS = Cell(
     },
 )
 CLUSTERS = Cell("golden/clusters", "s2l-clusters", {"examples": 64, "steps": 6, "k": [4, 8], "draws": 2})
+STARTS = Cell("golden/starts", "s2l-starts", {**_WORLD, "k": [4, 8]})
 COVERAGE = Cell("golden/coverage", "s2l-coverage", _WORLD)
 
 _PROBLEMS: dict[str, Any] = {
@@ -56,6 +57,14 @@ PROBLEMS = _in_small_root(
     {
         "s2l by source": {**_PROBLEMS, "method": "s2l by source", "answers": True, "max_length": 48},
         "middle perplexity": {**_PROBLEMS, "method": "middle perplexity"},
+    },
+)
+WORDS = _in_small_root(
+    "words",
+    "s2l-solve",
+    {
+        row: {**_PROBLEMS, "mixture": "real", "share": 0.6, "method": row}
+        for row in ("longest", "s2l by source, far start")
     },
 )
 LORA = _in_small_root(

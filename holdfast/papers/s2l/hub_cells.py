@@ -18,7 +18,6 @@ from holdfast.data.readers.instructions import Instructions, read_instructions
 from holdfast.data.sets.text.math_problems import final_answer, load_math_problems
 from holdfast.finetuning import (
     FineTuningSettings,
-    Processes,
     Template,
     Trajectories,
     fine_tune,
@@ -27,6 +26,7 @@ from holdfast.finetuning import (
 )
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.proxy import record_trajectories
+from holdfast.models.devices import best_device
 from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_loss, tell_weights
 
 
@@ -43,7 +43,7 @@ def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) 
 def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
     """The proxy's trajectories, recorded once for all cells of a seed."""
     data, proxy = _data(settings["data"]), load_language_model(settings["proxy"])
-    proxy.model.to(Processes().device())
+    proxy.model.to(best_device())
     place = data_root(None) / "s2l" / f"{Path(settings['proxy']).name}-{data.fingerprint}-s{seed}"
     return record_trajectories(
         data,
@@ -53,6 +53,7 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
         template="auto",
         max_length=settings["max_length"],
         every=settings["every"],
+        by_memory=False,
         skip_bad=False,
     )
 
@@ -61,7 +62,7 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
 def _course(data: str, target: str, max_length: int, training: FineTuningSettings) -> Course:
     """What the target makes of all examples before, early in and after a training on all of them."""
     language = load_language_model(target)
-    language.model.to(Processes().device())
+    language.model.to(best_device())
     template = Template.named("auto", language.tokenizer)
     tokens = tokenize(_data(data), language.tokenizer, template, max_length=max_length, skip_bad=False)
     return follow(language.model, tokens, training)
@@ -81,7 +82,7 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
     """
     data, training = _data(settings["data"]), _settings(settings, seed)
     language = load_language_model(settings["target"])
-    language.model.to(Processes().device())
+    language.model.to(best_device())
     template = Template.named("auto", language.tokenizer)
     tokens = tokenize(data, language.tokenizer, template, max_length=settings["max_length"], skip_bad=False)
     if settings["method"] != "pretrained":

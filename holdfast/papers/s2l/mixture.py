@@ -17,3 +17,5 @@ MIXTURE: Mapping[str, int] = {
     "remainders": 40,
 }
 TEST_EXAMPLES = 60
+#: The sources that are no templates; a bed of all their problems is about 11,000.
+REAL = ("gsm8k", "mawps-asdiv", "svamp")

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from holdfast.data import data_root
+from holdfast.data.packages import packaged_folder
 from holdfast.data.readers.instructions import Instructions
 from holdfast.data.sets.text.math_problems import final_answer
 from holdfast.finetuning import (
@@ -34,10 +35,9 @@ from holdfast.finetuning import (
 from holdfast.finetuning.evaluation.generation import math_accuracy
 from holdfast.finetuning.language_models.losses import trajectory_point
 from holdfast.finetuning.language_models.models import gpt_neox, learned_tokenizer
-from holdfast.models.packaged import packaged_folder
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.mixture import MIXTURE
-from holdfast.papers.s2l.problems import Problems, make_problems
+from holdfast.papers.s2l.problems import Problems, make_problems, real_problems
 from holdfast.papers.s2l.rows import HOW, Beginning, Course, begin, choose, follow, tell_loss, tell_weights
 from holdfast.streams import derive_seed
 
@@ -51,8 +51,12 @@ _OF_ROWS = ("method", "budget", "clusters", "same", "answers")  # settings that 
 
 
 @lru_cache(maxsize=_KEPT)
-def _problems(seed: int, share: float, tested: int) -> Problems:
-    return make_problems(data_root(None), seed, share, tested)
+def _made(seed: int, share: float, tested: int, real: bool) -> Problems:
+    return (real_problems if real else make_problems)(data_root(None), seed, share, tested)
+
+
+def _problems(settings: Mapping[str, Any], seed: int) -> Problems:
+    return _made(seed, settings["share"], settings["tested"], settings.get("mixture") == "real")
 
 
 def _model(kind: Mapping[str, Any] | str, data: Instructions, seed: int) -> LanguageModel:
@@ -111,7 +115,7 @@ def _course(kind: str, settings: Mapping[str, Any], seed: int) -> Beginning:
 @lru_cache(maxsize=2 * _KEPT)
 def _trained(kind: str, written: str, seed: int) -> Beginning:
     settings = json.loads(written)
-    train = _problems(seed, settings["share"], settings["tested"]).train
+    train = _problems(settings, seed).train
     language = _model(settings[kind], train, seed)
     train_as = begin if kind == "target" and settings["reference"] == "early" else follow
     return train_as(language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed))
@@ -128,10 +132,10 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
 
     Args:
         settings: ``method`` and ``budget`` (share of the problems); ``share`` of the mixture and ``tested`` problems of
-            each source; ``proxy`` and ``target`` (layers and width, or a name), their rates; ``epochs``,
-            ``batch_size``, ``max_length``; ``same`` (``steps`` or ``epochs``); ``clusters`` of each source;
-            ``reference``, how far the target is trained on everything for rows that want it (``early`` or ``end``);
-            ``answers``, whether problems are also solved, not only scored.
+            each source, or ``mixture`` ``real`` for all problems that are no templates; ``proxy`` and ``target``
+            (layers and width, or a name), their rates; ``epochs``, ``batch_size``, ``max_length``; ``same`` (``steps``
+            or ``epochs``); ``clusters`` of each source; ``reference``, how far the target is trained on everything for
+            rows that want it (``early`` or ``end``); ``answers``, whether problems are also solved, not only scored.
         seed: of everything.
 
     Returns:
@@ -139,7 +143,7 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         ``loss SOURCE``; ``accuracy`` and ``accuracy SOURCE`` in percent where problems are solved; ``sources`` of which
         the subset has at least ten examples.
     """
-    problems = _problems(seed, settings["share"], settings["tested"])
+    problems = _problems(settings, seed)
     train, test = problems.train, problems.test
     language = _model(settings["target"], train, seed)
     tokens = _tokens(train, language, settings)
@@ -151,7 +155,10 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     tell_weights(language.model)
     tell("test losses", torch.from_numpy(losses))
     metrics = _by_source("loss", losses, test)
-    rare = sorted(MIXTURE, key=MIXTURE.__getitem__)[:_RARE]
+    sizes = np.bincount(train.sources)
+    rare = [train.source_names[place] for place in np.argsort(sizes, kind="stable")[: max(1, len(sizes) // 2)]]
+    if settings.get("mixture") != "real":
+        rare = sorted(MIXTURE, key=MIXTURE.__getitem__)[:_RARE]
     metrics |= {"rare": float(np.mean([metrics[f"loss {source}"] for source in rare]))}
     counts = np.bincount(train.sources[chosen], minlength=len(train.source_names))
     metrics["sources"] = float((counts >= 10).sum())
@@ -173,7 +180,7 @@ def pick_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Returns:
         ``chosen``, and ``chosen SOURCE``.
     """
-    train = _problems(seed, settings["share"], settings["tested"]).train
+    train = _problems(settings, seed).train
     tokens = _tokens(train, _model(settings["target"], train, seed), settings)
     counts = np.bincount(
         train.sources[_chosen(settings, train, tokens, seed)], minlength=len(train.source_names)
@@ -193,6 +200,7 @@ def _chosen(settings: Mapping[str, Any], train: Instructions, tokens: TokenPairs
         target=lambda: _course("target", settings, seed),
         k=settings["clusters"],
         smallest=3,
+        lengths=tokens.predicted,
         seed=seed,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from holdfast.data.readers.instructions import Instructions
 from holdfast.data.sets.text.math_problems import load_math_problems
-from holdfast.papers.s2l.mixture import MIXTURE, TEST_EXAMPLES
+from holdfast.papers.s2l.mixture import MIXTURE, REAL, TEST_EXAMPLES
 from holdfast.streams import numpy_stream
 
 Draw = np.random.Generator
@@ -49,6 +49,26 @@ def make_problems(root: Path, seed: int, share: float = 1.0, tested: int = TEST_
         named = [{"prompt": prompt, "response": response, "source": source} for prompt, response in rows]
         train += named[:count]
         test += named[count:]
+    return Problems(Instructions.of(train, name="problems"), Instructions.of(test, name="problems, test"))
+
+
+def real_problems(root: Path, seed: int, share: float = 1.0, tested: int = TEST_EXAMPLES) -> Problems:
+    """All problems of the published sets, of any length; no templates.
+
+    Args:
+        root: where data sets live.
+        seed: names the random streams that hold problems out.
+        share: of the problems to train on.
+        tested: problems of each source in the test set.
+    """
+    train, test = list[Mapping[str, str]](), list[Mapping[str, str]]()
+    for source in REAL:
+        data = load_math_problems(source, root)
+        prompts, responses = data.prompts, data.responses
+        order = numpy_stream(seed, "real problems", source).permutation(len(data)).tolist()
+        named = [{"prompt": prompts[place][0][1], "response": responses[place], "source": source} for place in order]
+        test += named[:tested]
+        train += named[tested : tested + max(4, round(share * (len(named) - tested)))]
     return Problems(Instructions.of(train, name="problems"), Instructions.of(test, name="problems, test"))
 
 

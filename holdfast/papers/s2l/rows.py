@@ -31,6 +31,7 @@ from holdfast.finetuning import (
     source_balanced_random,
 )
 from holdfast.finetuning.language_models.fine_tuning import Progress
+from holdfast.finetuning.selection.baselines import longest
 from holdfast.finetuning.selection.scores import Layer, ResponseScores
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
@@ -166,6 +167,7 @@ def choose(
     target: Callable[[], Beginning],
     k: int,
     smallest: int = 1,
+    lengths: Ints | None = None,
     seed: int = 0,
 ) -> Ints:
     """The subset that a row trains on.
@@ -179,11 +181,12 @@ def choose(
         target: gives the target's training on everything, where it is needed; rows at the end need all of it.
         k: clusters of S2L.
         smallest: the smallest cluster that S2L draws from.
+        lengths: tokens of each response, for the row that takes the longest.
         seed: names the random streams.
     """
     usable = ~undefined
 
-    def s2l(curves: Trajectories, *, by_source: bool) -> Ints:
+    def s2l(curves: Trajectories, *, by_source: bool, **more: Any) -> Ints:
         tell("curves", torch.from_numpy(curves.losses))
         given = {
             "k": k,
@@ -191,6 +194,7 @@ def choose(
             "undefined": undefined | curves.undefined,
             "smallest": smallest,
             "seed": seed,
+            **more,
         }
         return s2l_select(curves.losses, budget, **options(s2l_select, given)).positions
 
@@ -212,7 +216,9 @@ def choose(
         "full": lambda: np.flatnonzero(usable),
         "random": lambda: random_subset(usable, budget, seed=seed),
         "source-balanced random": lambda: source_balanced_random(sources, usable, budget, seed=seed),
+        "longest": lambda: longest(_given(lengths), usable, budget),
         "s2l": lambda: s2l(proxy(), by_source=False),
+        "s2l by source, far start": lambda: s2l(proxy(), by_source=True, start="k-means++"),
         "s2l by source": lambda: s2l(proxy(), by_source=True),
         "last loss": lambda: s2l(proxy().at([-1]), by_source=False),
         "least confidence, early": lambda: least_confidence(reference().early.confidence, usable, budget),
@@ -229,6 +235,11 @@ def choose(
     chosen = ways[method]()
     tell("chosen", torch.from_numpy(chosen))
     return chosen
+
+
+def _given(lengths: Ints | None) -> Ints:
+    assert lengths is not None
+    return lengths
 
 
 def _locations(target: Beginning, time: str, sources: Ints, usable: Mask, budget: int) -> Ints:

@@ -456,6 +456,66 @@ PROBLEMS = Experiment(
     digits=2,
 )
 
+_WORD_ROWS = (
+    "random",
+    "source-balanced random",
+    "s2l by source",
+    "s2l by source, far start",
+    "longest",
+    "least confidence, early",
+    "middle perplexity, early",
+    "learnability, early",
+    "facility locations, early",
+)
+
+
+def _word_cells(scale: Scale) -> tuple[Cell, ...]:
+    settings = {
+        "mixture": "real",
+        "proxy": _SMALL,
+        "target": _LARGE,
+        "proxy_rate": 3e-3,
+        "target_rate": 2e-3,
+        "share": 1.0,
+        "tested": 200,
+        "epochs": 3,
+        "batch_size": 32,
+        "max_length": 192,
+        "same": "steps",
+        "clusters": 100,
+        "reference": "early",
+        "answers": True,
+    }
+    if scale == "smoke":
+        settings |= {"share": 0.005, "tested": 4, "epochs": 1, "batch_size": 8}
+    return _problem_cells(settings, {"10%": 0.1, "30%": 0.3}, _WORD_ROWS)
+
+
+WORD_PROBLEMS = Experiment(
+    name="s2l/word-problems",
+    title="all word problems of GSM8K, MAWPS with ASDiv and SVAMP, learned from scratch: loss and accuracy by source",
+    source="S2L, Tables 3.1 and 9.5, on small models and without templates",
+    cells=_word_cells,
+    golden=(golden.WORDS,),
+    claims=(
+        Claim("S2L has less loss than random", _less_than("random"), ("cpu",)),
+        Claim(
+            "S2L has less loss than equal shares of sources", _less_than("source-balanced random"), ("cpu",), ours=True
+        ),
+        Claim("S2L has less loss than the longest responses", _less_than("longest"), ("cpu",), ours=True),
+    ),
+    notes={"cpu": "All rows train for as many steps as on everything."},
+    columns={
+        "loss": "loss, sources",
+        "rare": "svamp",
+        "loss gsm8k": "gsm8k",
+        "loss mawps-asdiv": "mawps",
+        "accuracy": "solved %",
+    },
+    scales=("smoke", "cpu"),
+    digits=2,
+)
+
 PRETRAINED = Experiment(
     name="s2l/smollm2",
     title="math problems of nine sources, SmolLM2-135M-Instruct with LoRA: loss by source",
@@ -602,4 +662,4 @@ TABLE_9_5 = Experiment(
     scales=("paper",),
 )
 
-EXPERIMENTS = (FACTS, CLUSTERS, PROBLEMS, PRETRAINED, PICKED, TABLE_9_5)
+EXPERIMENTS = (FACTS, CLUSTERS, PROBLEMS, WORD_PROBLEMS, PRETRAINED, PICKED, TABLE_9_5)

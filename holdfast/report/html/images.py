@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,16 +34,23 @@ _HOT = (240, 80, 20)
 NO_IMAGES = tag("p", "The inputs of this data set aren't images, so there are none to show.", class_="note")
 
 
-def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Examples) -> Html:
+#: Gives what examples say in words, by their ids; None where that is not at hand.
+InWords = Callable[[Sequence[int]], Sequence[str] | None]
+
+
+def example_sheet(
+    report: GroupReport, predictions: dict[str, Any], test: Examples, in_words: InWords = lambda ids: None
+) -> Html:
     """Examples of the worst group, wrong ones and right ones.
 
     Args:
         report: on the test set.
         predictions: columns ``id``, ``label``, ``predicted`` and ``confidence``.
         test: the test set that was predicted.
+        in_words: tells what examples are that are no images: texts, rows of a table.
 
     Returns:
-        Two rows of images, or a sentence where the inputs are no images.
+        Two rows of images, or lists of texts, or a sentence where there is neither.
 
     Raises:
         DataError: if `test` isn't the set that was predicted.
@@ -54,37 +62,49 @@ def example_sheet(report: GroupReport, predictions: dict[str, Any], test: Exampl
     parts = []
     for title, chosen in (("Wrong", member & ~right), ("Right", member & right)):
         rows = [row for row in surest if chosen[row]][:_MOST]
-        shown = pictures(test, torch.from_numpy(places[rows])) if rows else []
+        shown: Sequence[Image.Image | str] | None = pictures(test, torch.from_numpy(places[rows])) if rows else []
+        drawn = shown is not None
+        if shown is None:
+            shown = in_words([int(predictions["id"][row]) for row in rows])
         if shown is None:
             return NO_IMAGES
         cards = [
             card(
-                picture,
+                one,
                 int(predictions["id"][row]),
                 true=test.class_names[predictions["label"][row]],
                 predicted=test.class_names[predictions["predicted"][row]],
                 confidence=float(predictions["confidence"][row]),
+                called=None if test.names is None else str(test.names[places[row]]),
             )
-            for picture, row in zip(shown, rows, strict=True)
+            for one, row in zip(shown, rows, strict=True)
         ]
         how_many = f"{len(rows)} of {number(int(chosen.sum()))}, surest first" if rows else "none"
         parts.append(tag("h3", title, " ", tag("small", how_many)))
-        parts.append(tag("ul", *cards, class_="sheet"))
+        parts.append(tag("ul", *cards, class_="sheet" if drawn else "sheet words"))
     return tag("div", *parts)
 
 
 def card(
-    picture: Image.Image, name: int, *, true: str, predicted: str, confidence: float, heat: Image.Image | None = None
+    picture: Image.Image | str,
+    name: int,
+    *,
+    true: str,
+    predicted: str,
+    confidence: float,
+    heat: Image.Image | None = None,
+    called: str | None = None,
 ) -> Html:
-    """An example on a sheet: its picture, and below it the true class, the prediction and its confidence.
+    """An example on a sheet: its picture or text, and below it the true class, the prediction and its confidence.
 
     Args:
-        picture: of the example.
+        picture: of the example, or what it says in words.
         name: its id.
         true: its class.
         predicted: the predicted class.
         confidence: probability of that class.
         heat: where the model looked, drawn over the picture.
+        called: what people call it, such as its file.
 
     Returns:
         The item of a list.
@@ -96,7 +116,9 @@ def card(
         alt = f"example {name}, {true}, taken for {predicted} with confidence {sure}"
         verdict = tag("b", true, " \N{RIGHTWARDS ARROW} ", tag("em", predicted))
     looked = None if heat is None else image(heat, f"where example {name} speaks for {predicted}")
-    return tag("li", image(picture, alt), looked, tag("p", verdict), tag("p", f"{sure}, id {name}", class_="note"))
+    shown = tag("p", picture) if isinstance(picture, str) else image(picture, alt)
+    which = f"id {name}" if called is None or called == str(name) else f"{called}, id {name}"
+    return tag("li", shown, looked, tag("p", verdict), tag("p", f"{sure}, {which}", class_="note"))
 
 
 def image(picture: Image.Image, alt: str) -> Html:

@@ -30,6 +30,7 @@ SLOTS = {
     "copies": "as often as the plan says",
     "sample_weight": "drawn by sampling weight",
     "loss_weight": "weighed in the loss",
+    "strata": "with each class in proportion in every mini-batch",
     "batches": "in chosen mini-batches",
     "batch_weight": "weighed in each mini-batch",
 }

@@ -36,6 +36,7 @@ from holdfast.report.html.page import (
 from holdfast.report.html.tables import facts_table, heat_cell, row_name, scrolling, sortable
 from holdfast.spurious.group_inference.discovery import Cluster, GroupAudit, rank
 from holdfast.spurious.group_inference.quality import InferenceQuality, judge_groups
+from holdfast.training.health.check import Finding
 
 #: A silhouette under this often marks a majority that was split in two: measured on the bundled coloured digits, see
 #: claim S4 of `holdfast.papers.spare.digits`.
@@ -59,6 +60,7 @@ def write_audit(
     facts: Mapping[str, Any],
     commands: Mapping[str, str] | None = None,
     model: nn.Module | None = None,
+    looks: Sequence[Finding] = (),
 ) -> Path:
     """Write the page.
 
@@ -72,6 +74,8 @@ def write_audit(
         commands: lines to copy, by what they are for.
         model: the model that was audited, for GradCAM; where it has no convolutions or captum is missing, the page does
             without.
+        looks: whether clusters that stand out have a look of their own, or may be wrong labels, see
+            `holdfast.auditing.own_look`.
 
     Returns:
         Where the page is.
@@ -83,7 +87,7 @@ def write_audit(
     names = examples.class_names
     glance = _glance(audit, names, sheets)
     parts = [
-        _headline(audit, names, name, about),
+        _headline(audit, names, name, about, looks),
         glance,
         _cluster_table(audit, names, None if glance else sheets.remark),
         *_classes(audit, names, sheets),
@@ -124,8 +128,14 @@ def class_sentence(clusters: Sequence[Cluster], names: Sequence[str]) -> str:
     return f"{len(clusters)} clusters. {sentence}"
 
 
-def doubts(audit: GroupAudit, names: Sequence[str]) -> list[str]:
-    """Why some clusters should not be trusted, a sentence for each reason."""
+def doubts(audit: GroupAudit, names: Sequence[str], looks: Sequence[Finding] = ()) -> list[str]:
+    """Why some clusters should not be trusted, a sentence for each reason.
+
+    Args:
+        audit: the clusters.
+        names: of the classes.
+        looks: whether clusters that stand out have a look of their own, or may be wrong labels.
+    """
     classes = audit.partition.classes
     split = {
         label: separation.silhouette.value
@@ -133,7 +143,11 @@ def doubts(audit: GroupAudit, names: Sequence[str]) -> list[str]:
         if separation.silhouette is not None and separation.silhouette.value < DOUBTFUL
     }
     largest = {label: audit.of_class(label)[0] for label in classes}
-    sentences = []
+    sentences = [
+        f"{one.sentence[:1].upper()}{one.sentence[1:]}. {one.remedy[:1].upper()}{one.remedy[1:]}."
+        for one in looks
+        if one.verdict != "ok"
+    ]
     if split:
         classes_in_doubt = _first_few([f"{names[label]} ({value:.2f})" for label, value in sorted(split.items())])
         sentences.append(
@@ -175,7 +189,7 @@ def _whole_percent(share: float) -> str:
 # ----------------------------------------------------------------------------------------------------- sections
 
 
-def _headline(audit: GroupAudit, names: Sequence[str], name: str, about: str) -> Html:
+def _headline(audit: GroupAudit, names: Sequence[str], name: str, about: str, looks: Sequence[Finding]) -> Html:
     labels = sorted(audit.partition.classes)
     if len(labels) > _SENTENCES:
         worst_first = dict.fromkeys(cluster.label for cluster in rank(audit.clusters))
@@ -186,13 +200,14 @@ def _headline(audit: GroupAudit, names: Sequence[str], name: str, about: str) ->
         join([tag("b", f"Class {names[label]}: "), class_sentence(audit.of_class(label), names)]) for label in shown
     ]
     more = f"The other {rest} classes are below." if rest else None
+    told = [f"{one.sentence[:1].upper()}{one.sentence[1:]}." for one in looks if one.verdict == "ok"]
     return opening(
         "holdfast audit of groups",
         "training set",
         name,
         [about],
-        hero(_verdict(audit, names), findings(*sentences, more)),
-        *(tag("p", text, class_="banner") for text in doubts(audit, names)),
+        hero(_verdict(audit, names), findings(*sentences, more, *told)),
+        *(tag("p", text, class_="banner") for text in doubts(audit, names, looks)),
     )
 
 
@@ -475,6 +490,7 @@ class _Sheets:
             predicted=names[predicted],
             confidence=float(confidence[predicted]),
             heat=self.heat.get(place),
+            called=None if self.examples.names is None else str(self.examples.names[place]),
         )
 
 

@@ -157,6 +157,7 @@ def _image_card(
         predicted=names[int(evidence.predictions.predicted[place])],
         confidence=float(evidence.predictions.confidence[place]),
         heat=picture[1],
+        called=None if examples.names is None else str(examples.names[place]),
     )
 
 

@@ -7,6 +7,7 @@ has pictures, by class and by the round that dropped them, and says plainly that
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,20 @@ from typing import Any
 import torch
 from PIL import Image
 
+from holdfast.auditing.suspects import Accused
 from holdfast.data.examples import Examples
 from holdfast.poisoning.epic import Drop
 from holdfast.poisoning.suspects import Suspect
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.images import NO_IMAGES, image, pictures
-from holdfast.report.html.markup import Html, counted, join, number, percent, tag, times
+from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag, times
 from holdfast.report.html.page import findings, folded, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 
 _TILES = 24  # of a class
 _UNFOLDED = 10
 _NAMED = 4
+_ROWS = 300
 
 
 def write_suspects(
@@ -37,6 +40,7 @@ def write_suspects(
     name: str,
     about: str,
     facts: Mapping[str, Any],
+    second: Sequence[Accused] | None = None,
 ) -> Path:
     """Write the page.
 
@@ -48,21 +52,41 @@ def write_suspects(
         name: of the data set.
         about: how it was audited, in a clause.
         facts: how the audit was made, by name.
+        second: the suspects of both witnesses, by rising self-confidence, where there is a second opinion.
 
     Returns:
         Where the page is.
     """
     parts = [
-        _headline(suspects, train, name, about),
+        _headline(suspects, train, name, about, second),
+        None if second is None else _both(second, train),
         section("When they were dropped", _dropped_so_far(drops, train), id_="when") if len(drops) > 1 else None,
         section("By class", _class_table(suspects, train), id_="classes"),
-        *_sheets(suspects, train),
+        *(_sheets(suspects, train) if second is None else _accused_sheets(second, train)),
         section("This audit", facts_table(facts), id_="facts"),
     ]
     return write_page(path, f"{name}: audit of poisons", *parts)
 
 
-def _headline(suspects: Sequence[Suspect], train: Examples, name: str, about: str) -> Html:
+def second_sentences(second: Sequence[Accused]) -> list[str]:
+    """What the second opinion says, a sentence each."""
+    count = Counter(one.speaks for one in second)
+    rare = sum(one.minority for one in second)
+    said = [
+        f"Of {counted(len(second), 'suspect')} both speak against {number(count['both'])}, isolation alone against "
+        f"{number(count['isolation'])}, self-confidence alone against {number(count['self-confidence'])}."
+    ]
+    if rare:
+        said.append(
+            f"{counted(rare, 'suspect')} {'lies' if rare == 1 else 'lie'} in a small cluster of the class: a rare "
+            "group more likely than a poison."
+        )
+    return said
+
+
+def _headline(
+    suspects: Sequence[Suspect], train: Examples, name: str, about: str, second: Sequence[Accused] | None
+) -> Html:
     share = len(suspects) / len(train)
     mistaken = [one for one in suspects if one.mistaken]
     sentences = [
@@ -71,6 +95,7 @@ def _headline(suspects: Sequence[Suspect], train: Examples, name: str, about: st
         f"{number(len(mistaken))} of them {'was' if len(mistaken) == 1 else 'were'} taken for another class then."
         if suspects
         else None,
+        *(second_sentences(second) if second is not None else ()),
         "Poisons stand alone before they take effect. So do odd and mislabelled examples: this page accuses nobody.",
     ]
     large = large_number("Isolated", f"{100 * share:.1f}", "%", [counted(len(suspects), "example")])
@@ -126,6 +151,60 @@ def _class_table(suspects: Sequence[Suspect], train: Examples) -> Html:
     columns = ("class", "examples", "isolated", "of the class", "beside all", "taken for others", "first in epoch")
     ordered = [row for _, row in sorted(rows, key=lambda pair: -pair[0])]
     return sortable("Classes", "What was isolated in each class", columns, ordered, rising=None, class_="groups")
+
+
+def _both(second: Sequence[Accused], train: Examples) -> Html:
+    """Suspects with what each witness says; by self-confidence, and any header sorts."""
+    names = train.class_names
+    rows = []
+    for one in second[:_ROWS]:
+        alone = one.isolated
+        cells: tuple[tuple[str, object], ...] = (
+            (names[one.label], names[one.label]),
+            (f"{one.confidence:.3f}", one.confidence),
+            (names[one.rather], names[one.rather]),
+            (DASH if alone is None else str(alone.epoch), None if alone is None else alone.epoch),
+            (DASH if alone is None else f"{alone.loss:.2f}", None if alone is None else alone.loss),
+            (one.speaks, one.speaks),
+        )
+        rows.append(sortable_row(f"id {one.id}", cells, flag="small cluster" if one.minority else None))
+    more = f" The first {number(_ROWS)} are shown; all are in suspects.csv." if len(second) > _ROWS else ""
+    columns = ("example", "class", "self-confidence", "rather", "isolated in epoch", "loss then", "who speaks")
+    return section(
+        "Two witnesses",
+        note(
+            "Self-confidence is the probability of the label by models that did not learn from the example: low for "
+            "wrong labels. Isolation is EPIC's: early for poisons. A small cluster is where a rare group of the class "
+            f"would be: look twice before you delete.{more}"
+        ),
+        sortable("Suspects", "Suspects by self-confidence", columns, rows, rising="self-confidence", class_="groups"),
+        id_="witnesses",
+    )
+
+
+def _accused_sheets(second: Sequence[Accused], train: Examples) -> list[Html]:
+    """Pictures of suspects, those first whom both speak against, then by self-confidence."""
+    shown = sorted(second, key=lambda one: one.speaks != "both")[: _TILES * 2]
+    if not shown:
+        return []
+    drawn = pictures(train, torch.tensor([one.position for one in shown]))
+    if drawn is None:
+        return [section("Suspects", NO_IMAGES, id_="suspects")]
+    lead = tag("p", "First those that both speak against, the label that fits least first.", class_="lead")
+    cards = [_accused_card(one, picture, train) for one, picture in zip(shown, drawn, strict=True)]
+    return [section("Suspects", lead, tag("ul", *cards, class_="sheet"), id_="suspects")]
+
+
+def _accused_card(one: Accused, picture: Image.Image, train: Examples) -> Html:
+    label, rather = train.class_names[one.label], train.class_names[one.rather]
+    verdict = tag("b", label, " \N{RIGHTWARDS ARROW} ", tag("em", rather)) if one.wrong else tag("b", label)
+    said = "isolation and self-confidence" if one.speaks == "both" else one.speaks
+    alone = "" if one.isolated is None else f", epoch {one.isolated.epoch}"
+    lines = [f"{said}{alone}, confidence {one.confidence:.2f}, id {one.id}"]
+    lines += ["in a small cluster: rare rather than wrong?"] if one.minority else []
+    when = "suspected" if one.isolated is None else f"isolated in epoch {one.isolated.epoch}"
+    return tag("li", image(picture, f"example {one.id}, {label}, {when}"), tag("p", verdict),
+               *(tag("p", line, class_="note") for line in lines))  # fmt: skip
 
 
 def _sheets(suspects: Sequence[Suspect], train: Examples) -> list[Html]:

@@ -109,7 +109,7 @@ def _row(run: Run, first: dict[str, GroupReport]) -> Row:
         seconds=sum(record.seconds.values()) if record.seconds else None,
     )
     if record.finished and record.report is not None and record.best_epoch is not None:
-        report = _with_outcomes(run, record.report)
+        report = with_outcomes(run, record.report)
         row = replace(
             row,
             worst_group=report.worst.name,
@@ -165,7 +165,7 @@ def _lines(first: str, *below: str) -> str:
     return "\n".join([first, *(f"[dim]{line}[/dim]" for line in below if line)])
 
 
-def _with_outcomes(run: Run, stored: GroupReport) -> GroupReport:
+def with_outcomes(run: Run, stored: GroupReport) -> GroupReport:
     """The report with the outcome of each example, out of the saved predictions; as stored where groups overlap."""
     if stored.grouping == "overlapping groups" or stored.folded is not None:
         return stored

@@ -1,7 +1,8 @@
 """One self-contained page per run: `write_report` puts RUN/report.html there, for a finished run or an unfinished one.
 
-The page begins with the worst group and ends with how to repeat the run; its accent colour means the worst group
-wherever it occurs. Nothing on it comes from elsewhere, so it can be mailed, archived and opened in ten years.
+The page begins with whether its numbers are to be trusted and with the worst group, and ends with how to repeat the
+run; its accent colour means the worst group, and a result that failed, wherever it occurs. Nothing on it comes from
+elsewhere, so it can be mailed, archived and opened in ten years.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-from holdfast.data.examples import Examples, Splits
+from holdfast.data.examples import Splits
 from holdfast.report.html.charts import accuracy_figure, active_figure, loss_figure, strip
+from holdfast.report.html.choice import choice_banner
+from holdfast.report.html.health import health_banner
 from holdfast.report.html.images import example_sheet
 from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag
 from holdfast.report.html.page import code, folded, headline, hero, large_number, note, section, write_page
 from holdfast.report.html.tables import SLOTS, confusion_table, group_table, plan_table, timing_table
 from holdfast.report.pages.choices import choices_section
 from holdfast.report.pages.federation.page import write_federation_report
+from holdfast.report.pages.run_examples import in_words
 from holdfast.report.pages.run_parts import repeat_section, unfinished_banner
 from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
@@ -82,6 +86,8 @@ def _headline(run: Run, record: RunRecord, data: str) -> Html:
         record.status,
         data,
         by,
+        health_banner(record.health),
+        choice_banner(record.choice),
         None if record.finished else _unfinished(run, record),
         None if report is None else hero(_worst_group(record, report), _numbers(record, report)),
     )
@@ -210,12 +216,12 @@ def _examples(run: Run, record: RunRecord, splits: Splits | None) -> Html:
     what = "class" if record.report.grouping == "classes" else "group"
     title = f"Examples of the worst {what}"
     lead = tag("p", "From the test set: ", tag("b", record.report.worst.name), ".", class_="lead")
-    return section(title, lead, _sheet(run, record.report, None if splits is None else splits.test), id_="examples")
+    return section(title, lead, _sheet(run, record.report, splits), id_="examples")
 
 
-def _sheet(run: Run, report: GroupReport, test: Examples | None) -> Html:
-    if test is not None:
-        return example_sheet(report, run.predictions(), test)
+def _sheet(run: Run, report: GroupReport, splits: Splits | None) -> Html:
+    if splits is not None:
+        return example_sheet(report, run.predictions(), splits.test, lambda ids: in_words(run, splits, ids))
     return join(
         [
             note(

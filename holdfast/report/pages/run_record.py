@@ -13,8 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from holdfast.auto.record import Choice
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.report_tables import report_of_tables
+from holdfast.training.health.check import Finding, Health
 from holdfast.training.run import Run, understanding
 
 
@@ -40,6 +42,8 @@ class RunRecord:
         best_full_epochs: passes over the training set until then.
         full_epochs: passes over the training set in all.
         seconds: time by activity.
+        health: what was found of the method's assumptions; None where that was not looked at, as in older runs.
+        choice: what ``--method auto`` tried and chose; None where the method was named.
     """
 
     path: Path
@@ -59,6 +63,8 @@ class RunRecord:
     best_full_epochs: float | None
     full_epochs: float | None
     seconds: dict[str, float]
+    health: Health | None = None
+    choice: Choice | None = None
 
     @classmethod
     def of(cls, run: Run) -> RunRecord:
@@ -93,6 +99,8 @@ class RunRecord:
             best_full_epochs=chosen.get("best_full_epochs", best["full_epochs"] if best else None),
             full_epochs=chosen.get("full_epochs", epochs[-1]["full_epochs"] if epochs else None),
             seconds=dict(chosen.get("seconds") or (epochs[-1]["seconds"] if epochs else {})),
+            health=_health(results, events),
+            choice=None if (made := run.choice) is None else Choice.from_json(made),
         )
 
     @property
@@ -116,6 +124,14 @@ def _since_start(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The events of the last beginning: a run killed before its first checkpoint begins again in the same file."""
     starts = [place for place, event in enumerate(events) if event["event"] == "start"]
     return events[starts[-1] :] if starts else events
+
+
+def _health(results: Mapping[str, Any] | None, events: list[dict[str, Any]]) -> Health | None:
+    """The findings of a finished run, or those so far: the last that was said by each check."""
+    if results is not None:
+        return Health.from_json(results["health"]) if "health" in results else None
+    said = {event["check"]: Finding.from_json(event) for event in events if event["event"] == "health"}
+    return Health.of(said.values()) if said else None
 
 
 def _whole(run: Run, report: GroupReport) -> GroupReport:

@@ -18,6 +18,7 @@ from holdfast.data.readers.instructions import Instructions
 from holdfast.finetuning.selection.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
+from holdfast.report.html.health import health_banner
 from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag, times
 from holdfast.report.html.page import (
     commands_to_copy,
@@ -31,7 +32,13 @@ from holdfast.report.html.page import (
     write_page,
 )
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
+from holdfast.training.health.check import Health
 
+#: Said on every page where it applies: no health check can measure it, since it takes a training of the target.
+_EQUAL_SHARES = (
+    "In all our measurements with named sources, equal shares of sources at random did as well as S2L within sources. "
+    "`holdfast select --method source-balanced` makes that choice without a proxy: compare with it."
+)
 _UNFOLDED = 12
 _MOST_CLUSTERS = 300  # with texts; a page of thousands would open slowly
 _TEXTS = 3
@@ -50,6 +57,7 @@ def write_selection(
     *,
     about: str,
     facts: Mapping[str, Any],
+    health: Health | None = None,
     commands: Mapping[str, str] | None = None,
 ) -> Path:
     """Write the page.
@@ -61,6 +69,7 @@ def write_selection(
         trajectories: by which it was chosen.
         about: how it was chosen, in a clause.
         facts: how the selection was made, by name.
+        health: whether what S2L assumes was so.
         commands: lines to copy, by what they are for.
 
     Returns:
@@ -68,8 +77,12 @@ def write_selection(
     """
     parts = [
         _headline(chosen, data, trajectories, about),
+        health_banner(health),
+        note(_EQUAL_SHARES) if _several(data) and _within_sources(chosen, data) else None,
         section("How the losses run", _curves(chosen, trajectories), id_="curves"),
-        section("Sources", _sources(chosen, data), id_="sources") if _several(data) else None,
+        section("Sources", sources_table(chosen.positions, data, _clusters_of_sources(chosen, data)), id_="sources")
+        if _several(data)
+        else None,
         section("Clusters", *_clusters(chosen, data, trajectories), id_="clusters"),
         section("This selection", facts_table(facts), *commands_to_copy(commands or {}), id_="facts"),
     ]
@@ -143,11 +156,23 @@ def _curves(chosen: S2lSelection, trajectories: Trajectories) -> Html:
     )
 
 
-def _sources(chosen: S2lSelection, data: Instructions) -> Html:
+def _clusters_of_sources(chosen: S2lSelection, data: Instructions) -> Ints | None:
+    if not _within_sources(chosen, data):
+        return None
+    return np.bincount(chosen.clusters.sources, minlength=len(data.source_names))
+
+
+def sources_table(positions: Ints, data: Instructions, clusters: Ints | None = None) -> Html:
+    """What was chosen of each source.
+
+    Args:
+        positions: of the chosen examples.
+        data: what they were chosen from.
+        clusters: of each source, where each is a part of one.
+    """
     counts = np.bincount(data.sources, minlength=len(data.source_names))
-    taken = np.bincount(data.sources[chosen.positions], minlength=len(data.source_names))
-    lifts = [float(part) for part in (taken / len(chosen.positions)) / (counts / len(data))]
-    clusters = np.bincount(chosen.clusters.sources, minlength=len(counts)) if _within_sources(chosen, data) else None
+    taken = np.bincount(data.sources[positions], minlength=len(data.source_names))
+    lifts = [float(part) for part in (taken / len(positions)) / (counts / len(data))]
     rows = [
         sortable_row(
             name,
@@ -156,7 +181,7 @@ def _sources(chosen: S2lSelection, data: Instructions) -> Html:
                 *([] if clusters is None else [(number(int(clusters[place])), clusters[place])]),
                 (number(int(taken[place])), taken[place]),
                 (percent(counts[place] / len(data)), counts[place]),
-                (percent(taken[place] / len(chosen.positions)), taken[place]),
+                (percent(taken[place] / len(positions)), taken[place]),
                 (times(lifts[place]), lifts[place]),
             ],
         )
@@ -224,8 +249,8 @@ def _cluster_card(
     texts = [
         tag(
             "li",
-            tag("p", _short(data.prompts[position][-1][1] if data.prompts[position] else "")),
-            tag("p", _short(data.responses[position]), class_="response"),
+            tag("p", short(prompt[-1][1] if (prompt := data.chats[position].prompt) else "")),
+            tag("p", short(data.chats[position].response), class_="response"),
             class_="chosen" if picked[position] else None,
         )
         for position in typical[:_TEXTS]
@@ -297,6 +322,7 @@ def _points(steps: Sequence[int], losses: NDArray[np.float32]) -> tuple[tuple[fl
     return tuple((float(step), float(loss)) for step, loss in zip(steps, losses, strict=True))
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """The beginning of a text, in one line."""
     flat = " ".join(text.split())
     return flat if len(flat) <= _LETTERS else flat[: _LETTERS - 1].rstrip() + "\N{HORIZONTAL ELLIPSIS}"

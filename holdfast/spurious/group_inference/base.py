@@ -15,7 +15,10 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.spurious.group_inference.health import minorities
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, PlannedTraining, Policy, Restart, ScaleLearningRate, SetOptimizer
 
@@ -31,12 +34,14 @@ class GroupInference(Policy):
         first_weight_decay: of the plain training; by default the run's.
     """
 
+    promises_worst_group = True
+
     infer_epoch: int = 1
     first_learning_rate: float | None = None
     first_weight_decay: float | None = None
 
     def __post_init__(self) -> None:
-        if self.infer_epoch < 0:
+        if self.first_epochs < 0:
             raise ConfigError(f"infer_epoch of {self.name} is {self.infer_epoch}; give 0 or more epochs")
         if self.first_learning_rate is not None and not self.first_learning_rate > 0:
             raise ConfigError(
@@ -44,15 +49,28 @@ class GroupInference(Policy):
             )
 
     @property
-    def warmup_epochs(self) -> int:
-        """The plain training."""
+    def first_epochs(self) -> int:
+        """Epochs of plain training."""
         return self.infer_epoch
 
+    @property
+    def tries_epochs(self) -> bool:
+        """Whether groups are inferred after every epoch of the plain training, to choose one."""
+        return False
+
+    @property
+    def warmup_epochs(self) -> int:
+        """The plain training."""
+        return self.first_epochs
+
     def due(self, clock: Clock) -> bool:
-        """Once, after the plain training; and before it, where it has settings of its own."""
+        """After the plain training, or each of its epochs; and before it, where it has settings of its own."""
         if clock.stage > 0 or not clock.starts_epoch:
             return False
-        return clock.stage_epoch == self.warmup_epochs or (clock.starts_stage and self._has_own_first_stage)
+        if clock.starts_stage and self._has_own_first_stage:
+            return True
+        last = self.warmup_epochs
+        return clock.stage_epoch == last or (self.tries_epochs and 0 < clock.stage_epoch < last)
 
     def infer(self, context: Context) -> Tensor | None:
         """Group of each example, int64 of shape (n,), anything for those that are not active; None for not yet."""
@@ -73,6 +91,14 @@ class GroupInference(Policy):
         if self.warmup_epochs > 0:
             context.request(Restart())
         return replace(self.plan_from_groups(context, groups), groups=groups)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """What was inferred against the true attributes, where these are known."""
+        groups, active = observed.plan.groups, observed.plan.active
+        if groups is None or observed.attributes is None:
+            return []
+        kept = torch.ones(len(groups), dtype=torch.bool) if active is None else active
+        return minorities(groups[kept], observed.examples.labels[kept], observed.attributes[kept])
 
     @property
     def _has_own_first_stage(self) -> bool:
@@ -129,6 +155,10 @@ class InferGroups(Policy):
     def update(self, context: Context) -> Plan:
         """The groups alone."""
         return Plan(groups=self.source.update(context).groups)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """The source's findings."""
+        return self.source.health(observed)
 
     def save_artifacts(self, folder: Path) -> None:
         """What the source leaves."""

@@ -13,20 +13,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
-from holdfast.models.devices import find_device
 from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.separation import separate
 from holdfast.spurious.group_inference.spare import Output, harvest
-from holdfast.streams import derive_seed, torch_stream
-from holdfast.training.curator import Curator
-from holdfast.training.events import Event, Listener
-from holdfast.training.model_outputs import ModelOutputs, call
-from holdfast.training.settings import Training, build_optimizer, learning_rate_factor
+from holdfast.streams import torch_stream
+from holdfast.training.events import Listener
+from holdfast.training.model_outputs import ModelOutputs
+from holdfast.training.plain import plain_epochs
+from holdfast.training.settings import Training
 
 _BINS = 20
 _MOST = 0.5
@@ -251,46 +249,11 @@ def discover(
     chosen = settings or Training()
     if not epochs or min(epochs) < 1:
         raise ConfigError(f"the epochs to audit after are {list(epochs)}; give at least one, from 1")
-    optimizer = build_optimizer(model.to(find_device(chosen.device)), chosen)
-    curator = Curator(train, batch_size=chosen.batch_size, seed=chosen.seed)
-    state = torch.Generator().manual_seed(derive_seed(chosen.seed, "fit")).get_state()
-    _tell(listeners, Event("start", 0, 0, {"epochs": max(epochs), "examples": len(train)}))
-    for epoch in curator.epochs(max(epochs), model, optimizer):
-        for group in optimizer.param_groups:
-            group["lr"] = chosen.learning_rate * learning_rate_factor(chosen, min(epoch / chosen.epochs, 1.0))
-        with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(state)
-            _train_epoch(model, optimizer, curator, chosen.clip_norm, listeners)
-            state = torch.get_rng_state()
-        if epoch + 1 in epochs:
+    for done in plain_epochs(model, train, chosen, max(epochs), listeners=listeners):
+        if done in epochs:
             audit = audit_groups(model, train, output=output, k_max=k_max, shown=shown, seed=chosen.seed, head=head)
-            about = {**audit.partition.about, "infer_epoch": epoch + 1}
-            yield replace(audit, partition=replace(audit.partition, about=about), epoch=epoch + 1)
-
-
-def _train_epoch(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    curator: Curator,
-    clip_norm: float | None,
-    listeners: Sequence[Listener],
-) -> None:
-    model.train()
-    steps, before = len(curator), curator.clock.step
-    for done, batch in enumerate(curator, start=1):
-        loss = F.cross_entropy(call(model, batch.inputs), batch.labels)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        if clip_norm is not None:
-            nn.utils.clip_grad_norm_(model.parameters(), clip_norm)
-        optimizer.step()
-        values = {"steps_done": done, "steps_left": steps - done}
-        _tell(listeners, Event("step", curator.clock.epoch, before + done, values))
-
-
-def _tell(listeners: Sequence[Listener], event: Event) -> None:
-    for listener in listeners:
-        listener(event)
+            about = {**audit.partition.about, "infer_epoch": done}
+            yield replace(audit, partition=replace(audit.partition, about=about), epoch=done)
 
 
 def _to_show(points: Tensor, shown: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

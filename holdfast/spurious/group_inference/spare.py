@@ -22,10 +22,13 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError, HoldfastWarning, nearest
 from holdfast.spurious.group_inference.base import GroupInference, spread_over
+from holdfast.spurious.group_inference.health import epoch_of_inference, plausible_silhouette, separation
 from holdfast.spurious.group_inference.partition import ClusterPartition
 from holdfast.spurious.group_inference.quality import best_epoch, judge_groups
 from holdfast.spurious.group_inference.separation import ClassMass, Clustering, separate
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, ResetOptimizer
@@ -40,7 +43,11 @@ class Spare(GroupInference):
     """Train a little, cluster the outputs of each class, start again with draws that even the clusters.
 
     Attributes:
-        infer_epoch: infer the clusters after this many epochs, which come on top of the budget.
+        infer_epoch: infer the clusters after this many epochs, which come on top of the budget. ``auto`` clusters
+            after each of the `latest` first epochs and takes the first whose clusters are well separated (`tau`, in
+            the mean over classes), or else those with the highest silhouette; minorities that are tiny or half of their
+            class don't count.
+        latest: epochs that ``auto`` tries.
         tune_until: instead try every epoch up to this one, and keep the one whose clusters of the validation set match
             its groups best; 0 doesn't. Needs validation group labels.
         k_max: try 2 to this many clusters in each class.
@@ -56,11 +63,13 @@ class Spare(GroupInference):
         saved: take the clusters of this file instead, named without suffix, as `holdfast audit groups` and earlier runs
             leave it; there is no first stage then.
         partition: the clusters, once they are inferred.
+        curve: mean silhouettes by epoch, where an epoch was chosen by them.
     """
 
     name: ClassVar[str] = "spare"
 
-    infer_epoch: int = 2
+    infer_epoch: int | Literal["auto"] = "auto"  # type: ignore[assignment]
+    latest: int = 5
     tune_until: int = 0
     k_max: int = 5
     k: int | None = None
@@ -76,9 +85,10 @@ class Spare(GroupInference):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.partition: ClusterPartition | None = None
+        self.curve: dict[int, float] = {}
         self._tried: dict[int, ClusterPartition] = {}
         self._ranks: dict[int, tuple[float, float]] = {}
-        for option, least in (("tune_until", 0), ("k_max", 2), ("k", 1), ("lambda_high", 0)):
+        for option, least in (("latest", 1), ("tune_until", 0), ("k_max", 2), ("k", 1), ("lambda_high", 0)):
             value = getattr(self, option)
             if value is not None and not value >= least:
                 raise ConfigError(f"{option} of spare is {value}; give at least {least}")
@@ -86,8 +96,21 @@ class Spare(GroupInference):
             raise ConfigError(f"tau of spare is {self.tau}; a silhouette is from -1 to 1")
         if self.output not in get_args(Output):
             raise ConfigError(f"spare can't cluster {self.output!r}{nearest(self.output, get_args(Output))}")
-        if self.tune_until and not self.restart:
-            raise ConfigError("spare tunes its epoch by training on and then starting again; turn restart on")
+        if self.tries_epochs and not self.restart:
+            raise ConfigError(
+                "spare chooses its epoch by training on and then starting again; turn restart on, or give "
+                "infer_epoch a number"
+            )
+
+    @property
+    def first_epochs(self) -> int:
+        """Epochs of plain training."""
+        return self.latest if self.infer_epoch == "auto" else self.infer_epoch
+
+    @property
+    def tries_epochs(self) -> bool:
+        """Whether an epoch is chosen among several."""
+        return self.saved is None and (self.tune_until > 0 or self.infer_epoch == "auto")
 
     @property
     def warmup_epochs(self) -> int:
@@ -105,7 +128,8 @@ class Spare(GroupInference):
             return False
         if clock.starts_stage and self._has_own_first_stage:
             return True
-        return clock.stage_epoch == self._last_epoch or 0 < clock.stage_epoch < self.tune_until
+        last = self._last_epoch
+        return clock.stage_epoch == last or (self.tries_epochs and 0 < clock.stage_epoch < last)
 
     def infer(self, context: Context) -> Tensor | None:
         """The clusters of what earlier policies left."""
@@ -116,13 +140,18 @@ class Spare(GroupInference):
         labels = context.examples.labels[active]
         partition = self._separate(harvest(context.outputs, active, self.output), labels, context, epoch)
         partition = replace(partition, ids=context.examples.ids[active])
-        if self.tune_until:
-            self._tried[epoch], self._ranks[epoch] = partition, self._rank_on_validation(context, epoch)
-            if epoch < self.tune_until:
+        if self.tries_epochs:
+            self._tried[epoch] = partition
+            self._ranks[epoch] = (
+                self._rank_on_validation(context, epoch) if self.tune_until else (plausible_silhouette(partition), 0.0)
+            )
+            if epoch < self._last_epoch:
                 return None
-            chosen = best_epoch(self._ranks)
+            chosen = best_epoch(self._ranks) if self.tune_until else self._first_separated()
             _log.info("inferring after epoch %d, of %s", chosen, self._ranks)
             partition = self._tried[chosen]
+            if not self.tune_until:
+                self.curve = {epoch: rank[0] for epoch, rank in self._ranks.items()}
             self._tried, self._ranks = {}, {}
         self.partition = partition
         if epoch > 0 and not self.restart:
@@ -133,6 +162,15 @@ class Spare(GroupInference):
         """Draw the clusters of a class evenly."""
         assert self.partition is not None
         return Plan(sample_weight=spread_over(context.active_positions(), self.partition.p, len(groups)))
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether the clusters stand apart, and what they are, where that is known."""
+        if self.partition is None or self.k == 1:
+            return []
+        found = separation(self.partition)
+        if self.curve:
+            found.append(epoch_of_inference(self.curve, int(self.partition.about["infer_epoch"] or 0), self.tau))
+        return [*found, *super().health(observed)]
 
     def save_artifacts(self, folder: Path) -> None:
         """The partition as ``spare.npz`` and ``spare.json``."""
@@ -146,18 +184,27 @@ class Spare(GroupInference):
             for epoch, partition in self._tried.items()
         }
         chosen = {} if self.partition is None else {"partition": self.partition.state_dict()}
+        if self.curve:
+            chosen["curve"] = {str(epoch): value for epoch, value in self.curve.items()}
         return chosen | ({"tried": tried} if tried else {})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back the partitions."""
         self.partition = ClusterPartition.from_state(state["partition"]) if "partition" in state else None
+        self.curve = {int(epoch): value for epoch, value in state.get("curve", {}).items()}
         tried = state.get("tried", {})
         self._tried = {int(epoch): ClusterPartition.from_state(entry["partition"]) for epoch, entry in tried.items()}
         self._ranks = {int(epoch): (entry["rank"][0], entry["rank"][1]) for epoch, entry in tried.items()}
 
     @property
     def _last_epoch(self) -> int:
-        return 0 if self.saved is not None else self.tune_until or self.infer_epoch
+        return 0 if self.saved is not None else self.tune_until or self.first_epochs
+
+    def _first_separated(self) -> int:
+        """The first epoch whose clusters are well separated, or else the one with the highest silhouette."""
+        curve = {epoch: rank[0] for epoch, rank in self._ranks.items()}
+        separated = [epoch for epoch in sorted(curve) if curve[epoch] >= self.tau]
+        return separated[0] if separated else max(sorted(curve), key=lambda epoch: curve[epoch])
 
     def _separate(self, outputs: Tensor, labels: Tensor, context: Context, epoch: int) -> ClusterPartition:
         partition = separate(

@@ -232,8 +232,7 @@ class Refit(PostTraining):
         if self.part == "train":
             refitted, tuned, judged = train, train, validation
         else:
-            groups = validation.examples.require_groups(self.method)
-            half = folds(groups, 2, torch_stream(trained.seed, self.method, "halves"))
+            half = _halves(self.method, validation.examples, trained.seed)
             refitted, tuned, judged = validation, validation.only(half == 0), validation.only(half == 1)
         _check_classes(self.method, tuned.examples)
         drawn = tuned.balanced(torch_stream(trained.seed, self.method, "tune"))
@@ -270,6 +269,11 @@ class Refit(PostTraining):
             *((*even[:c], factor, *even[c + 1 :]) for c in range(classes) for factor in self.class_weights),
         ]
         return [Option(C, weight) for C in self.C for weight in weights]
+
+
+def _halves(method: str, validation: Examples, seed: int) -> Tensor:
+    """The half of each validation example: 0 is fitted on while tuning, 1 is judged on; int64 of shape (n,)."""
+    return folds(validation.require_groups(method), 2, torch_stream(seed, method, "halves"))
 
 
 def _check_classes(method: str, examples: Examples) -> None:
@@ -341,8 +345,9 @@ class DfrTrain(_Dfr):
     part: ClassVar[Part] = "train"
 
     def update(self, context: Context) -> Plan:
-        """No opinion; the groups must be known."""
+        """No opinion; the groups must be known, and every class must have examples to refit the head with."""
         context.require_groups()
+        _check_classes(self.name, context.examples)
         return super().update(context)
 
 
@@ -365,10 +370,13 @@ class DfrVal(_Dfr):
     fits: int = 20
 
     def update(self, context: Context) -> Plan:
-        """No opinion; the validation set's groups must be known."""
-        if context.validation is not None and context.validation.groups is None:
-            raise DataError(
-                "dfr-val refits the last layer on groups of the validation set and it has none; "
-                "give it attributes or groups, or use dfr-train with --groups"
-            )
+        """No opinion; the validation set's groups must be known, and half of it must have every class."""
+        if context.validation is not None:
+            if context.validation.groups is None:
+                raise DataError(
+                    "dfr-val refits the last layer on groups of the validation set and it has none; "
+                    "give it attributes or groups, or use dfr-train with --groups"
+                )
+            half = _halves(self.name, context.validation, context.seed)
+            _check_classes(self.name, context.validation.subset((half == 0).nonzero().flatten()))
         return super().update(context)

@@ -17,6 +17,9 @@ from torch import Tensor
 
 from holdfast.errors import DataError
 from holdfast.primitives.ranks import rank_in_part
+from holdfast.spurious.reweighting.health import attributes_of_classes
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
@@ -75,7 +78,12 @@ class GroupBalanced(Policy):
     """Draw every group equally often, with replacement; needs training group labels."""
 
     name: ClassVar[str] = "group-balanced"
+    promises_worst_group = True
     needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether every class has every attribute."""
+        return attributes_of_classes(observed)
 
     def update(self, context: Context) -> Plan:
         """Sampling weights by group."""
@@ -91,7 +99,12 @@ class GroupWeighted(Policy):
     """
 
     name: ClassVar[str] = "group-weighted"
+    promises_worst_group = True
     needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether every class has every attribute."""
+        return attributes_of_classes(observed)
 
     def update(self, context: Context) -> Plan:
         """Loss weights by group."""
@@ -108,9 +121,14 @@ class GroupSubsampled(Policy):
     """
 
     name: ClassVar[str] = "group-subsampled"
+    promises_worst_group = True
     needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
 
     at_least: int = 0
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether every class has every attribute."""
+        return attributes_of_classes(observed)
 
     def update(self, context: Context) -> Plan:
         """A balanced subset, drawn once."""

@@ -19,7 +19,10 @@ from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError, DataError
 from holdfast.primitives.ranks import rank_in_part
 from holdfast.spurious.reweighting.balancing import balance_weights, balanced_subset
+from holdfast.spurious.reweighting.health import attributes_of_classes, expanded
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Context,
@@ -125,6 +128,7 @@ class Pde(Policy):
     """
 
     name: ClassVar[str] = "pde"
+    promises_worst_group = True
     needs_groups_of: ClassVar[Literal["train", "validation"] | None] = "train"
 
     first_expansion: int = 30
@@ -194,6 +198,13 @@ class Pde(Policy):
             weights[current] = balance_weights(groups[current])
             return Plan(copies=current, sample_weight=weights)
         return Plan(copies=current)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether every class has every attribute, and whether the chosen model is one of the expansion."""
+        found = attributes_of_classes(observed)
+        if observed.outcome is not None:
+            found.append(expanded(observed.outcome.chosen_stage_epoch, self.first_expansion))
+        return found
 
     def state_dict(self) -> dict[str, Any]:
         """The current set and what was added when."""

@@ -16,7 +16,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from holdfast.data.examples import Examples, IntVector
 from holdfast.data.own.words import some
 from holdfast.errors import DataError
 from holdfast.training.evaluation.confusion import Confusion
+from holdfast.training.evaluation.drawing import report_table
 from holdfast.training.evaluation.folding import Folded, deciles, ends, is_large
 from holdfast.training.evaluation.paired import Comparison, Outcomes, paired_comparison
 from holdfast.training.evaluation.scores import GroupScore, accuracy_of, lowest
@@ -35,8 +35,6 @@ _Bools = npt.NDArray[np.bool_]
 
 _FEW = 10
 _TOTALS = ("count", "correct")
-#: Rows of a terminal's table at each end, where there are more than both ends together.
-_ROWS = 20
 
 
 @dataclass(frozen=True)
@@ -341,51 +339,8 @@ class GroupReport:
             ) from error
 
     def table(self, title: str = "") -> Table:
-        """The report for a terminal: a row per group, the worst one highlighted, the averages below.
-
-        Args:
-            title: what the report is of.
-
-        Returns:
-            A table to print with rich.
-        """
-        averages = [f"{name} {_percent(value)}" for name, value in self.averages.items() if value is not None]
-        shown = ends(self.by_group, _ROWS) if self._many else self.by_group
-        left_out = [f"shown are the {_ROWS} worst and the {_ROWS} best of {self._total:,}"] if self._many else []
-        below = [
-            *left_out,
-            f"worst: {_percent(self.worst_accuracy)}, {self.worst.name}",
-            f"average: {', '.join(averages)}",
-            *self.notes,
-        ]
-        table = Table(title=escape(title) or None, caption=escape("\n".join(below)), caption_justify="left")
-        worst = self.worst
-        table.add_column("class" if self.grouping == "classes" else "group")
-        for column in ("count", "correct", "accuracy", "95% interval", "train count"):
-            table.add_column(column, justify="right")
-        for place, score in enumerate(shown):
-            if self._many and place == _ROWS:
-                table.add_section()
-            interval = "" if score.low is None else f"{_percent(score.low)} to {_percent(score.high)}"
-            table.add_row(
-                escape(score.name),
-                str(score.count),
-                str(score.correct),
-                _percent(score.accuracy),
-                interval,
-                "" if score.train_count is None else str(score.train_count),
-                style="bold red" if score is worst else None,
-            )
-        return table
-
-    @property
-    def _total(self) -> int:
-        return len(self.by_group) if self.folded is None else self.folded.groups
-
-    @property
-    def _many(self) -> bool:
-        """Whether there are more groups than a terminal shows."""
-        return self._total > 2 * _ROWS
+        """The report for a terminal; see `holdfast.training.evaluation.drawing`."""
+        return report_table(self, title)
 
     def _paired_with(self, other: GroupReport) -> tuple[_Bools, _Bools, _Ints, _Ints]:
         """Whether this report and the other were right, (n,) each, and the pairs (example, group)."""
@@ -471,7 +426,3 @@ def _with_train(
 
 def _digest(ids: _Ints, labels: _Ints) -> str:
     return hashlib.blake2b(ids.tobytes() + labels.tobytes(), digest_size=16).hexdigest()
-
-
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share:.1%}"

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from holdfast.cli.commands.predict import examples_for
+from holdfast.cli.common.scoring import examples_for
 from holdfast.cli.main import main
 from holdfast.data import load
 from holdfast.models import MODELS
@@ -201,3 +201,17 @@ main(["predict", {str(runs / "fit")!r}, "--out", "p.parquet"])
     done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, env=quiet)
     assert done.returncode == -signal.SIGKILL
     assert not (tmp_path / "p.parquet").exists()
+
+
+def test_evaluate_judges_each_clients_own_model_as_predict_wrote_it(runs):
+    asked = [str(runs / "federation"), "--client", "all", "--method", "ditto-auto"]
+    assert main(["predict", *asked, "--out", "p.parquet"]) == 0
+    judged = ["--group", "client", "--metric", "accuracy", "--draws", "0", "--out", "e.html"]
+    assert main(["evaluate", *asked, *judged]) == 0
+    columns, rows = table("p.parquet"), pq.read_table("e.parquet").to_pylist()
+    right = {}
+    for client, label, said in zip(columns["client"], columns["label"], columns["predicted"], strict=True):
+        right.setdefault(client, []).append(label == said)
+    assert {row["group"][0]: row["value"] for row in rows if row["group"]} == pytest.approx(
+        {client: sum(all_) / len(all_) for client, all_ in right.items()}
+    )

@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from holdfast.cli.commands import report, runs
-from holdfast.cli.commands.select import s2l, select
+from holdfast.cli.commands.select import by_curves, select
 from holdfast.cli.main import main
 from holdfast.errors import ConfigError, DataError, HoldfastError
 from holdfast.finetuning.language_models import fine_tuning
+from holdfast.finetuning.selection.names import METHODS
 from holdfast.training import Run
 from tests.finetuning.small import instructions
 from tests.report.reading import read_page
@@ -55,7 +56,7 @@ def test_a_directory_is_left_behind(data: Path, capsys: pytest.CaptureFixture[st
 
 def test_the_same_curves_give_another_number_without_training(monkeypatch: pytest.MonkeyPatch) -> None:
     out = run("--budget", "25%")
-    monkeypatch.setattr(s2l, "record_trajectories", None)
+    monkeypatch.setattr(by_curves, "record_trajectories", None)
     words = ["--data", "train.jsonl", "--trajectories", str(out / "trajectories.parquet"), "--clusters", "4"]
     select.main(["s2l", *words, "--budget", "25%", "--out", "again"])
     select.main(["s2l", *words, "--budget", "6", "--out", "few"])
@@ -78,7 +79,7 @@ def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     place = "out[a]/of a name that is longer than the line of this console"
     with pytest.raises(KeyboardInterrupt):
         run("--budget", "50%", "--out", place)
-    assert f"holdfast select s2l --resume '{place}'" in capsys.readouterr().out
+    assert f"holdfast select --resume '{place}'" in capsys.readouterr().out
     Path(place).rename("out")
     assert Run.open(Path("out")).results is None
     monkeypatch.setattr(fine_tuning, "save_state", original)
@@ -89,6 +90,48 @@ def test_a_killed_selection_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         assert Path("out", name).read_bytes() == Path("whole", name).read_bytes()
     with pytest.raises(ConfigError, match="finished"):
         select.main(["s2l", "--resume", "out"])
+
+
+def test_rows_that_stay_on_disk_are_chosen_from_alike() -> None:
+    run("--budget", "25%")
+    select.main(["--data", "train.jsonl", *QUICK, "--out", "disk", "--budget", "25%", "--on-disk", "yes"])
+    for name in ("subset.jsonl", "trajectories.parquet", "clusters.parquet", "weights.parquet"):
+        assert Path("disk", name).read_bytes() == Path("out", name).read_bytes()
+    assert not list(Path().glob(".holdfast-*"))
+
+
+def test_ids_and_weights_say_what_the_subset_says(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("--budget", "25%", "--for-trainer", "axolotl")
+    ids = [int(line) for line in (out / "ids.txt").read_text().split()]
+    lines = data.read_text().splitlines()
+    assert [lines[place] for place in ids] == (out / "subset.jsonl").read_text().splitlines()
+    weights = pq.read_table(out / "weights.parquet").to_pydict()
+    assert weights["id"] == ids
+    assert np.mean(weights["weight"]) == pytest.approx(1)
+    messages = [json.loads(line) for line in (out / "messages.jsonl").read_text().splitlines()]
+    assert [row["weight"] for row in messages] == weights["weight"]
+    assert "messages.jsonl" in (out / "axolotl.yaml").read_text()
+    results = Run.open(out).results
+    assert results is not None
+    assert {finding["check"] for finding in results["health"]["findings"]} >= {"the proxy has learned"}
+    said = capsys.readouterr().out
+    assert "Estimate: training the proxy takes about" in said
+    assert "By the size of the data: points of a curve 3" in said
+    assert results["health"]["findings"][0]["sentence"] in said or results["health"]["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("method", ["random", "source-balanced", "longest", "learnability", "facility-location"])
+def test_other_methods_leave_the_same_files(method: str, data: Path) -> None:
+    options = QUICK[4:] if method in ("learnability", "facility-location") else []
+    proxy = ["--proxy", "scratch"] if options else []
+    select.main([method, "--data", "train.jsonl", *proxy, *options, "--budget", "12", "--out", "out"])
+    subset = Path("out/subset.jsonl").read_text().splitlines()
+    assert len(set(subset)) == 12
+    assert set(subset) < set(data.read_text().splitlines())
+    assert len(Path("out/ids.txt").read_text().split()) == 12
+    assert f"chosen by {method}" in Path("out/report.html").read_text()
+    if method == "source-balanced":
+        assert {json.loads(line)["source"] for line in subset} == {"sums", "words", "names"}
 
 
 def test_messages_in_parquet(tmp_path: Path) -> None:
@@ -162,6 +205,10 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
             "all prompts .* in their template are longer than 5 tokens",
         ),
         (["--data", "train.jsonl", *QUICK, "--template", "nothing"], "there is no template 'nothing'"),
+        (["--data", "train.jsonl", "--method", "random", "--epochs", "2"], "--method random does not look at --epochs"),
+        (["--data", "train.jsonl", "--method", "learnability", "--points", "2"], "does not look at --points"),
+        (["--data", "train.jsonl", *QUICK, "--every", "2", "--points", "2"], "both say when losses are recorded"),
+        (["--data", "train.jsonl", *QUICK, "--lora", "0"], "--lora is 0; give at least 1"),
         (["--data", "train.jsonl", *QUICK, "--device", "banana"], "no computing on the device 'banana'"),
     ],
 )
@@ -208,7 +255,7 @@ def test_the_command_on_the_page_chooses_as_the_selection_did(data: Path) -> Non
     out = run(*asked, "--start", "k-means++", "--budget", "25%")
     section = read_page((out / "report.html").read_text()).one("section", id="facts")
     words = shlex.split(section.one("pre").text)
-    assert words[:3] == ["holdfast", "select", "s2l"]
+    assert words[:2] == ["holdfast", "select"]
     select.main([*words[2:], "--budget", "25%", "--out", "again"])
     for file in ("subset.jsonl", "clusters.parquet"):
         assert Path("again", file).read_bytes() == (out / file).read_bytes()
@@ -233,7 +280,7 @@ def test_what_was_stopped_before_it_began_can_not_be_continued(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(s2l, "record_trajectories", stopped)
+    monkeypatch.setattr(by_curves, "record_trajectories", stopped)
     with pytest.raises(KeyboardInterrupt):
         run("--budget", "25%")
     assert "--resume" not in capsys.readouterr().out
@@ -300,4 +347,5 @@ def test_a_selection_has_nothing_to_compare_or_to_report_again() -> None:
 def test_alone_it_lists_the_ways(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["select"])
-    assert "loss curves of a small one" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert all(method in shown for method in METHODS)

@@ -20,7 +20,7 @@ def noise(inputs, stream):
 
 
 def small(**options):
-    return Crest(**{"batch_size": 16, "subset": 60, "cached_view": True, **options})
+    return Crest(**{"algorithm": "published", "batch_size": 16, "subset": 60, "cached_view": True, **options})
 
 
 def train(curator, model, optimizer, steps):

@@ -51,7 +51,7 @@ def test_evaluation_mode_is_left_alone_and_everything_is_put_back():
 
 def test_crest_can_train_with_weighted_statistics():
     settings = Training(epochs=3, epoch_size=160, learning_rate=0.1, select_by="accuracy")
-    policy = Crest(batch_size=16, subset=60, statistics="weighted")
+    policy = Crest(algorithm="published", batch_size=16, subset=60, statistics="weighted")
     assert fit(net("batch"), toy_splits(), policy, settings).test.accuracy > 0.6
 
 
@@ -71,7 +71,7 @@ def test_frozen_statistics_are_the_running_ones_and_stay():
 def test_frozen_statistics_are_learned_in_the_warm_up_only():
     """Five tenths of 240 examples are eight mini-batches of 16 (128 of them), then nothing moves."""
     model, examples = net("batch"), toy_splits().train
-    policy = Crest(batch_size=16, subset=60, statistics="frozen", warmup=5)
+    policy = Crest(algorithm="published", batch_size=16, subset=60, statistics="frozen", warmup=5)
     objective, optimizer, counts = policy.objective(), sgd(model), []
     objective.prepare(examples)
     curator = Curator(examples, policy, batch_size=16)

@@ -34,7 +34,8 @@ def train(policy, steps=60, model=None, *, examples=None, rate=0.05, seed=0):
 
 
 def small(**options):
-    return Crest(**{"batch_size": 16, "subset": 60, **options})
+    """The algorithm as published; `tests/coresets/crest/test_lazy.py` has the default."""
+    return Crest(**{"algorithm": "published", "batch_size": 16, "subset": 60, "proxy": "logit", **options})
 
 
 # ----------------------------------------------------------------------------------------- what is trained on
@@ -417,7 +418,7 @@ def test_it_needs_a_model():
 
 
 def test_mini_batches_are_as_large_as_the_run_says():
-    curator = Curator(gaussians(), Crest(subset=60), batch_size=24)
+    curator = Curator(gaussians(), Crest(algorithm="published", subset=60), batch_size=24)
     curator.start(net())
     assert curator.plan.batches.shape[1] == 24
     with pytest.raises(ConfigError, match="mini-batches of 24 from subsets of 20; give a subset of at least 24"):

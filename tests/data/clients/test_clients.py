@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from holdfast.data.clients.clients import ClientPart, Clients
-from holdfast.errors import DataError
+from holdfast.data.own.schema import Schema
+from holdfast.errors import DataError, HoldfastError
 
 
 def part(counts: list[int], seed: int, dtype: torch.dtype = torch.float32) -> ClientPart:
@@ -51,6 +52,17 @@ def test_what_was_saved_comes_back_even_empty_parts(tmp_path: Path, dtype) -> No
     assert (again.classes, again.task, again.names) == (3, "classes", ("a", "b", "c"))
     assert again.fingerprint() == clients.fingerprint()
     assert [path.name for path in tmp_path.rglob(".*")] == []
+
+
+def test_how_own_data_were_read_is_saved_with_the_names_of_classes(tmp_path: Path) -> None:
+    schema = Schema("array", ("x",), "outcome", ("healthy", "ill", "dead"), shape=(2, 3))
+    replace(toy(), schema=schema).save(tmp_path / "saved")
+    assert Clients.open(tmp_path / "saved").schema == schema
+    assert Clients.open(tmp_path / "saved").class_names == schema.classes
+    header = json.loads((tmp_path / "saved" / "header.json").read_text())
+    (tmp_path / "saved" / "header.json").write_text(json.dumps({**header, "schema": {"kind": "array"}}))
+    with pytest.raises(HoldfastError, match="no schema"):
+        Clients.open(tmp_path / "saved")
 
 
 def test_examples_elsewhere_and_groups_are_saved_too_and_change_the_fingerprint(tmp_path: Path) -> None:

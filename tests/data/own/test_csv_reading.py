@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.data.own import columns, features, reading, tables
+from holdfast.data.own import columns, csv_pieces, features, reading, tables
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.reading import read_rows
 from holdfast.errors import DataError
@@ -102,7 +102,11 @@ def test_the_quick_and_the_plain_way_give_the_same_examples_schema_and_sentences
         "client": ReadingOptions(client="id"),
         "id": ReadingOptions(id="id"),
     }[ask]
-    with mock.patch.object(tables, "_BLOCK_BYTES", block), mock.patch.object(features, "_BLOCK", 7):
+    with (
+        mock.patch.object(tables, "_BLOCK_BYTES", block),
+        mock.patch.multiple(csv_pieces, _FIRST_BYTES=block // 2, _PIECE_BYTES=block, _MOST_WORDS=5),
+        mock.patch.object(features, "_BLOCK", 7),
+    ):
         quick = told(path, options)
     with (
         mock.patch.dict(tables.READERS, {".csv": plainly}),

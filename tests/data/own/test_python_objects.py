@@ -43,6 +43,15 @@ def pictures():
     return Dicts()
 
 
+class Described(Dicts):
+    def __getitem__(self, i):
+        return {"file": f"{i}.png", **super().__getitem__(i), "ward": f"w{i % 3}"}
+
+
+def described():
+    return Described()
+
+
 def by_part():
     return {"train": Ragged(), "test": Ragged()}
 

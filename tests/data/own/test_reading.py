@@ -104,7 +104,7 @@ def test_what_is_wrong_is_said_before_training(tmp_path, change, options, says):
     rows = {name: values for name, values in {**wards(), **change}.items() if values is not None}
     with pytest.raises(DataError, match=says) as raised:
         read(write_csv(tmp_path / "t.csv", rows), **options)
-    assert len(str(raised.value)) < 600
+    assert len(str(raised.value).replace(str(tmp_path), "")) < 600  # without the folder, which may be deep
 
 
 def test_a_class_that_training_lacks_is_refused_and_one_that_others_lack_is_told(tmp_path):

@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from torch import Tensor, nn
 
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.draws import Draws
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import Network
 
 CLIENTS, LENGTH, WIDTH = 3, 4, 6
 

@@ -156,8 +156,8 @@ def test_gradients_that_count_padding_are_not_padded():
 def test_a_layer_that_drops_nothing_draws_nothing():
     network = Network(nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.0), nn.Linear(4, 3)))
     network.study(torch.randn(4, 6))
-    assert network._random is not None
-    assert network._random.plain
+    assert network._running.randomness is not None
+    assert network._running.randomness.plain
 
 
 def test_a_few_examples_are_enough_to_try_and_one_will_do():

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -47,8 +48,19 @@ def test_clients_without_test_examples_do_not_count():
     assert report([5, 0], [10, 0]).mean == pytest.approx(0.5)
 
 
+def test_where_no_client_counts_no_number_is_one():
+    """As where all nodes of a federation are too late to say how they fare: the run still ends."""
+    assert all(math.isnan(number) for number in report([0, 0], [0, 0]).summary().values())
+
+
 def test_the_table_names_every_client_and_whether_it_is_benign():
     table = report([9, 5], [10, 10], malicious=[1]).table()
     assert table["client"] == [0, 1]
     assert table["benign"] == [True, False]
     assert table["accuracy"] == pytest.approx([0.9, 0.5])
+
+
+def test_the_earlier_document_s_score_takes_the_spread_off_the_mean_and_adds_it_to_an_error():
+    found = report([9, 5], [10, 10])
+    assert found.mean_minus_std == found.summary()["mean_minus_std"] == pytest.approx(0.7 - 0.2)
+    assert replace(found, higher_is_better=False).mean_minus_std == pytest.approx(0.7 + 0.2)

@@ -10,7 +10,17 @@ from holdfast.errors import ConfigError
 from holdfast.federated.engine.client_runtime import ClientRuntime
 from holdfast.federated.engine.network import Network
 from holdfast.federated.metrics.scoring import score_models
-from holdfast.federated.personalization import PERSONALIZATION, Apfl, Ditto, L2Sgd, Mapper
+from holdfast.federated.personalization import (
+    PERSONALIZATION,
+    Apfl,
+    Ditto,
+    Ewc,
+    FedBn,
+    FedRep,
+    FineTuning,
+    L2Sgd,
+    Mapper,
+)
 from holdfast.federated.personalization.early_stopping import EarlyStoppedFineTuning
 from tests.federated.personalization.toy import SETTINGS, clients, part, rows, run
 
@@ -22,6 +32,13 @@ EXTRA = {
     "ditto-parallel": Ditto("parallel"),
     "ditto-parallel-steps": Ditto("parallel", steps=3),
     "apfl-adaptive": Apfl(adaptive=True),
+    "ditto-layers": Ditto(layers=("head",)),
+    "ditto-parallel-layers": Ditto("parallel", layers=("head",), steps=3),
+    "ditto-ewc": Ditto(1.0, distance="ewc"),
+    "ditto-skl": Ditto(distance="skl"),
+    "fedrep-head": FedRep(head_steps=4),
+    "ewc-examples": Ewc(fisher="examples"),
+    "finetuning-after": FineTuning(after=2),
 }
 #: Inputs are no images here, and nobody marks counterexamples: uw is tested with data that does.
 FIXED = {"transferability": {"adversarial": 1.0, "weights": 0.1, "search": False}, "near": {"lambda_": 0.1}}
@@ -30,6 +47,15 @@ METHODS = EXTRA | {
     for name, method in PERSONALIZATION.items()
     if name != "uw"
 }
+
+
+def net_for(method):
+    """The toy's own, or one with batch normalisation for the method that is about it."""
+    if not isinstance(method, FedBn):
+        return None
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
 
 
 def short(method):
@@ -46,7 +72,7 @@ def test_executors_agree(name, local_epochs):
         settings = replace(
             SETTINGS, rounds=3, cohort=6, executor=executor, chunk=chunk, workers=2, local_epochs=local_epochs
         )
-        outcomes[executor] = run(method, settings=settings)
+        outcomes[executor] = run(method, settings=settings, net=net_for(method))
     reference = outcomes.pop("serial")
     everybody = torch.arange(8)
     for outcome in outcomes.values():
@@ -61,7 +87,7 @@ def test_executors_agree(name, local_epochs):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_moves_personal_models_away_from_the_shared_one(name):
-    outcome = run(short(METHODS[name]))
+    outcome = run(short(METHODS[name]), net=net_for(METHODS[name]))
     for label in outcome.runtime.stores:
         personal = outcome.runtime.personal(label, torch.arange(8), outcome.weights)
         assert ((personal - outcome.weights).norm(dim=1) > 1e-4)[outcome.joined > 0].all()

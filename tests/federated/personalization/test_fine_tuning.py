@@ -14,8 +14,9 @@ from holdfast.federated.engine.network import Network
 from holdfast.federated.federation import federate
 from holdfast.federated.personalization import Ewc, FineTuning, PostHocPersonalizer, Skl
 from holdfast.federated.personalization import fine_tuning as tuning
-from holdfast.federated.personalization.fine_tuning import fisher_diagonal, symmetric_divergence
+from holdfast.federated.personalization.distances import fisher_diagonal, symmetric_divergence
 from holdfast.federated.settings import Rounds
+from holdfast.training.run import Run
 from tests.federated.personalization.toy import SETTINGS, clients, model, rows, run
 from tests.federated.toy import linear, toy_clients
 
@@ -63,17 +64,18 @@ def test_learning_rates_that_were_halved_in_the_rounds_stay_so():
 
 
 def test_ewc_where_every_parameter_matters_the_same_is_ditto_by_fine_tuning(monkeypatch):
-    monkeypatch.setattr(tuning, "fisher_diagonal", lambda stack: torch.ones(len(stack), len(stack.received)))
+    monkeypatch.setattr(tuning, "fisher_diagonal", lambda stack, of: torch.ones(len(stack), len(stack.received)))
     assert torch.equal(tuned(Ewc(epochs=3, lambda_=0.7))[0], tuned(FineTuning(epochs=3, lambda_=0.7))[0])
 
 
-def test_the_fisher_diagonal_is_the_mean_squared_gradient_of_four_batches():
+@pytest.mark.parametrize("of", ["batches", "examples"])
+def test_the_fisher_diagonal_is_the_mean_squared_gradient_of_four_batches_or_of_their_examples(of):
     runtime = ClientRuntime(clients(), Network(model()), SETTINGS, [FineTuning(epochs=1)])
     seen = []
 
     class Watching(FineTuning):
         def personalize(self, stack):
-            seen.append((stack.clients, fisher_diagonal(stack)))
+            seen.append((stack.clients, fisher_diagonal(stack, of)))
             return stack.copies()
 
     runtime.personalize(Watching(epochs=1), EVERYBODY, runtime.network.initial)
@@ -82,10 +84,61 @@ def test_the_fisher_diagonal_is_the_mean_squared_gradient_of_four_batches():
         inputs, labels = runtime.clients.train.of(client)
         squares = []
         for chosen in BatchStream(SETTINGS.seed, 8).rows(client, len(labels), 0, 4):
-            net = model()
-            nn.functional.cross_entropy(net(inputs[chosen]), labels[chosen]).backward()
-            squares.append(torch.cat([parameter.grad.flatten() for parameter in net.parameters()]) ** 2)
+            parts = [chosen] if of == "batches" else chosen.split(1)
+            of_batch = []
+            for part in parts:
+                net = model()
+                nn.functional.cross_entropy(net(inputs[part]), labels[part]).backward()
+                of_batch.append(torch.cat([parameter.grad.flatten() for parameter in net.parameters()]) ** 2)
+            squares.append(torch.stack(of_batch).mean(0))
         torch.testing.assert_close(row, torch.stack(squares).mean(0), rtol=1e-4, atol=1e-8)
+
+
+def test_examples_without_a_gradient_of_their_own_have_no_fisher_information():
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    with pytest.raises(ConfigError, match="depends on the others of its batch"):
+        run(Ewc(epochs=1, fisher="examples"), net=net)
+
+
+# -------------------------------------------------------------------------------- from an early-stopped shared model
+
+
+@pytest.mark.parametrize("method", [FineTuning(epochs=2), FineTuning(epochs=2, lambda_=0.5), Ewc(epochs=2)])
+def test_to_start_after_some_rounds_is_to_stop_the_shared_training_there(method):
+    settings = replace(SETTINGS, halve_every=2)
+    early = replace(method, after=3)
+    found = run(early, settings=settings)
+    stopped = run(method, settings=replace(settings, rounds=3))
+    assert early.label == f"{method.label}-after-3"
+    assert torch.equal(rows(found, early.label), rows(stopped, method.label))
+    assert not torch.equal(found.weights, stopped.weights)
+
+
+def test_several_starts_share_one_federation_and_a_killed_one_goes_on(tmp_path, monkeypatch):
+    methods = [FineTuning(epochs=1, after=number) for number in (1, 4, 6)]
+    whole = run(*methods)
+    record, calls, trained = Run.create(tmp_path / "run", {}), iter(range(5)), ClientRuntime.train
+
+    def interrupted(*args):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        trained(*args)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(ClientRuntime, "train", interrupted)
+        run(*methods, settings=replace(SETTINGS, checkpoint_seconds=0.0), run=record)
+    again = run(*methods, settings=replace(SETTINGS, checkpoint_seconds=0.0), run=Run.open(record.path))
+    for method in methods:
+        assert torch.equal(rows(again, method.label), rows(whole, method.label))
+    assert not torch.equal(rows(whole, "finetuning-after-1"), rows(whole, "finetuning-after-6"))
+    assert torch.equal(rows(whole, "finetuning-after-6"), rows(run(FineTuning(epochs=1)), "finetuning"))
+
+
+def test_rounds_that_are_not_there_are_no_start():
+    with pytest.raises(ConfigError, match="after 7 rounds, and there are 6"):
+        run(FineTuning(epochs=1, after=7))
+    with pytest.raises(ConfigError, match="after 0 rounds"):
+        Ewc(after=0)
 
 
 # -------------------------------------------------------------------------------------------------- SKL

@@ -1,6 +1,7 @@
 """Identities of the method (its spec, 9.1) on a small network with batch normalisation, stacked and one by one."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -239,7 +240,7 @@ def test_coefficients_are_the_largest_that_validation_allows(monkeypatch):
     where = "holdfast.federated.personalization.transferability."
     monkeypatch.setattr(where + "_validation_accuracy", accuracy)
     monkeypatch.setattr(where + "_mean_accuracy", lambda *_: 0.902)
-    result = run(Transferability(**BUDGET, search=False, epochs=1, checkpoints=1))
+    result = run(Transferability(**BUDGET, rule="end", joint=False, search=False, epochs=1, checkpoints=1))
     method = result.runtime.post_hoc["transferability"]
     assert isinstance(method, Transferability)
     assert (method.adversarial, method.weights) == (1.0, 0.1)
@@ -250,11 +251,11 @@ def test_where_no_coefficient_is_admissible_the_smallest_is_taken_and_said(monke
     where = "holdfast.federated.personalization.transferability."
     monkeypatch.setattr(where + "_validation_accuracy", lambda *_: 0.1)
     monkeypatch.setattr(where + "_mean_accuracy", lambda *_: 0.9)
-    result = run(Transferability(**BUDGET, search=False, epochs=1, checkpoints=1))
+    result = run(Transferability(**BUDGET, rule="end", joint=False, search=False, epochs=1, checkpoints=1))
     method = result.runtime.post_hoc["transferability"]
     assert isinstance(method, Transferability)
     assert (method.adversarial, method.weights) == (0.01, 0.01)
-    assert "lowers validation accuracy" in caplog.text
+    assert "validation accuracy falls" in caplog.text
 
 
 def test_the_budget_ends_where_some_but_not_most_are_fooled(caplog):
@@ -338,3 +339,64 @@ def test_what_cannot_work_is_refused():
         Near(lambda_=-0.1)
     with pytest.raises(ConfigError):
         UpWeighted(factor=0.0)
+
+
+#: A federation of which only the sizes of validation sets are asked.
+EVERYBODY = SimpleNamespace(
+    training=SimpleNamespace(clients=SimpleNamespace(validation=SimpleNamespace(counts=torch.tensor([100]))))
+)
+
+
+class _Curves:
+    """Validation accuracy at checkpoints, as a pair of coefficients makes it: strong ones dip, weak ones gain."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, curves: dict[tuple[float, float], list[float]]) -> None:
+        self.tried: list[tuple[float, float]] = []
+        self.curves = curves
+        module = "holdfast.federated.personalization.transferability"
+        monkeypatch.setattr(f"{module}._validation_accuracy", self.end)
+        monkeypatch.setattr(f"{module}._curve", lambda everybody, method: self.of(method))
+        monkeypatch.setattr(f"{module}._mean_accuracy", lambda everybody, shared, label: 0.80)
+
+    def of(self, method: Transferability) -> list[float]:
+        return self.curves.get((method.adversarial, method.weights), [0.7, 0.7])
+
+    def end(self, everybody: object, shared: object, method: Transferability) -> float:
+        self.tried.append((method.adversarial, method.weights))
+        return self.of(method)[-1]
+
+
+CURVES = {
+    (10.0, 10.0): [0.78, 0.80],  # dips, and is back at the end
+    (10.0, 1.0): [0.81, 0.79],  # falls from what it had reached
+    (1.0, 10.0): [0.79, 0.83],
+    (1.0, 1.0): [0.82, 0.85],
+    (0.0, 0.0): [0.85, 0.86],
+    (0.1, 1.0): [0.85, 0.86],
+}
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"), [("throughout", (1.0, 1.0)), ("end", (10.0, 10.0)), ("fine-tuning", (0.1, 1.0))]
+)
+def test_the_largest_coefficients_are_taken_that_the_rule_admits(monkeypatch, rule, expected):
+    curves = _Curves(monkeypatch, CURVES)
+    method = Transferability(rule=rule, search=False, keep="last")
+    chosen = method.choose_hyperparameters(EVERYBODY, None)
+    assert (chosen.adversarial, chosen.weights) == expected
+    products = [a * w for a, w in curves.tried if (a, w) != (0.0, 0.0)]
+    assert products == sorted(products, reverse=True), "the strongest pairs are tried first"
+
+
+def test_one_after_the_other_sees_only_a_cross_of_the_grid(monkeypatch):
+    curves = _Curves(monkeypatch, {**CURVES, (1.0, 0.0): [0.82, 0.84]})
+    chosen = Transferability(search=False, joint=False, keep="last").choose_hyperparameters(EVERYBODY, None)
+    assert (chosen.adversarial, chosen.weights) == (1.0, 1.0)
+    assert curves.tried == [(10.0, 0.0), (1.0, 0.0), (1.0, 10.0), (1.0, 1.0)]
+
+
+def test_where_nothing_is_admissible_the_weakest_is_taken_and_said(monkeypatch, caplog):
+    _Curves(monkeypatch, {})
+    chosen = Transferability(search=False, keep="last").choose_hyperparameters(EVERYBODY, None)
+    assert (chosen.adversarial, chosen.weights) == (0.01, 0.01)
+    assert "with every coefficient validation accuracy falls" in caplog.text

@@ -7,8 +7,8 @@ from torch import nn
 
 from holdfast.finetuning import example_losses, hidden_states, response_scores
 from holdfast.finetuning.language_models.losses import response_logits, sweep_examples, trajectory_point
-from holdfast.finetuning.language_models.processes import Processes
 from holdfast.finetuning.language_models.tokens import TokenBatch
+from holdfast.training.ranks import Ranks
 from tests.finetuning.small import instructions, language, tokens_of, weights_of
 
 DATA = instructions()
@@ -144,7 +144,7 @@ def test_shares_of_several_processes_make_the_whole() -> None:
     assert np.array_equal(whole, summed)
 
 
-class Part(Processes):
+class Part(Ranks):
     """One of several processes, whose results are summed by the test."""
 
     def total(self, values: torch.Tensor) -> torch.Tensor:

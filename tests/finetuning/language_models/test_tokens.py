@@ -1,3 +1,4 @@
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -220,3 +221,17 @@ def test_an_end_token_that_the_tokenizer_adds_by_itself_is_left_out() -> None:
     )
     data = Instructions.of([{"prompt": "Hi", "response": "Hello"}])
     assert model.tokenizer.decode(tokens_of(data, model).ids) == "Hi\nHello<|endoftext|>"
+
+
+def test_tokens_on_disk_are_those_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.finetuning.language_models.tokens._CHATS", 5)
+    data = instructions(23)
+    found = language(data)
+    form = Template.named("plain", found.tokenizer)
+    memory = tokenize(data, found.tokenizer, form)
+    disk = tokenize(data, found.tokenizer, form, folder=tmp_path)
+    assert isinstance(disk.ids, np.memmap)
+    for name in ("ids", "learned", "ends", "predicted"):
+        assert np.array_equal(getattr(disk, name), getattr(memory, name))
+    assert disk.unigram_entropy == memory.unigram_entropy
+    assert sorted(place.name for place in tmp_path.iterdir()) == ["ids.bin", "learned.bin"]

@@ -1,4 +1,4 @@
-"""A ClientApp for tests: the last two of eight nodes send something else in every round."""
+"""A ClientApp for tests: the last of four nodes sends something else in every round."""
 
 import io
 
@@ -26,12 +26,12 @@ def dtype(arrays, head):
 
 def claim(arrays, head):
     sent = arrays["updates"]
-    arrays["updates"] = Array(sent.dtype, (2, 1_250_000_000), sent.stype, sent.data)
+    arrays["updates"] = Array(sent.dtype, (4, 1_250_000_000), sent.stype, sent.data)
 
 
 def header(arrays, head):
     sent, stream = arrays["updates"], io.BytesIO()
-    giant = {"descr": "<f4", "fortran_order": False, "shape": (2, 1_250_000_000)}
+    giant = {"descr": "<f4", "fortran_order": False, "shape": (4, 1_250_000_000)}
     np.lib.format.write_array_header_1_0(stream, giant)
     arrays["updates"] = Array(sent.dtype, tuple(sent.shape), sent.stype, stream.getvalue() + b"\0" * 16)
 
@@ -45,7 +45,7 @@ def stale(arrays, head):
 
 
 def strangers(arrays, head):
-    head["clients"] = [0, 1]
+    head["clients"] = [0, 1, 2, 3]
 
 
 MISDEEDS = [nan, shape, dtype, claim, header, negative, stale, strangers]
@@ -55,7 +55,7 @@ MISDEEDS = [nan, shape, dtype, claim, header, negative, stale, strangers]
 def train(message: Message, context) -> Message:
     reply = honest(message, context)
     order = message.content["holdfast"]
-    if order["action"] == "train" and context.node_config["share"] in ("6/8", "7/8"):
+    if order["action"] == "train" and context.node_config["share"] == "3/4":
         misdeed = MISDEEDS[order["number"] % len(MISDEEDS)]
         misdeed(reply.content["arrays"], reply.content["holdfast"])
     return reply

@@ -54,6 +54,8 @@ def in_simulator(options: FederateOptions) -> FederationResult:
         threat=plan.threat,
         personalize=plan.personalize,
         expect_malicious=plan.expectation,
+        server_optimizer=plan.server_optimizer,
+        privacy=plan.privacy,
     )
 
 

@@ -17,7 +17,7 @@ from tests.integrations.flower.small_federation import APPS, digest, new_run, on
 
 pytestmark = pytest.mark.xdist_group("flower")
 
-NODES, CLIENTS, ROUNDS, STEPS = 4, 20, 10, 2
+NODES, CLIENTS, ROUNDS, STEPS = 4, 20, 8, 2
 
 
 class ServerLostError(Exception):
@@ -104,7 +104,7 @@ def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path, m
     with Deployment(tmp_path / "deployment", [APPS], lasting=True) as deployment:
         for node in range(NODES):
             deployment.start_node(node, {"share": f"{node}/{NODES}"})
-        chaos = Chaos(deployment, answers, server_dies_after=7)
+        chaos = Chaos(deployment, answers, server_dies_after=5)
         with pytest.raises(ServerLostError):
             on_flower(deployment, options, run, listeners=[chaos])
         chaos.server_dies_after = 0

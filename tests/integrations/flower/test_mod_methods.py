@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,6 +19,9 @@ from holdfast.federated.personalization import (
     Apfl,
     Ditto,
     Ewc,
+    FedBn,
+    FedPer,
+    FedRep,
     FineTuning,
     L2Sgd,
     Local,
@@ -179,14 +184,22 @@ METHODS = {
     "finetuning with a pull": FineTuning(epochs=TUNING, lambda_=0.5),
     "ewc": Ewc(epochs=TUNING),
     "skl": Skl(epochs=TUNING),
+    "ditto, the head alone": Ditto(0.7, layers=("head",)),
+    "ditto-auto, the head alone": Ditto("auto", layers=("head",)),
+    "ditto, by predictions": Ditto(0.7, distance="skl"),
+    "fedper": FedPer(),
+    "fedper, first layer": FedPer(("0.bias",)),
+    "fedbn": FedBn(),
 }
+#: Networks that a method is not made for.
+WITHOUT = {"fedbn": {plain, Tied}, "fedper, first layer": {normed, Tied}}
 
 
 PAIRS = {
     f"{name}, {network.__name__}": (method, network)
     for name, method in METHODS.items()
     for network in (plain, normed, Tied)
-    if method.keeps_statistics or network is not normed
+    if (method.keeps_statistics or network is not normed) and network not in WITHOUT.get(name, ())
 }
 
 
@@ -203,7 +216,8 @@ def test_a_mod_gives_the_simulators_shared_and_personal_models(tmp_path, method,
 
 
 @pytest.mark.parametrize(
-    ("method", "per_round"), [(PerFedAvg(epochs=TUNING), 3 * STEPS), (Mapper(epochs=TUNING), STEPS + 2)]
+    ("method", "per_round"),
+    [(PerFedAvg(epochs=TUNING), 3 * STEPS), (Mapper(epochs=TUNING), STEPS + 2), (FedRep(head_steps=2), STEPS + 2)],
 )
 @pytest.mark.parametrize("network", [plain, Tied])
 def test_a_method_that_draws_more_than_its_steps_does_so_in_a_mod(tmp_path, method, per_round, network):
@@ -222,16 +236,52 @@ def test_a_method_that_draws_more_than_its_steps_does_so_in_a_mod(tmp_path, meth
         assert_equal(found, row)
 
 
+@pytest.mark.parametrize("network", [plain, normed])
+def test_fisher_information_is_taken_on_the_first_four_batches_of_a_round(tmp_path, network):
+    """A mod begins again at the round's first where there are fewer; here there are four for three steps."""
+
+    def four(message, context):
+        number = int(message.content["config"]["server-round"]) - 1
+        return Walk(drawn(int(context.node_config["partition-id"]), number * STEPS, 4), STEPS)
+
+    method = Ditto(0.7, distance="ewc")
+    _, personal = by_flower(network, method, tmp_path, batches=four)
+    _, of_clients = by_simulator(network, method)
+    for found, row in zip(personal, of_clients, strict=True):
+        assert_equal(found, row)
+
+
 def test_every_method_runs_in_a_mod_or_says_why_not(tmp_path):
     refused = set()
     for name, kind in PERSONALIZATION.items():
         method = kind()
         try:
-            by_flower(plain, method, tmp_path / name, rounds=1, learning_rate=0.01)
+            network = normed if name == "fedbn" else plain
+            by_flower(network, method, tmp_path / name, rounds=1, learning_rate=0.01)
         except ConfigError as error:
             refused.add(name)
             assert "looks at single examples" in str(error)
     assert refused == {"transferability", "flipped-label", "ft", "near", "uw", "jtt"}
+
+
+def test_a_method_starts_from_the_round_that_it_names(tmp_path):
+    """The simulator's fine-tuning after two rounds, though a third follows."""
+    _, personal = by_flower(plain, FineTuning(epochs=TUNING, after=2), tmp_path)
+    _, expected = by_simulator(plain, FineTuning(epochs=TUNING, after=2))
+    for found, row in zip(personal, expected, strict=True):
+        assert_equal(found, row)
+
+
+@pytest.mark.parametrize("optimizer", [partial(torch.optim.Adam, lr=0.01), partial(torch.optim.AdamW, lr=0.01)])
+def test_with_any_optimizer_the_part_of_fedrep_that_stands_still_does(tmp_path, optimizer):
+    """The head's only step comes first, so the head after it differs from none that weight decay has moved."""
+    method = FedRep(head_steps=1)
+    _, personal = by_flower(
+        plain, method, tmp_path, rounds=1, learning_rate=None, optimizer=lambda model: optimizer(model.parameters())
+    )
+    start = made(plain).state_dict()
+    moved = (personal[0]["2.weight"] - start["2.weight"]).abs()
+    assert float(moved.max()) < 0.011
 
 
 @pytest.mark.parametrize("method", [Transferability(), WithPolicy()])

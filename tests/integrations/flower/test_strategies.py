@@ -11,11 +11,17 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAdagrad as FlowerFedAdagrad
+from flwr.serverapp.strategy import FedAdam as FlowerFedAdam
 from flwr.serverapp.strategy import FedAvg as FlowerFedAvg
+from flwr.serverapp.strategy import FedAvgM as FlowerFedAvgM
+from flwr.serverapp.strategy import FedYogi as FlowerFedYogi
 from flwr.serverapp.strategy import MultiKrum as FlowerMultiKrum
 
 from holdfast.errors import ConfigError
 from holdfast.federated import AGGREGATORS, Clipping, FedProx, Krum, MultiKrum, QFair, Term, TrimmedMean
+from holdfast.federated.scaffold import Scaffold
+from holdfast.federated.server.optimizers import SERVER_OPTIMIZERS, FedAdagrad, FedAdam, FedAvgM, FedYogi
 from holdfast.integrations.flower.strategies import DROPPED, RobustStrategy
 from tests.integrations.flower.local_grid import LocalGrid, numbers, record_of, reply_to
 
@@ -138,6 +144,50 @@ def test_the_result_is_that_of_the_objective(objective, aggregator):
         learning_rate=LEARNING_RATE,
     )
     equal(numbers(arrays), moved(step))
+
+
+OPTIMIZERS = {
+    "fedavgm": (FedAvgM(0.7, 0.8), FlowerFedAvgM(server_learning_rate=0.7, server_momentum=0.8)),
+    "fedadagrad": (FedAdagrad(0.02, tau=1e-2), FlowerFedAdagrad(eta=0.02, tau=1e-2)),
+    "fedadam": (
+        FedAdam(0.03, 0.8, 0.95, tau=1e-2),
+        FlowerFedAdam(eta=0.03, beta_1=0.8, beta_2=0.95, tau=1e-2),
+    ),
+    "fedyogi": (
+        FedYogi(0.03, 0.8, 0.95, tau=1e-2),
+        FlowerFedYogi(eta=0.03, beta_1=0.8, beta_2=0.95, tau=1e-2),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SERVER_OPTIMIZERS)
+def test_four_rounds_of_a_server_optimizer_are_those_of_flowers_own_strategy(name):
+    optimizer, theirs = OPTIMIZERS[name]
+    values = np.random.default_rng(4)
+    rounds = [values.normal(scale=0.1, size=(CLIENTS, 40)).astype(np.float32) for _ in range(4)]
+    start = values.normal(size=40).astype(np.float32)
+    found = []
+    for strategy in (RobustStrategy(server_optimizer=optimizer), theirs):
+        arrays = record_of({"w": start})
+        for number, sent in enumerate(rounds, 1):
+            where = LocalGrid([app(place, {"w": row}, num_examples=5) for place, row in enumerate(sent)])
+            replies = where.send_and_receive(strategy.configure_train(number, arrays, ConfigRecord(), where))
+            arrays, _ = strategy.aggregate_train(number, replies)
+        found.append(numbers(arrays)["w"])
+    np.testing.assert_allclose(found[0], found[1], atol=1e-6, rtol=0)
+    assert np.abs(found[0] - start).max() > 1e-2
+
+
+def test_running_statistics_are_averaged_and_not_moved_by_a_server_optimizer():
+    plain, moved_ = (one_round(RobustStrategy(server_optimizer=each), grid())[0] for each in (None, "fedadam"))
+    names = ["norm.running_var", "norm.num_batches_tracked"]
+    equal({name: numbers(moved_)[name] for name in names}, {name: numbers(plain)[name] for name in names})
+    assert not np.allclose(numbers(moved_)["first.weight"], numbers(plain)["first.weight"])
+
+
+def test_an_objective_with_a_second_vector_is_refused():
+    with pytest.raises(ConfigError, match="scaffold needs clients that send a second vector"):
+        RobustStrategy("mean", Scaffold())
 
 
 def test_the_weighted_mean_is_flowers_fedavg():

@@ -18,7 +18,9 @@ def test_an_unknown_tracker_is_answered_with_the_nearest(tmp_path):
     assert trackers([], run) == []
 
 
-@pytest.mark.parametrize(("name", "module"), [("tensorboard", "torch.utils.tensorboard"), ("mlflow", "mlflow")])
+@pytest.mark.parametrize(
+    ("name", "module"), [("tensorboard", "torch.utils.tensorboard"), ("mlflow", "mlflow"), ("wandb", "wandb")]
+)
 def test_a_missing_package_is_named_with_its_extra_at_the_first_event(tmp_path, monkeypatch, name, module):
     monkeypatch.setitem(sys.modules, module, None)
     (listener,) = trackers([name], Run.create(tmp_path / "run", {}))

@@ -60,14 +60,14 @@ def test_what_no_sum_explains_is_told_as_an_error():
 
 def test_the_page_has_every_run_every_cost_and_a_million_clients(tmp_path):
     runs = [run(sizes) for sizes in SIZES]
-    text = page(runs, "0123456789abcdef")
+    text = page(runs, "0123456789abcdef", "the machine slept")
     assert text.count("\n| 100,000 |") == 2
     assert all(name in text for name, _, _ in COSTS.values())
     assert sum(f"| {nodes:,} | {m:,} | {p:,} |" in text for nodes, m, p in MILLION) == len(MILLION)
-    assert "0123456789ab" in text
+    assert "0123456789ab" in text and "the machine slept" in text
     file = tmp_path / "runs.json"
-    file.write_text(json.dumps({"commit": "abc", "note": "", "runs": [asdict(each) for each in runs]}))
-    assert read_runs(file) == (runs, "abc")
+    file.write_text(json.dumps({"commit": "abc", "note": "it slept", "runs": [asdict(each) for each in runs]}))
+    assert read_runs(file) == (runs, "abc", "it slept")
     file.write_text(json.dumps({"commit": "abc", "note": "", "runs": [{"clients": 3}]}))
     with pytest.raises(HoldfastError):
         read_runs(file)

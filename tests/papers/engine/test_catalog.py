@@ -108,7 +108,7 @@ METHOD_CELLS = [
     for experiment in EXPERIMENTS.values()
     for scale in experiment.scales
     for cell in experiment.cells_at(scale)
-    if "method" in cell.settings and "training" in cell.settings
+    if {"method", "training", "data"} <= set(cell.settings)
 ]
 
 

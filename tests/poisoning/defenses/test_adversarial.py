@@ -8,7 +8,7 @@ from holdfast.poisoning.attacks.crafting.objectives import misalignment, paramet
 from holdfast.poisoning.bed import rendered_shapes, shape_cnn, shape_splits
 from holdfast.poisoning.defenses import AdversarialPoisoning
 from holdfast.training import Training, fit
-from holdfast.training.curator import Batch
+from holdfast.training.batches import Batch
 from holdfast.training.objective import Forward
 
 

@@ -23,7 +23,7 @@ from holdfast.poisoning.defenses import (
 )
 from holdfast.primitives.per_example import per_example_gradients
 from holdfast.training import Training, fit
-from holdfast.training.curator import Batch
+from holdfast.training.batches import Batch
 from holdfast.training.objective import Forward
 from tests.poisoning.test_epic import N, examples, network, train
 

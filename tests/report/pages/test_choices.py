@@ -17,7 +17,7 @@ def page_of(policy, folder):
 
 
 def test_a_page_tells_what_choosing_took(tmp_path):
-    policy = Crest(batch_size=16, subset=60)
+    policy = Crest(algorithm="published", batch_size=16, subset=60)
     page = page_of(policy, tmp_path / "run")
     assert "What was chosen" in page
     assert "crest chose" in page

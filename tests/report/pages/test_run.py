@@ -11,7 +11,8 @@ from holdfast.data import Examples, Splits
 from holdfast.errors import DataError
 from holdfast.report import write_report
 from holdfast.spurious import GroupBalanced
-from holdfast.training import Run, Training
+from holdfast.training import Event, Run, Training
+from holdfast.training.health.check import Check
 from tests.report.reading import read_page
 from tests.report.toy import BREAKOUT, SCRIPT, SETTINGS, StoppedError, stop_after, toy_run
 
@@ -80,7 +81,7 @@ def test_names_from_the_data_are_text_and_never_markup(page, finished):
     assert "<img src=x" not in text
     assert len(page.all("script")) == 1
     assert not [element for element in page.all("*") if any(name.startswith("on") for name in element.attributes)]
-    assert "a < b & c" in page.one("details").text
+    assert "a < b & c" in page.all("details")[-1].text
 
 
 def test_nothing_is_loaded_from_anywhere(page, finished):
@@ -202,3 +203,30 @@ def test_overlapping_groups_have_a_page(splits, tmp_path):
     assert "Average, training mix" not in page.one("dl").text
     assert not page.one("section", id="confusion").all("td", class_="right")
     assert page.one("section", id="examples").all("img")
+
+
+def test_the_first_thing_on_the_page_is_whether_to_use_it(finished, splits, tmp_path):
+    run = Run.open(shutil.copytree(finished.path, tmp_path / "run"))
+    results = run.results
+    finding = results["health"]["findings"][0]
+    results["health"]["findings"] = [finding | {"verdict": "failed", "sentence": "it is below guessing"}]
+    run.save_results(results)
+    text = write_report(run, splits).read_text()
+    assert text.index("This result should not be used, because it is below guessing") < text.index('class="hero"')
+
+
+def test_a_run_of_an_older_version_without_health_has_its_page(finished, splits, tmp_path):
+    run = Run.open(shutil.copytree(finished.path, tmp_path / "run"))
+    results = run.results
+    del results["health"]
+    run.save_results(results)
+    assert "This result" not in write_report(run, splits).read_text()
+
+
+def test_what_was_found_so_far_is_on_the_page_of_an_unfinished_run(splits, tmp_path):
+    run = Run.create(tmp_path / "run", {})
+    run.log(Event("start", 0, 0, {"epochs": 3, "examples": 10}))
+    finding = Check("skill", 0.6, 0.4, "below", "why", "train longer").finding
+    for value in (0.1, 0.5):
+        run.log(Event("health", 1, 5, finding(value, f"skill is {value}").to_json()))
+    assert "This result is doubtful, because skill is 0.5" in write_report(run, splits).read_text()

@@ -3,7 +3,7 @@ import torch
 
 from holdfast.data import Examples, Splits
 from holdfast.errors import ConfigError
-from holdfast.spurious.group_inference.jtt import Jtt, misclassified
+from holdfast.spurious.group_inference.jtt import Jtt, first_plausible, misclassified
 from holdfast.training import Curator, Plan, Run, Training, Uniform, fit
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_examples, toy_model, toy_splits
@@ -131,3 +131,20 @@ def test_an_interrupted_run_ends_with_the_same_weights(tmp_path, monkeypatch):
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(ConfigError, match=f"{next(iter(options))} of jtt is"):
         Jtt(**options)
+
+
+def test_auto_takes_the_first_error_set_of_a_model_that_has_learned():
+    labels = torch.arange(200) % 2
+
+    def wrong(count: int) -> torch.Tensor:
+        return torch.arange(200) < count
+
+    assert first_plausible({1: wrong(70), 2: wrong(30), 3: wrong(12)}, labels) == 2
+    assert first_plausible({1: wrong(90), 2: wrong(60), 3: wrong(80)}, labels) == 2, "the most skilled of unskilled"
+    assert first_plausible({1: wrong(3), 2: wrong(0)}, labels) == 1, "an empty set can't be repeated"
+
+
+def test_auto_trains_the_first_stage_to_its_end_and_repeats_the_chosen_set():
+    result = fit(toy_model(), toy_splits(), Jtt(latest=3, lambda_up=3), SETTINGS)
+    assert [record["stage"] for record in result.history] == [0, 0, 0, 1, 1, 1]
+    assert {"skill of the first stage", "length of an epoch"} <= {found.check for found in result.health.findings}

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -287,6 +288,17 @@ def test_a_class_without_examples_is_named():
     ones = splits.validation.subset(splits.validation.labels.nonzero().flatten())
     with pytest.raises(DataError, match="dfr-val refits every class of the head and has no example of y0"):
         DfrVal().post_training()(untrained(Splits("ones", splits.train, ones, splits.test)))
+
+
+@pytest.mark.parametrize(("method", "part"), [(DfrVal(), "validation"), (DfrTrain(), "train")])
+def test_a_class_without_examples_is_named_before_anything_is_trained(method, part):
+    events, splits = [], spurious_splits()
+    whole = getattr(splits, part)
+    ones = whole.subset(whole.labels.nonzero().flatten())
+    lacking = replace(splits, **{part: ones})
+    with pytest.raises(DataError, match=f"{method.name} refits every class of the head and has no example of y0"):
+        fit(untrained(splits).model, lacking, method, SETTINGS, listeners=[events.append])
+    assert [event.kind for event in events] == ["start"]
 
 
 def test_the_plan_has_no_opinion():

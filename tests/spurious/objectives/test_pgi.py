@@ -9,8 +9,8 @@ from holdfast.errors import ConfigError, DataError
 from holdfast.spurious import InferGroups
 from holdfast.spurious.objectives.pgi import Pgi, PgiLoss, group_divergence, sides_in_class
 from holdfast.training import Curator, Run, Training, fit
+from holdfast.training.batches import Batch
 from holdfast.training.clock import Clock
-from holdfast.training.curator import Batch
 from holdfast.training.objective import Forward
 from tests.spurious.group_inference.test_jtt import Threshold, of_first_input
 from tests.training.test_resume import StopHere, fingerprint, stop_after

@@ -19,6 +19,13 @@ def poison(arguments: list[str]) -> None:
     audit_poison(arguments)
 
 
+def arrays(arguments: list[str]) -> None:
+    """Wrong labels, groups, near duplicates and outliers in the outputs of any model, without training."""
+    from holdfast.cli.commands.audit.arrays import audit_arrays
+
+    audit_arrays(arguments)
+
+
 def multimodal(arguments: list[str]) -> None:
     """The visible things that a vision-language model recognises classes by: are they shortcuts?"""
     from holdfast.cli.commands.audit.multimodal import audit_multimodal
@@ -34,7 +41,7 @@ def verdict(arguments: list[str]) -> None:
 
 
 #: What can be audited; the first line of each says what one sees.
-AUDITS = {"groups": groups, "poison": poison, "multimodal": multimodal, "verdict": verdict}
+AUDITS = {"groups": groups, "poison": poison, "arrays": arrays, "multimodal": multimodal, "verdict": verdict}
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ import io
 import shlex
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from holdfast.data import DataSet, Examples
     from holdfast.spurious.group_inference.discovery import GroupAudit
+    from holdfast.training.health.check import Finding
 
 _PREAMBLE = """Show the clusters that a young network makes of each class, so that a person can see the shortcut.
 
@@ -122,6 +124,7 @@ def audit_groups(arguments: list[str]) -> None:
         needed_by = "--output features" if options.output == "features" else None
         show_model(subject.spec(train), model, few, console, needed_by=needed_by)
         audit = _look(options, subject, model, train, console)
+        looks = _own_looks(audit, subject, model, train)
         about = _about(options, subject, audit)
         if audit.epoch is not None:
             weights = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
@@ -145,9 +148,10 @@ def audit_groups(arguments: list[str]) -> None:
             },
             commands=_next(options, audit, arguments),
             model=model,
+            looks=looks,
         )
     console.print(clusters_table(audit, train.class_names, f"{subject.name}: {about}"))
-    for doubt in doubts(audit, train.class_names):
+    for doubt in doubts(audit, train.class_names, looks):
         console.print(f"[yellow]Note:[/] {escape(doubt)}", highlight=False)
     console.print(f"Page: [bold]{out / 'audit.html'}[/]", highlight=False, soft_wrap=True)
 
@@ -311,6 +315,29 @@ def _look(options: Groups, subject: Subject, model: nn.Module, train: Examples, 
                 head=subject.head,
             )
     return audit
+
+
+def _own_looks(audit: GroupAudit, subject: Subject, model: nn.Module, train: Examples) -> list[Finding]:
+    """Whether what stands out may be wrong labels, by what inputs and the network's features say."""
+    import torch
+
+    from holdfast.auditing.own_look import looks_of, own_look
+    from holdfast.training.model_outputs import ModelOutputs
+
+    if not audit.suspects:
+        return []
+    features = []
+    with suppress(ConfigError):  # a network whose head nobody can tell: inputs alone then
+        outputs = ModelOutputs(model, train, features=True, head=subject.head)
+        features.append(outputs.features(torch.arange(len(train))))
+    vectors, predictions = looks_of(train, *features), audit.probabilities.argmax(1)
+    if not vectors:
+        return []
+    found = [
+        own_look(one, audit.partition, predictions, vectors, train.class_names, seed=subject.settings.seed)
+        for one in audit.suspects
+    ]
+    return [one for one in found if one is not None]
 
 
 def _next(options: Groups, audit: GroupAudit, typed: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +23,14 @@ from holdfast.cli.common.options import DEFAULT_DATA
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
 from holdfast.data.catalog import DATASETS
+from holdfast.errors import HoldfastWarning
 from holdfast.files import write_atomically
 from holdfast.poisoning.isolation import Proxy
 from holdfast.provenance import machine
-from holdfast.report.html.markup import counted, number, percent
+from holdfast.report.html.markup import DASH, counted, number, percent
 
 if TYPE_CHECKING:
+    from holdfast.auditing.suspects import Accused
     from holdfast.data import Examples
     from holdfast.poisoning.suspects import Suspect
 
@@ -38,13 +41,18 @@ Trains the data set's recipe. Every few epochs the gradients of each class are c
 dropped, as poisons do before they take effect. Clean but odd examples stand alone too: open audit.html in a browser and
 judge. Beside it are suspects.csv, by example id, and epic.parquet, the log.
 
+A second opinion comes from cross-validation: models that did not learn from an example say how probable its label is.
+Each suspect says which of the two accuses it, and whether it lies in a small cluster of its class: a rare group more
+likely than a poison.
+
 Data sets: {data}; or a folder with images and a metadata.csv.
 
 Models: {models}.
 
 Name the data set first to see its own options too, as in `holdfast audit poison --data cifar10 --help`.
 
-Examples: `holdfast audit poison`; `holdfast audit poison --data photos/ --epochs 40 --start 10 --fraction 0.1`."""
+Examples: `holdfast audit poison`; `holdfast audit poison --data photos/ --epochs 40 --start 10 --fraction 0.1`;
+`holdfast audit poison --parts 0` (without the second opinion, in a fifth of the time)."""
 _MOST_ROWS = 20
 
 
@@ -65,6 +73,8 @@ class Poison:
         every: epochs between rounds.
         proxy: what stands for a gradient.
         pool: medoids of all examples, or of the remaining ones, which drops far more.
+        parts: of the cross-validation; 0 does without it.
+        early: epochs of plain training after which clusters are looked for.
         seed: names every random stream.
         device: where to train; auto for CUDA or MPS where there is some.
         threads: CPU threads of torch, by the recipe where omitted; small models are fastest with 1.
@@ -84,6 +94,8 @@ class Poison:
     every: int = 1
     proxy: Proxy = "logits"
     pool: Literal["all", "remaining"] = "all"
+    parts: int = 5
+    early: int = 2
     seed: int = 0
     device: str = "cpu"
     threads: int | None = None
@@ -103,7 +115,7 @@ def audit_poison(arguments: list[str]) -> None:
     from holdfast.poisoning import Epic
     from holdfast.poisoning.suspects import suspects
     from holdfast.primitives.threads import torch_threads
-    from holdfast.report.pages.audit_poison import write_suspects
+    from holdfast.report.pages.audit_poison import second_sentences, write_suspects
 
     (options, subject), console = parse_poison(arguments), Console()
     settings = subject.settings
@@ -123,12 +135,14 @@ def audit_poison(arguments: list[str]) -> None:
             result = training.fit(model, splits, method, settings, listeners=[progress], head=subject.head)
         isolated = suspects(epic.drops, train)
         epic.save_artifacts(folder)
-        write_atomically(folder / "suspects.csv", suspects_csv(isolated, train).encode())
+        second = _second_opinion(options, subject, isolated, train, console) if options.parts else None
+        write_atomically(folder / "suspects.csv", suspects_csv(isolated, train, second).encode())
         write_suspects(
             folder / "audit.html",
             epic.drops,
             isolated,
             train,
+            second=second,
             name=subject.name,
             about=f"{subject.model}, {counted(settings.epochs, 'epoch')}, EPIC with {options.fraction:.0%} medoids",
             facts={
@@ -136,44 +150,108 @@ def audit_poison(arguments: list[str]) -> None:
                 "examples": number(len(train)),
                 "test accuracy": percent(result.test_last.accuracy),
                 "first round": f"after {counted(start, 'epoch')}, then every {options.every}",
+                "second opinion": f"{options.parts} parts" if options.parts else "none (--parts 0)",
                 "seed": settings.seed,
                 **machine(),
             },
         )
-    console.print(suspects_table(isolated, train, subject.name))
+    console.print(suspects_table(isolated, train, subject.name, second))
     console.print(
         f"{number(len(isolated))} of {number(len(train))} examples were isolated and dropped; test accuracy "
         f"{percent(result.test_last.accuracy)}. Odd but clean examples are among them: look before you delete.",
         highlight=False,
     )
+    if second is not None:
+        for sentence in second_sentences(second):
+            console.print(sentence, highlight=False)
     console.print(f"Page: [bold]{out / 'audit.html'}[/]", highlight=False, soft_wrap=True)
 
 
-def suspects_csv(isolated: Sequence[Suspect], train: Examples) -> str:
-    """A line per suspect, the most suspicious first."""
+def _second_opinion(
+    options: Poison, subject: Subject, isolated: Sequence[Suspect], train: Examples, console: Console
+) -> list[Accused]:
+    """What cross-validation and the clusters of a young network say of the suspects, and whom else they accuse."""
+    from holdfast.auditing.label_quality import label_quality
+    from holdfast.auditing.out_of_sample import out_of_sample
+    from holdfast.auditing.own_look import looks_of
+    from holdfast.auditing.suspects import accused, small_clusters
+    from holdfast.spurious.group_inference.discovery import discover
+
+    spec, root = subject.spec(train), subject.data_root
+    with TrainingProgress(f"{subject.name}, cross-validation", console) as progress:
+        probabilities = out_of_sample(
+            lambda: spec.build(root),
+            train,
+            subject.settings,
+            parts=options.parts,
+            listeners=[progress],
+            head=subject.head,
+        )
+    with warnings.catch_warnings(), TrainingProgress(f"{subject.name}, first epochs", console) as progress:
+        warnings.simplefilter("ignore", HoldfastWarning)  # what is not separated marks nobody
+        (groups,) = discover(
+            spec.build(root), train, subject.settings, epochs=(options.early,), listeners=[progress], head=subject.head
+        )
+    minority = small_clusters(groups, looks_of(train), train.class_names)
+    return accused(isolated, label_quality(probabilities, train.labels), minority, train)
+
+
+def suspects_csv(isolated: Sequence[Suspect], train: Examples, second: Sequence[Accused] | None = None) -> str:
+    """A line per suspect: the earliest first, or, with a second opinion, the one whose label fits least."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(("id", "class", "class_name", "epoch", "cluster_size", "loss", "taken_for"))
-    for one in isolated:
-        names = train.class_names
-        lines.writerow((one.id, one.label, names[one.label], one.epoch, one.size, one.loss, names[one.predicted]))
+    names = train.class_names
+    first = ("id", "class", "class_name", "epoch", "cluster_size", "loss", "taken_for")
+
+    def of(one: Suspect | None) -> tuple[object, ...]:
+        return ("", "", "", "") if one is None else (one.epoch, one.size, one.loss, names[one.predicted])
+
+    if second is None:
+        lines.writerow(first)
+        lines.writerows((one.id, one.label, names[one.label], *of(one)) for one in isolated)
+        return text.getvalue()
+    lines.writerow((*first, "speaks", "self_confidence", "rather", "in_small_cluster"))
+    for one in second:
+        own = (one.speaks, f"{one.confidence:.6g}", names[one.rather], int(one.minority))
+        lines.writerow((one.id, one.label, names[one.label], *of(one.isolated), *own))
     return text.getvalue()
 
 
-def suspects_table(isolated: Sequence[Suspect], train: Examples, title: str) -> Table:
+def suspects_table(
+    isolated: Sequence[Suspect], train: Examples, title: str, second: Sequence[Accused] | None = None
+) -> Table:
     """The suspects for a terminal."""
-    hidden = len(isolated) - _MOST_ROWS
+    count, names = len(isolated if second is None else second), train.class_names
+    hidden = count - _MOST_ROWS
+    more = f"and {number(hidden)} more in suspects.csv" if hidden > 0 else None
+    if second is None:
+        columns: tuple[str, ...] = ("id", "class", "epoch", "loss", "taken for")
+        order = "isolated examples, earliest first"
+    else:
+        columns = ("id", "class", "self-confidence", "rather", "speaks", "epoch", "small cluster")
+        order = "suspects, the label that fits least first"
+    numbers = ("id", "epoch", "loss", "self-confidence")
     table = plain_table(
-        f"{title}: isolated examples, earliest first",
-        ("id", "class", "epoch", "loss", "taken for"),
-        right=("id", "epoch", "loss"),
-        caption=f"and {number(hidden)} more in suspects.csv" if hidden > 0 else None,
+        f"{title}: {order}",
+        columns,
+        right=tuple(name for name in columns if name in numbers),
+        caption=more,
         caption_justify="left",
     )
-    for one in isolated[:_MOST_ROWS]:
-        names = train.class_names
+    if second is None:
+        for one in isolated[:_MOST_ROWS]:
+            own = (str(one.epoch), f"{one.loss:.2f}", escape(names[one.predicted]))
+            table.add_row(str(one.id), escape(names[one.label]), *own)
+        return table
+    for each in second[:_MOST_ROWS]:
         table.add_row(
-            str(one.id), escape(names[one.label]), str(one.epoch), f"{one.loss:.2f}", escape(names[one.predicted])
+            str(each.id),
+            escape(names[each.label]),
+            f"{each.confidence:.3f}",
+            escape(names[each.rather]),
+            each.speaks,
+            DASH if each.isolated is None else str(each.isolated.epoch),
+            "yes" if each.minority else "",
         )
     return table
 

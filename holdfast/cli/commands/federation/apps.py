@@ -7,7 +7,6 @@ starts it on a SuperLink.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,12 @@ from flwr.serverapp import Grid, ServerApp
 from rich.console import Console
 
 from holdfast.cli.commands.federation.blueprint import blueprint_of
-from holdfast.cli.commands.federation.options import FederateOptions, as_before, parse
-from holdfast.cli.common.arguments import as_arguments
-from holdfast.errors import ConfigError, FederationError
+from holdfast.cli.commands.federation.options import FederateOptions, options_from
+from holdfast.errors import ConfigError
 from holdfast.integrations.flower.apps import client_app, server_app
 from holdfast.integrations.flower.charter import Charter
-from holdfast.integrations.flower.nodes.node import Node
 from holdfast.integrations.flower.rehearsal.project import CHARTER, OPTIONS, RUN
 from holdfast.training import Run
-from holdfast.training.weights import save_weights
 
 
 def make_client_app() -> ClientApp:
@@ -36,29 +32,6 @@ def make_client_app() -> ClientApp:
 def make_server_app() -> ServerApp:
     """The ServerApp: runs the federation, and leaves the simulator's run directory and report."""
     return server_app(_serve)
-
-
-def export_personal(state: Path | str, federation: str, client: int, label: str, out: Path | str) -> None:
-    """Write the personal model of a client of this node as a safetensors file of its state dictionary.
-
-    Args:
-        state: the node's ``state`` folder.
-        federation: name of a folder in it.
-        client: id.
-        label: of the personalization method, such as ``ditto``.
-        out: the file.
-
-    Raises:
-        FederationError: if the node has no such model.
-    """
-    folder = Path(state) / federation
-    if not (folder / "options.json").exists():
-        known = ", ".join(sorted(path.parent.name for path in Path(state).glob("*/options.json"))) or "none"
-        raise FederationError(f"{state} has nothing of federation {federation!r}; it has {known}")
-    saved = json.loads((folder / "node.json").read_text())
-    options = _parsed(json.loads((folder / "options.json").read_text()))
-    model = Node(blueprint_of(options), saved, federation).personal(label, client)
-    save_weights(model, Path(out))
 
 
 def _serve(grid: Grid, context: Context) -> None:
@@ -102,8 +75,4 @@ def ordered(context: Context) -> tuple[dict[str, Any], str]:
 
 
 def _options(context: Context) -> FederateOptions:
-    return _parsed(ordered(context)[0])
-
-
-def _parsed(config: Mapping[str, Any]) -> FederateOptions:
-    return parse([*as_before(config), *as_arguments(config)])
+    return options_from(ordered(context)[0])

@@ -21,6 +21,8 @@ def blueprint_of(options: FederateOptions) -> Blueprint:
         personalize=options.personalizers,
         expectation=options.expectation,
         load=lambda: options.data.load(root, seed),
+        server_optimizer=options.server_optimizer,
+        privacy=options.privacy,
         build=lambda shape, outputs: model_spec(options, shape, outputs).build(root),
     )
 

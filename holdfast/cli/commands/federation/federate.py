@@ -162,8 +162,9 @@ def charter_of(options: FederateOptions, clients: Clients, model: nn.Module) -> 
     from holdfast.integrations.flower.charter import OVERHEAD, Charter, ModelIdentity
 
     numbers = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    vectors = 1 if options.objective.second is None else 2
     identity = ModelIdentity.of(options.choices.model, options.choices.model_args)
-    return Charter.of(model, identity, clients, OVERHEAD + len(clients) * (numbers + OVERHEAD // 256))
+    return Charter.of(model, identity, clients, OVERHEAD + len(clients) * (vectors * numbers + OVERHEAD // 256))
 
 
 def finish(
@@ -175,7 +176,13 @@ def finish(
 
     choices = options.choices
     spec = FederationSpec(
-        choices.data, choices.model, options.settings, options.objective, options.aggregator, options.threat
+        choices.data,
+        choices.model,
+        options.settings,
+        options.objective,
+        options.aggregator,
+        options.threat,
+        options.server_optimizer,
     )
     run.save_spec(model_spec(options, clients.input_shape, clients.outputs))
     save_outcome(run, outcome, clients, spec)
@@ -187,7 +194,14 @@ def finish(
         console.print(escape(backdoor_line(label, rates)), highlight=False, soft_wrap=True)
     for gain in ((run.results or {}).get("gains") or {}).values():
         console.print(escape(gain["sentence"]), highlight=False, soft_wrap=True)
+    if findings := ((run.results or {}).get("health") or {}).get("findings"):
+        from holdfast.cli.common.health import show_health
+        from holdfast.training.health.check import Health
+
+        show_health(Health.from_json({"findings": findings}), console)
     console.print(escape(outcome.expected.sentence()), highlight=False, soft_wrap=True)
+    if outcome.privacy is not None:
+        console.print(escape(outcome.privacy.sentence()), highlight=False, soft_wrap=True)
     console.print(escape(facts(outcome, clients)), highlight=False)
     if outcome.participation is not None:
         console.print(escape(outcome.participation["sentence"]), highlight=False, soft_wrap=True)
@@ -302,7 +316,7 @@ def facts(outcome: FederationResult, clients: Clients) -> str:
     """One line: what was dropped, who never took part, how it was run, what was sent."""
     never = int((outcome.joined == 0).sum())
     absent = f"{never} of {len(clients)} clients never took part" + (
-        ", and their personal model is the shared one" if outcome.runtime.stores else ""
+        ", and their personal model is the shared one" if len(outcome.reports) > 1 else ""
     )
     parts = [
         f"{counted(outcome.dropped, 'update')} dropped",

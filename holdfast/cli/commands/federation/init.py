@@ -109,7 +109,8 @@ def _charter(options: FederateOptions, clients_per_node: int) -> tuple[Charter, 
     clients = blueprint.load()
     model = blueprint.model(clients)
     blueprint.assemble(clients)  # the example may have fewer clients than a round wants
-    size = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    vectors = 1 if options.objective.second is None else 2
+    size = vectors * sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
     most = OVERHEAD + clients_per_node * (size + OVERHEAD // _SHARE)
     return replace(charter_of(options, clients, model), most_bytes=most), clients
 

@@ -131,6 +131,7 @@ def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state:
     from holdfast.cli.common.arguments import as_arguments
     from holdfast.integrations.flower.nodes.own_data import check_names, most_examples, read_clients
     from holdfast.integrations.flower.operation.private import private_files
+    from holdfast.report.html.markup import counted
 
     options = parse(as_arguments(invitation.options))
     clients = read_clients(invitation.charter, place, reading, seed=options.settings.seed)
@@ -144,8 +145,9 @@ def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state:
         fresh.replace(kept)
     names = ", ".join(clients.names[:8]) + (", ..." if len(clients) > 8 else "")
     return [
-        f"{place}: {len(clients)} clients ({names}), {int(clients.train.counts.sum()):,} rows to train on, the largest "
-        f"part of a client has {most_examples(clients):,}; it fits the federation"
+        f"{place}: {counted(len(clients), 'client')} ({names}), {int(clients.train.counts.sum()):,} rows to train on, "
+        f"the largest part of a client has {most_examples(clients):,}; it fits the federation",
+        *clients.notes,
     ]
 
 

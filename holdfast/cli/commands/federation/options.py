@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
-from holdfast.cli.common.arguments import value_of, with_config
+from holdfast.cli.common.arguments import as_arguments, value_of, with_config
 from holdfast.cli.common.model_options import ModelArguments, model_names
 from holdfast.cli.common.sections import (
     Section,
@@ -41,6 +41,8 @@ from holdfast.federated import (
 )
 from holdfast.federated.aggregation import aggregator_names, build_aggregator
 from holdfast.federated.expectation import Expectation
+from holdfast.federated.server.optimizers import SERVER_OPTIMIZERS, ServerOptimizer
+from holdfast.federated.server.privacy import ClientPrivacy
 from holdfast.integrations.flower.settings import FlowerSettings
 from holdfast.methods import METHODS
 from holdfast.training.policy import Policy
@@ -53,6 +55,7 @@ DEFAULT_DATA = "digits-clients"
 #: What stands for data that only the nodes of a federation have.
 AT_NODES = "nodes"
 _NONE = "none"
+_PRIVACY = "privacy"  # name of the section with the options of differential privacy
 _DEALT = "partitioned"  # what deals out data that does not say whose each row is
 _PREAMBLE = """Simulate a federation: clients train on data of their own, a server combines what they send, some of \
 them may attack, and every client may have a model of its own. The report says how every client fares.
@@ -63,6 +66,10 @@ Your own data: `--data wards.csv --label outcome --client ward`, as a table, tex
 Objectives of the shared model: {objectives}.
 
 Aggregators: {aggregators}. Join a step and a rule with +, as in `clipping+krum`.
+
+Server optimizers: {optimizers}. The model moves by one of them in place of the aggregate itself: `--server-optimizer \
+fedadam`. With `--private` every client is hidden in noise, and the report says how well: `--private --privacy.epsilon \
+8`.
 
 Attacks: {attacks}. Say how many clients are malicious, as in `--attack a1 --malicious 0.2`. The server expects \
 as many; `--expect-malicious 0.3` says otherwise, and says it where no attack is rehearsed.
@@ -92,6 +99,8 @@ class FederateChoices:
         weights: a file of weights to start from, or imagenet for public ones; the data set's recipe may name some.
         objective: what the shared model is trained for.
         aggregate: how the server combines what clients send; steps and a rule joined by +.
+        server_optimizer: moves the shared model by what was combined, in place of adding it.
+        private: hide every client by differential privacy, with the options of privacy.
         attack: what malicious clients do.
         malicious: share of clients that are malicious, from 0 to below 1.
         malicious_known: whether the server expects as many as there are; without, it expects none, as with
@@ -99,7 +108,7 @@ class FederateChoices:
         personalize: methods that give each client a model of its own, joined by +; none for the shared model only.
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-... by default.
-        track: also log to these trackers: tensorboard, mlflow.
+        track: also log to these trackers: tensorboard, mlflow, wandb.
         resume: continue the run in this directory, with the options it was started with.
         engine: simulate the federation in this process, or run it on Flower's SuperLink and SuperNodes on this machine.
         app: write the federation as a Flower app for `flwr run` into this folder, and stop.
@@ -113,13 +122,15 @@ class FederateChoices:
     weights: str = ""
     objective: str = "fedavg"
     aggregate: str = "mean"
+    server_optimizer: str | None = None
+    private: bool = False
     attack: str | None = None
     malicious: float = 0.0
     malicious_known: bool = True
     personalize: str = "ditto"
     data_root: Path | None = None
     out: Path | None = None
-    track: tuple[Literal["tensorboard", "mlflow"], ...] = ()
+    track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     resume: Path | None = None
     engine: Literal["simulator", "flower"] = "simulator"
     app: Path | None = None
@@ -140,6 +151,8 @@ class FederateOptions:
         attack: what malicious clients do, if there are some.
         methods: of personalization, in the order of their names.
         expectation: how many malicious clients the server defends itself against.
+        server_optimizer: how the shared model moves, where it isn't by the aggregate itself.
+        privacy: how clients are hidden, where they are.
         flower: nodes, timeouts and what to do when few answer, where the engine is Flower.
         sections: the parts with options, by their names in a configuration file.
         reading: which column says what, where the data is the user's own.
@@ -153,6 +166,8 @@ class FederateOptions:
     attack: Attack | None
     methods: tuple[Personalizer, ...]
     expectation: Expectation
+    server_optimizer: ServerOptimizer | None
+    privacy: ClientPrivacy | None
     flower: FlowerSettings | None
     sections: Mapping[str, Any]
     reading: ReadingOptions | None = None
@@ -177,6 +192,10 @@ class FederateOptions:
         words = [Path(self.choices.data).name, self.choices.objective]
         if self.choices.aggregate != "mean":
             words.append(self.choices.aggregate)
+        if self.server_optimizer is not None:
+            words.append(self.server_optimizer.name)
+        if self.privacy is not None:
+            words.append("private")
         if self.attack is not None:
             words.append(f"{self.attack.name} {self.choices.malicious:g}")
         return ", ".join([*words, *personalizer_names(self.choices.personalize)])
@@ -213,8 +232,13 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     methods = personalizer_names(value_of("personalize", typed) or FederateChoices.personalize)
     parts: dict[str, Callable[[], Any]] = {**own, objective.name: objective}
     parts |= {name: AGGREGATORS[name] for name in rules}
+    optimizer = value_of("server-optimizer", typed)
+    if optimizer is not None:
+        parts[optimizer] = SERVER_OPTIMIZERS.find(optimizer)
     if attack is not None:
         parts[attack] = ATTACKS.find(attack)
+    if private := _wants_privacy(typed):
+        parts[_PRIVACY] = ClientPrivacy
     parts |= {name: _with_recipe(name, data.recipe) for name in methods}
     on_flower = value_of("engine", typed) == "flower"
     _check_engine(typed, on_flower)
@@ -252,6 +276,8 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     rounds: Rounds = parsed["settings"]
     if choices.app is not None and value_of("sampling", typed) is None:
         rounds = replace(rounds, sampling="uniform")  # elsewhere nobody counts the examples that a client claims
+    if private and value_of("sampling", typed) is None:
+        rounds = replace(rounds, sampling="poisson")  # what privacy is accounted for
     return FederateOptions(
         choices,
         rounds,
@@ -261,6 +287,8 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
         None if attack is None else chosen[attack],
         tuple(_inside_clients(name, chosen[name], data.recipe) for name in methods),
         _expectation(parsed["expectation"], choices),
+        None if optimizer is None else chosen[optimizer],
+        chosen[_PRIVACY] if private else None,
         parsed.get("flower"),
         {name: chosen[name] for name in with_options},
         getattr(data, "reading", None),
@@ -277,6 +305,11 @@ def as_before(config: Mapping[str, Any]) -> list[str]:
     if isinstance(ditto, Mapping) and "start" not in ditto:
         words += ["--ditto.start", "initial"]
     return words
+
+
+def options_from(config: Mapping[str, Any]) -> FederateOptions:
+    """The options that a saved configuration says, of an app, a node or a run."""
+    return parse([*as_before(config), *as_arguments(config)])
 
 
 def _data(name: str, typed: Sequence[str]) -> tuple[FederatedData, str | None, dict[str, Callable[[], FederatedData]]]:
@@ -342,6 +375,7 @@ def _about() -> str:
         data=", ".join(FEDERATIONS),
         objectives=", ".join(OBJECTIVES),
         aggregators=", ".join(AGGREGATORS),
+        optimizers=", ".join(SERVER_OPTIMIZERS),
         attacks=", ".join(ATTACKS),
         personalizers=", ".join(PERSONALIZATION),
         inside=", ".join(name for name in METHODS if name not in PERSONALIZATION),
@@ -389,11 +423,16 @@ def _expectation(given: Expectation, choices: FederateChoices) -> Expectation:
     return replace(given, expect_malicious=0.0)
 
 
+def _wants_privacy(typed: Sequence[str]) -> bool:
+    """Whether the last word about it says so, before the real parsing knows which options there are."""
+    said = [word for word in typed if word in ("--private", "--no-private")]
+    return bool(said) and said[-1] == "--private"
+
+
 def _check_engine(typed: Sequence[str], on_flower: bool) -> None:
-    for option in (f.name for f in fields(FlowerSettings)):
-        for spelling in {option, option.replace("_", "-")}:
-            if not on_flower and value_of(spelling, typed) is not None:
-                raise ConfigError(f"--{spelling} is for federations on Flower; add --engine flower")
+    for option in (f.name.replace("_", "-") for f in fields(FlowerSettings)):
+        if not on_flower and value_of(option, typed) is not None:
+            raise ConfigError(f"--{option} is for federations on Flower; add --engine flower")
 
 
 def _check_threat(choices: FederateChoices) -> None:

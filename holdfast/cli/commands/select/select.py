@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from holdfast.cli.common.subcommands import run_subcommand
-
-
-def s2l(arguments: list[str]) -> None:
-    """Choose fine-tuning data for a language model by the loss curves of a small one."""
-    from holdfast.cli.commands.select.options import parse_s2l
-    from holdfast.cli.common.runs import print_config
-
-    options = parse_s2l(arguments)
-    if options.print_config:
-        print_config(options.stored())
-        return
-    from holdfast.cli.commands.select.s2l import select_s2l
-
-    select_s2l(options, arguments)
-
-
-#: Ways to choose; the first line of each says how.
-SELECTIONS = {"s2l": s2l}
+from holdfast.finetuning.selection.names import METHODS
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; alone it lists the ways to choose."""
-    about = "Choose the part of the data that is worth training on; each selection leaves a page behind."
-    run_subcommand(SELECTIONS, arguments, program="holdfast select", about=about)
-    return 0
+    """Run the command; alone it shows its help. The method may be the first word."""
+    from holdfast.cli.commands.select.options import parse_select
+    from holdfast.cli.common.processes import check_count, joined_processes, launch, launched
+    from holdfast.cli.common.runs import print_config
+    from holdfast.errors import UNHEALTHY
+
+    words = list(arguments) or ["--help"]
+    if words[0] in METHODS:
+        words = ["--method", *words]
+    options = parse_select(words)
+    if options.print_config:
+        print_config(options.stored())
+        return 0
+    check_count(options.processes)
+    if options.processes > 1 and launched() == 1:
+        return launch(options.processes, ["select", *words])
+    from holdfast.cli.commands.select.choosing import choose_and_write
+
+    with joined_processes(options.device or "auto") as ranks:
+        health = choose_and_write(options, words, ranks)
+    return UNHEALTHY if options.strict and health is not None and health.verdict == "failed" else 0

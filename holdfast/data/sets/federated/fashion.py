@@ -20,6 +20,7 @@ from holdfast.data.clients.clients import Clients
 from holdfast.data.clients.federations import FederatedData, TrainingRecipe, register_federation
 from holdfast.data.clients.partitions import Rows, deal_in_turn, hold_out_tenth, rolling_classes
 from holdfast.data.readers.idx import FASHION_MNIST_FILES, FashionMnist, read_digits
+from holdfast.errors import ConfigError
 from holdfast.streams import data_stream
 
 _LEGACY_SEED = 233
@@ -51,6 +52,9 @@ class FederatedFashion(FederatedData):
 
     The official test images stay the clients' test data; the last tenth of a client's shuffled training images is its
     validation data. (The paper says 72/8/20, which its program doesn't do.)
+
+    Attributes:
+        clients: how many of the 500 take part, the first ones; each has the same images whatever the number.
     """
 
     name = "fashion-mnist"
@@ -58,12 +62,18 @@ class FederatedFashion(FederatedData):
     files = FASHION_MNIST_FILES
     recipe: ClassVar = TrainingRecipe("cnn-fashion", 0.05, 16, rounds=5000, cohort=10)
 
+    clients: int = 500
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.clients <= 500:
+            raise ConfigError(f"the partition has 500 clients and {self.clients} are wanted; give 1 to 500")
+
     def load(self, root: Path, seed: int = 0) -> Clients:
         """Read the idx files and deal them out; images become float32 of shape (1, 28, 28), standardised by pixel."""
         digits = read_digits(FashionMnist, root)
         images = torch.from_numpy(standardise_pixels(digits.images, digits.n_train)).unsqueeze(1)
         labels = digits.labels.astype(np.int64)
-        train_counts, test_counts = published_counts()
+        train_counts, test_counts = (counts[: self.clients] for counts in published_counts())
         owned = rolling_classes(len(train_counts), train_counts.shape[1], 10)
         train = deal_in_turn(labels[: digits.n_train], owned, train_counts)
         test = deal_in_turn(labels[digits.n_train :], owned, test_counts)

@@ -109,11 +109,12 @@ def _seconds(trial: ClientRuntime, choice: ExecutorChoice, best: float) -> float
     everybody = torch.arange(len(trial.clients))
     clients = everybody[: min(trial.settings.cohort, max(_TRIAL_CLIENTS, 2 * choice.chunk))]
     drawn = torch.zeros_like(everybody)
+    received = torch.cat([trial.network.initial, torch.zeros_like(trial.network.initial)])[: trial.message]
     times: list[float] = []
     try:
         while len(times) < 2 or (len(times) < _TRIAL_ROUNDS and sum(times) < _TRIAL_SECONDS):
             start = time.perf_counter()
-            executor.round(0, clients, drawn, trial.network.initial)
+            executor.round(0, clients, drawn, received)
             times.append(time.perf_counter() - start)
             if times[0] > 4 * best * len(clients):
                 break

@@ -71,10 +71,10 @@ class Executor(ABC):
             number: of the round.
             clients: who takes part, in any order.
             drawn: how many batches each client of the federation has drawn, shape (all clients,).
-            received: the shared model, shape (P,).
+            received: the shared model, and a second vector behind it where there is one, shape (message,).
 
         Returns:
-            What clients send, shape (clients, P), and their losses, both ascending by client.
+            What clients send, shape (clients, message), and their losses, both ascending by client.
         """
         assignments = [Assignment(number, chunk, drawn[chunk]) for chunk in self.chunks(clients)]
         updates, losses = self._buffers(len(clients))
@@ -125,7 +125,7 @@ class Executor(ABC):
 
     def _buffers(self, clients: int) -> tuple[Tensor, Tensor]:
         network = self.runtime.network
-        updates = torch.empty(clients, network.size, dtype=network.initial.dtype, device=network.device)
+        updates = torch.empty(clients, self.runtime.message, dtype=network.initial.dtype, device=network.device)
         return updates, torch.empty(clients, dtype=torch.float64)
 
 

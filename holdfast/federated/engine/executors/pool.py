@@ -55,10 +55,11 @@ class WorkerPool(Executor):
     ) -> None:
         super().__init__(runtime, chunk)
         self.workers = workers or os.cpu_count() or 1
-        rows = capacity or min(runtime.settings.cohort, len(runtime.clients))
+        rows = capacity or runtime.settings.largest_cohort(len(runtime.clients))
         kind = runtime.network.initial.dtype
-        self._received = shared_zeros(runtime.network.size, dtype=kind)
-        self._updates = shared_zeros(rows, runtime.network.size, dtype=kind)
+        self._received = shared_zeros(runtime.message, dtype=kind)
+        self._model = self._received[: runtime.network.size]
+        self._updates = shared_zeros(rows, runtime.message, dtype=kind)
         self._losses = shared_zeros(rows, dtype=torch.float64)
         self._alone = ExitStack()
         self._alone.enter_context(torch_threads(1))
@@ -85,12 +86,12 @@ class WorkerPool(Executor):
 
     def personalize(self, method: PostHocPersonalizer, chunks: Sequence[Tensor], received: Tensor) -> None:
         """Hand out chunks; models go to the store."""
-        self._received.copy_(received)
+        self._model.copy_(received)
         self._run([("tune", (method, chunk.tolist()), chunk, method.label) for chunk in chunks])
 
     def score(self, chunks: Sequence[Tensor], part: PartName, shared: Tensor, label: str | None) -> list[ClientScores]:
         """Hand out chunks; scores come back through the pipes."""
-        self._received.copy_(shared)
+        self._model.copy_(shared)
         counted = torch.int64 if self.runtime.network.criterion.is_accuracy else torch.float64
         kinds = (torch.int64, torch.float64, counted, torch.int64)
         jobs = [("score", (chunk.tolist(), part, label), chunk, "evaluation") for chunk in chunks]
@@ -183,10 +184,10 @@ class WorkerPool(Executor):
         self.runtime.train(assignment, self._received, self._updates[rows], self._losses[rows])
 
     def _tune(self, method: PostHocPersonalizer, clients: list[int]) -> None:
-        self.runtime.personalize(method, torch.tensor(clients), self._received)
+        self.runtime.personalize(method, torch.tensor(clients), self._model)
 
     def _score(self, clients: list[int], part: PartName, label: str | None) -> list[list[float]]:
-        scores = self.runtime.score(torch.tensor(clients), part, self._received, label)
+        scores = self.runtime.score(torch.tensor(clients), part, self._model, label)
         return [scores.clients.tolist(), scores.loss.tolist(), scores.correct.tolist(), scores.count.tolist()]
 
 

@@ -9,6 +9,7 @@ Test data is never looked at, and how often each lambda was chosen is kept for t
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -16,8 +17,8 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.engine.store import RowStore
 from holdfast.federated.personalization.base import ROLE
@@ -60,7 +61,7 @@ class AdaptiveDitto(Ditto):
     @property
     def label(self) -> str:
         """The name: lambda is no number that could be added to it."""
-        return self.name
+        return f"{self.name}{self.variant}"
 
     @abstractmethod
     def chosen(self, store: RowStore, training: LocalTraining) -> Tensor:
@@ -103,7 +104,7 @@ class DynamicDitto(AdaptiveDitto):
 
     def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """The rows without the counts."""
-        return rows[:, : len(shared)]
+        return super().models(rows, shared, training, clients)[:, : len(shared)]
 
     def chosen(self, store: RowStore, training: LocalTraining) -> Tensor:
         """Steps that each client took with each lambda, shape (clients, lambdas)."""
@@ -115,13 +116,15 @@ class DynamicDitto(AdaptiveDitto):
         models, counts = rows[:, : stack.network.size], rows[:, stack.network.size :]
         choice = torch.full((len(batch),), self.lambdas.index(self.small_lambda))
         able = self._can_choose(stack.training, batch.clients)
-        rate = stack.personal_rate
+        rate, away = stack.personal_rate, self.away(models, batch, stack)
         if not able.any():
-            stack.descend(models, self.direction(models, gradient, self.small_lambda, local, stack), rate)
+            stack.descend(models, self.direction(models, gradient, self.small_lambda, local, stack, away=away), rate)
         else:
+            directions = {
+                lambda_: self.direction(models, gradient, lambda_, local, stack, away=away) for lambda_ in self.lambdas
+            }
             tried = {
-                lambda_: stack.attempt(models, self.direction(models, gradient, lambda_, local, stack), rate, lambda_)
-                for lambda_ in self.lambdas
+                lambda_: stack.attempt(models, direction, rate, lambda_) for lambda_, direction in directions.items()
             }
             offered = torch.stack([tried[lambda_][able] for lambda_ in self.candidates])
             choice[able] = self._choose(stack.training, batch.clients[able], offered)
@@ -145,15 +148,20 @@ class ParallelDitto(AdaptiveDitto):
         """The model once per lambda."""
         return model.repeat(len(self.lambdas))
 
+    def models_in(self, rows: Tensor, size: int) -> Sequence[Tensor]:
+        """The model of each lambda."""
+        return torch.split(rows, size, dim=1)
+
     def step_on(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """A step of Ditto for each lambda, each from the gradient at its own models."""
-        for lambda_, models in zip(self.lambdas, torch.split(rows, stack.network.size, dim=1), strict=True):
+        for lambda_, models in zip(self.lambdas, self.models_in(rows, stack.network.size), strict=True):
             gradient = stack.gradient(models, batch, ROLE)
-            direction = self.direction(models, gradient, lambda_, local, stack)
+            direction = self.direction(models, gradient, lambda_, local, stack, away=self.away(models, batch, stack))
             stack.descend(models, direction, stack.personal_rate, lambda_)
 
     def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
         """For each client the model of the lambda it chooses now."""
+        self.fill(rows, shared, training.network)
         choice = self._choices(rows, training, clients)
         return rows.view(len(rows), len(self.lambdas), -1)[torch.arange(len(rows)), choice]
 
@@ -164,7 +172,7 @@ class ParallelDitto(AdaptiveDitto):
         return torch.nn.functional.one_hot(choices, len(self.lambdas)) * store.written[:, None]
 
     def _choices(self, rows: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
-        models = dict(zip(self.lambdas, torch.split(rows, training.network.size, dim=1), strict=True))
+        models = dict(zip(self.lambdas, self.models_in(rows, training.network.size), strict=True))
         choice = torch.full((len(rows),), self.lambdas.index(self.small_lambda))
         able = self._can_choose(training, clients)
         if able.any():

@@ -9,6 +9,9 @@ are enough to be of use; the paper starts it from the initial weights, which is 
 first time when it has drawn no batch yet: that is all that is looked at, so a federation that is continued, or whose
 clients are elsewhere, starts each model in the same place.
 
+Personal models may be whole ones, or some layers on top of the shared model's others: those are then the shared model's
+of the round while the client trains, and its newest whenever the model is used.
+
 `Ditto.direction` is the update rule, for every way to come by a lambda: fixed here, chosen by each client in
 `holdfast.federated.personalization.ditto.adaptive`. Which of them runs is decided by
 `holdfast.federated.personalization.factory.resolve`, once the attack is known.
@@ -16,18 +19,24 @@ clients are elsewhere, starts each model in the same place.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.personalization.base import AlongsidePersonalizer
+from holdfast.federated.personalization.distances import Distance, divergence_gradient, fisher_diagonal
 from holdfast.federated.personalization.ditto.proximal import Anchor, refuse_negative, refuse_overshoot
+from holdfast.federated.personalization.partial.parts import columns_besides, columns_of_layers
 from holdfast.federated.settings import Rounds
 
 if TYPE_CHECKING:
-    from holdfast.federated.engine.network import ClientBatch, Network
+    from holdfast.federated.engine.client_batch import ClientBatch
+    from holdfast.federated.engine.local_training import LocalTraining
+    from holdfast.federated.engine.network import Network
     from holdfast.federated.engine.stacked_clients import StackedClients
 
 #: What a personal model starts from: the `shared` model that its client receives first, or the `initial` weights.
@@ -51,6 +60,11 @@ class Ditto(AlongsidePersonalizer):
             as the paper does, from the `initial` weights.
         steps: steps of a personal model in a round that its client takes part in; as many as the shared model takes
             there by default.
+        layers: layers that are personal, by name, with `head` for the last linear one; the shared model's take the
+            place of all others. All are personal by default.
+        distance: what lambda multiplies half of: the squared distance of parameters (`l2`), that distance weighed by
+            the Fisher information on the client's data (`ewc`), or the symmetrised KL divergence of predictions
+            (`skl`), see Appendix C.
     """
 
     name: ClassVar[str] = "ditto"
@@ -60,6 +74,8 @@ class Ditto(AlongsidePersonalizer):
     strong_candidates: tuple[float, ...] = ()
     start: Start = "shared"
     steps: int | None = None
+    layers: tuple[str, ...] = ()
+    distance: Distance = "l2"
 
     def __post_init__(self) -> None:
         if not isinstance(self.lambda_, str):
@@ -70,6 +86,11 @@ class Ditto(AlongsidePersonalizer):
             raise ConfigError(
                 "the anchor `local` moves with the shared model's steps, and Ditto's steps are set apart from them; "
                 "leave out one of the two"
+            )
+        if self.distance != "l2" and self.anchor == "local":
+            raise ConfigError(
+                f"the distance {self.distance} is measured from the received model, and the anchor is `local`; leave "
+                "out one of the two"
             )
 
     @property
@@ -91,7 +112,12 @@ class Ditto(AlongsidePersonalizer):
     @property
     def label(self) -> str:
         """The name with lambda, so that several can be compared in one run."""
-        return f"{self.name}-{self.strength:g}"
+        return f"{self.name}-{self.strength:g}{self.variant}"
+
+    @property
+    def variant(self) -> str:
+        """What a label adds for personal layers and another distance."""
+        return "".join(f"-{part}" for part in (*((self.distance,) if self.distance != "l2" else ()), *self.layers))
 
     @property
     def uses_local(self) -> bool:
@@ -100,7 +126,16 @@ class Ditto(AlongsidePersonalizer):
 
     def check(self, settings: Rounds) -> None:
         """Refuse a proximal term that overshoots."""
-        refuse_overshoot(self.lambdas[-1], settings.personal_rate)
+        if self.distance == "l2":
+            refuse_overshoot(self.lambdas[-1], settings.personal_rate)
+
+    def check_network(self, network: Network) -> None:
+        """Refuse layers that are not there, and predictions that are no classes."""
+        super().check_network(network)
+        if self.layers:
+            columns_of_layers(network, self.layers, self.name)
+        if self.distance == "skl" and network.task == "regression":
+            raise ConfigError(f"the distance skl compares predicted classes, and {network.called} has none; use l2")
 
     def initial(self, network: Network) -> Tensor:
         """The initial model, as a row."""
@@ -113,7 +148,7 @@ class Ditto(AlongsidePersonalizer):
     @property
     def updates_from_gradient(self) -> bool:
         """Only where a row is from the first step on what the gradient is taken at, and steps are the shared ones."""
-        as_shared = self.start == "initial" and self.steps is None
+        as_shared = self.start == "initial" and self.steps is None and not self.layers
         return as_shared and type(self).step is Ditto.step and type(self).step_on is Ditto.step_on
 
     def step(self, rows: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
@@ -121,6 +156,7 @@ class Ditto(AlongsidePersonalizer):
         first = batch.draws == 0
         if self.start == "shared" and first.any():
             rows[first] = self.row_of(stack.received)
+        self.fill(rows, stack.received, stack.network)
         if self.steps is None:
             self.step_on(rows, batch, local, stack)
         elif bool((batch.draws == stack.drawn[: len(batch)]).all()):
@@ -133,10 +169,48 @@ class Ditto(AlongsidePersonalizer):
 
     def update(self, rows: Tensor, gradient: Tensor, batch: ClientBatch, local: Tensor, stack: StackedClients) -> None:
         """One local step of the personal models (Algorithm 1, line 6)."""
-        stack.descend(rows, self.direction(rows, gradient, self.strength, local, stack), stack.personal_rate)
+        away = self.away(rows, batch, stack)
+        stack.descend(rows, self.direction(rows, gradient, self.strength, local, stack, away=away), stack.personal_rate)
+
+    def models(self, rows: Tensor, shared: Tensor, training: LocalTraining, clients: Tensor) -> Tensor:
+        """The rows; where only some layers are personal, with the others of the shared model as it is now."""
+        self.fill(rows, shared, training.network)
+        return rows
+
+    def models_in(self, rows: Tensor, size: int) -> Sequence[Tensor]:
+        """Views of the models of `size` numbers in rows of shape (clients, width)."""
+        return (rows[:, :size],)
+
+    def fill(self, rows: Tensor, shared: Tensor, network: Network) -> None:
+        """Put the shared model into what is not personal, in place."""
+        if self.layers:
+            rest = self._rest(network)
+            for models in self.models_in(rows, network.size):
+                models[:, rest] = shared[rest]
+
+    def _rest(self, network: Network) -> Tensor:
+        """The places of what is not personal."""
+        return columns_besides(network, columns_of_layers(network, self.layers, self.name))
+
+    def away(self, models: Tensor, batch: ClientBatch, stack: StackedClients) -> Tensor | None:
+        """Gradient of a distance from the received model, shape (clients, P); None for the straight one."""
+        if self.distance == "ewc":
+            if "fisher" not in stack.kept:
+                stack.kept["fisher"] = fisher_diagonal(stack)
+            return stack.kept["fisher"][: len(models)] * (models - stack.received)
+        if self.distance == "skl":
+            return divergence_gradient(stack.network, models, stack.received.repeat(len(models), 1), batch)
+        return None
 
     def direction(
-        self, models: Tensor, gradient: Tensor, lambda_: float, local: Tensor, stack: StackedClients
+        self,
+        models: Tensor,
+        gradient: Tensor,
+        lambda_: float,
+        local: Tensor,
+        stack: StackedClients,
+        *,
+        away: Tensor | None,
     ) -> Tensor:
         """The update rule's ``g + lambda (v - w)``, shape (clients, P); `gradient` is never changed.
 
@@ -146,6 +220,11 @@ class Ditto(AlongsidePersonalizer):
             lambda_: strength of the proximal term.
             local: the clients' copies of the shared model after their step, shape (clients, P).
             stack: the clients, with the model w that they received.
+            away: what takes the place of ``v - w``, see `away`.
         """
-        anchor = stack.received if self.anchor == "received" else local
-        return stack.network.with_proximal(gradient, models, (lambda_, anchor))
+        if away is None:
+            anchor = stack.received if self.anchor == "received" else local
+            direction = stack.network.with_proximal(gradient, models, (lambda_, anchor))
+        else:
+            direction = torch.add(gradient, away, alpha=lambda_) if lambda_ else gradient
+        return direction.index_fill(1, self._rest(stack.network), 0.0) if self.layers else direction

@@ -55,6 +55,12 @@ class SentModel:
             raise RejectedError("its update is not finite")
         return update
 
+    def parameters(self) -> Tensor:
+        """Which of the P numbers are parameters and no running statistics, bool of shape (P,)."""
+        kinds = [not name.endswith(("running_mean", "running_var")) for name in self.floating]
+        sizes = torch.tensor([self.arrays[name].size for name in self.floating])
+        return torch.tensor(kinds).repeat_interleave(sizes)
+
     def plus(self, step: Tensor) -> dict[str, NDArray[Any]] | None:
         """The model after the server's step, shape (P,); None if it is no longer finite."""
         moved = self.vector + step

@@ -40,7 +40,7 @@ class Request:
             none without a roster.
         labels: whose models to score, with an empty word for the shared one; or the method that tunes.
         part: which examples to score.
-        weights: the shared model, shape (P,).
+        weights: the shared model, shape (P,); of a round with a second vector behind it where the objective has one.
     """
 
     action: Action

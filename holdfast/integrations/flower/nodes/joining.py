@@ -220,6 +220,8 @@ def prepare_to_fork() -> None:
     import flwr.supernode.runtime.run_clientapp  # noqa: F401, PLC0415
     import torch  # noqa: PLC0415
 
+    import holdfast.data.own.schema  # noqa: F401, PLC0415
+
     os.environ.update({"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"})
     torch.set_num_threads(1)
     gc.freeze()

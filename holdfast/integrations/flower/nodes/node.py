@@ -19,7 +19,7 @@ from torch import Tensor
 from holdfast.data.clients.clients import Clients
 from holdfast.errors import ConfigError, FederationError, HoldfastError
 from holdfast.federated.blueprint import Blueprint
-from holdfast.federated.engine.client_runtime import Assignment, ClientRuntime
+from holdfast.federated.engine.client_runtime import SECOND, Assignment, ClientRuntime
 from holdfast.federated.engine.executors import Executor, ExecutorChoice, default_chunk, make_executor
 from holdfast.federated.metrics.scoring import PartName
 from holdfast.files import write_atomically
@@ -77,7 +77,8 @@ class Node:
             if request.action == "census":
                 return self._census(request)
             runtime = self.runtime(request.total)
-            weights = array(content, "weights", (runtime.network.size,), runtime.network.initial.dtype)
+            size = runtime.message if request.action == "train" else runtime.network.size
+            weights = array(content, "weights", (size,), runtime.network.initial.dtype)
             executor = make_executor(runtime, self._choice(runtime))
             try:
                 actions = {"train": self._train, "tune": self._tune, "score": self._score}
@@ -120,7 +121,7 @@ class Node:
         drawn = torch.zeros(request.total, dtype=torch.int64)
         for client, state in before.items():
             drawn[client] = state.drawn
-        updates = torch.empty(len(ids), runtime.network.size, dtype=runtime.network.initial.dtype)
+        updates = torch.empty(len(ids), runtime.message, dtype=runtime.network.initial.dtype)
         losses = torch.empty(len(ids), dtype=torch.float64)
         for chunk in executor.chunks(ids) if len(ids) else []:
             rows = torch.searchsorted(ids, chunk)
@@ -232,8 +233,8 @@ class Node:
             raise FederationError(f"client {client} has no personal model yet; it has taken part in no finished run")
         known = load_state(shared)
         runtime = self.runtime(known["total"])
-        if label not in remembered.rows:
-            there = ", ".join(remembered.rows) or "none"
+        if label not in (models := [name for name in remembered.rows if name != SECOND]):
+            there = ", ".join(models) or "none"
             raise FederationError(f"client {client} has no personal model {label!r}; it has {there}")
         _recall(runtime, {client: remembered})
         rows = runtime.personal(label, torch.tensor([client]), known["weights"])
@@ -272,7 +273,7 @@ class Node:
     def _after(
         self, runtime: ClientRuntime, client: int, before: ClientMemory, drawn: int, tuned: str | None = None
     ) -> ClientMemory:
-        moved = [method.label for method in (*runtime.alongside, *runtime.joint)] if tuned is None else [tuned]
+        moved = runtime.moves if tuned is None else [tuned]
         one = torch.tensor([client])
         return ClientMemory({**before.rows, **{label: runtime.stores[label].read(one)[0] for label in moved}}, drawn)
 

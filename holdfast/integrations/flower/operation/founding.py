@@ -36,7 +36,9 @@ PrivateTmp=yes
 [Install]
 WantedBy=multi-user.target
 """
-_COMPOSE = """# docker compose up: the same in a container. Only the proxy's port is published.
+_COMPOSE = """# docker compose up: the same in a container. Only the proxy's port is published, so the federation
+# listens on 0.0.0.0; and the SuperLink is the container's, so give the other commands there:
+# docker compose exec federation holdfast federation run {folder}
 services:
   federation:
     build:

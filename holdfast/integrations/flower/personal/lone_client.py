@@ -18,8 +18,9 @@ from torch import Tensor
 from holdfast.data.clients.clients import ClientPart, Clients
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.engine.adam import Adam
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.local_training import LocalTraining
-from holdfast.federated.engine.network import ClientBatch, ProximalTerm
+from holdfast.federated.engine.proximal import ProximalTerm
 from holdfast.federated.engine.stacked_clients import StackedClients
 from holdfast.federated.metrics.scoring import PartName
 from holdfast.integrations.flower.personal.descent import Descent, Recipe

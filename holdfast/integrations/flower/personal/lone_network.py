@@ -21,8 +21,9 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _NormBase
 
 from holdfast.errors import ConfigError
+from holdfast.federated.engine.client_batch import ClientBatch
 from holdfast.federated.engine.draws import Draws
-from holdfast.federated.engine.network import ClientBatch, Network
+from holdfast.federated.engine.network import Network
 from holdfast.federated.engine.row_layout import STATISTICS, RowLayout
 from holdfast.models.heads import logits_of
 

@@ -58,6 +58,8 @@ def _import_everything(modules: Sequence[str]) -> None:
     import flwr.supernode.runtime.run_clientapp  # noqa: F401, PLC0415
     import torch  # noqa: PLC0415
 
+    import holdfast.data.own.schema  # noqa: F401, PLC0415 - read from the charter by every message
+
     torch.set_num_threads(1)
     for module in modules:
         importlib.import_module(module)

@@ -2,8 +2,7 @@
 
 A round is open until everybody has answered or the timeout has passed, and a reply counts whenever it comes before
 that. A node that is still at work is not given a second order: what it is doing would be done twice, and what it sends
-thrown away. A reply that comes when its round is over is left out, or, with ``late="weigh"``, kept until its client is
-drawn again, in whose place it then counts; so a round never has more updates than its cohort, nor two of one client.
+thrown away. What a reply is worth is decided in `judging`, and what becomes of one whose round is over in `late`.
 """
 
 from __future__ import annotations
@@ -17,16 +16,17 @@ from typing import Any
 from flwr.app import Message
 
 from holdfast.errors import FederationError
-from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.objects import Limits
-from holdfast.integrations.flower.messages.wire import Request, sentence, unreadable
+from holdfast.integrations.flower.messages.wire import Request
 from holdfast.integrations.flower.roster import spelled
 from holdfast.integrations.flower.server.attendance import Attendance
-from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of
-from holdfast.integrations.flower.server.ledger import Ledger, client_name
+from holdfast.integrations.flower.server.intake import Intake, intake_of
+from holdfast.integrations.flower.server.judging import judge
+from holdfast.integrations.flower.server.late import LateAnswers
+from holdfast.integrations.flower.server.ledger import Ledger
 from holdfast.integrations.flower.server.members import Members
 from holdfast.integrations.flower.server.outbox import push_whole
-from holdfast.integrations.flower.server.questions import Answers, Order, Question, Round
+from holdfast.integrations.flower.server.questions import Order, Question, Round
+from holdfast.integrations.flower.server.roll_call import RollCall
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 
 _log = logging.getLogger("holdfast.federated.flower")
@@ -34,8 +34,6 @@ _log = logging.getLogger("holdfast.federated.flower")
 _SHORTEST, _LONGEST, _LOOK, _MARGIN = 0.1, 1.0, 1.0, 60.0
 #: Seconds that a message may take where the server waits for as long as it takes.
 _PATIENCE = 7 * 24 * 3600.0
-#: Most clients of a node where no roster says how many it has.
-_UNLISTED = 10**5
 
 
 @dataclass
@@ -47,28 +45,32 @@ class Exchange:
         settings: timeout, minimum, what to do when few answer and with those that are late.
         federation: its name, 32 hexadecimal digits.
         members: whose clients are whose.
-        stale: of the last question, how many rounds late each answer was that came from an earlier round.
     """
 
     grid: Any
     settings: FlowerSettings
     federation: str
     members: Members = field(default_factory=Members)
-    stale: dict[int, int] = field(default_factory=dict)
     _orders: dict[str, Order] = field(default_factory=dict)
-    _late: dict[int, tuple[int, Any]] = field(default_factory=dict)
     _looked: float = 0.0
     _pause: float = _SHORTEST
 
     def __post_init__(self) -> None:
         self.attendance = Attendance(self.grid)
         self.ledger = Ledger(self.members, self.attendance)
+        self._roll = RollCall(self.federation, self.members, self.attendance, self.ledger)
+        self._late = LateAnswers(self.settings, self.ledger)
         self._intake: Intake = intake_of(self.grid)
 
     @property
     def faults(self) -> list[Fault]:
         """What went wrong, oldest first."""
         return self.ledger.faults
+
+    @property
+    def stale(self) -> dict[int, int]:
+        """Of the last question, how many rounds late each answer was that came from an earlier round."""
+        return self._late.stale
 
     # ---------------------------------------------------------------------------------------------- who is there
 
@@ -84,7 +86,7 @@ class Exchange:
         best = self.settings.nodes if roster is None else max(len(roster.nodes), self.settings.nodes)
         patience = self.settings.join_timeout or self.settings.timeout
         until = time.monotonic() + patience
-        while (heard := self._heard()) < best and time.monotonic() <= until:
+        while (heard := self._roll.heard()) < best and time.monotonic() <= until:
             self._look()
             self._collect(None)
             self._wait()
@@ -97,18 +99,6 @@ class Exchange:
         if roster is not None and not self.attendance.holder:
             raise FederationError(f"no node of the roster could be taken in{why}; mend that and start again")
 
-    def _heard(self) -> int:
-        """How many nodes need not be waited for: known ones that were taken in or refused, and those that always fail.
-
-        A stranger to the roster is none of them, whatever it does.
-        """
-        censuses = self.attendance.censuses.values()
-        known = {census.name for census in censuses if census.name}
-        broken = [census for census in censuses if census.is_hopeless and not census.name]
-        if self.members.roster is not None:
-            broken = [census for census in broken if not census.answered and self._may_speak(census.seen.key)]
-        return len(known) + len(broken)
-
     def _look(self) -> None:
         """Ask nodes whom they host that have not said it yet, and forget those that are gone."""
         now = time.monotonic()
@@ -118,66 +108,8 @@ class Exchange:
         gone = self.attendance.look()
         for name in [name for name, order in self._orders.items() if order.node in gone or order.expires < now]:
             self._forget(name)
-        for node, census in self.attendance.censuses.items():
-            if not census.attempts and not self._may_speak(census.seen.key):
-                census.turned_away = True
-                self.ledger.fault((), "refused", f"node {node} is not on the roster and is not asked")
-        requests = {node: self._census_of(node) for node in self.attendance.due(now)}
-        self._send(
-            requests,
-            {
-                node: Order(node, self._census_limits(request), now + self._patience)
-                for node, request in requests.items()
-            },
-        )
-
-    def _may_speak(self, key: bytes) -> bool:
-        """Whether a node can be on the roster: by its key, or by a token that it has yet to send."""
-        roster = self.members.roster
-        return roster is None or roster.has_tokens or roster.of_key(key) is not None
-
-    def _census_of(self, node: int) -> Request:
-        roster = self.members.roster
-        listed = None if roster is None else roster.of_key(self.attendance.censuses[node].seen.key)
-        total, ids = (0, ()) if roster is None or listed is None else (len(roster), listed.clients)
-        return Request("census", self.federation, total=total, clients=ids)
-
-    def _census_limits(self, request: Request) -> Limits:
-        roster = self.members.roster
-        most = len(request.clients) or (_UNLISTED if roster is None else roster.largest(1))
-        return Limits.of(most)
-
-    def _hear(self, node: int, arrival: Arrival) -> None:
-        """Take in what came when a node was asked whom it hosts.
-
-        One that failed is asked again: the SuperLink may have lost the answer. One that says what can't be is not.
-        """
-        census = self.attendance.censuses.get(node)
-        if census is None:
-            return
-        if arrival.content is None:
-            census.failed += 1
-            kind = "failed" if arrival.failure else "refused"
-            why = f"the node failed: {arrival.failure}" if arrival.failure else arrival.refusal
-            self.ledger.fault((), kind, f"node {node} was asked whom it hosts: {why}")
-            return
-        census.answered = True
-        for name in [name for name, order in self._orders.items() if order.node == node and order.question is None]:
-            self._forget(name)
-        try:
-            census.name, listed = self.members.identify(arrival.content, census.seen.key)
-            if self.members.is_expelled(census.name):
-                raise RejectedError("it was expelled before")
-            clients, refused = self.members.admit(census.name, listed, arrival.content)
-        except Exception as error:  # whatever a node says must not end the federation
-            census.turned_away = True
-            self.ledger.fault((), "refused", f"node {node} was asked whom it hosts: {unreadable(error)}")
-            return
-        for why in refused:
-            self.ledger.fault((), "refused", f"{census.name}: {why}")
-        here = [client for client in clients if not self.members.is_expelled(client_name(client))]
-        if back := self.attendance.seat(node, here):
-            self.ledger.fault(tuple(back), "returned", "their node was lost and has been started again")
+        requests, expires = self._roll.due(now), now + self._patience
+        self._send(requests, {node: Order(node, self._roll.limits(each), expires) for node, each in requests.items()})
 
     # ---------------------------------------------------------------------------------------------- asking
 
@@ -194,10 +126,10 @@ class Exchange:
         Raises:
             FederationError: if fewer than the minimum answered and that is a failure.
         """
-        self.ledger.number, self.stale = question.number, {}
+        self.ledger.number = question.number
         current = Round(question, set(clients))
         minimum = min(self.settings.minimum, len(current.wanted))
-        self._use_late(current)
+        self._late.count_drawn(current)
         until = time.monotonic() + self.settings.timeout
         while True:
             self._look()
@@ -299,70 +231,15 @@ class Exchange:
             if order is None or arrival.lost:
                 continue
             if order.question is None:
-                self._hear(order.node, arrival)
+                if self._roll.hear(order.node, arrival):
+                    self._forget_censuses(order.node)
                 continue
-            good, bad = self._read(order, order.question, arrival)
+            good, bad = judge(order, order.question, arrival, self.ledger)
             if current is not None and order.question is current.question:
                 current.got |= {client: value for client, value in good.items() if client not in current.got}
                 current.failed |= bad
             else:
-                self._take_late(order.question, good, current)
-
-    def _read(
-        self, order: Order, question: Question, arrival: Arrival
-    ) -> tuple[dict[int, Any], dict[int, tuple[str, str]]]:
-        """What a reply is worth, by client, and why not; whatever is wrong with it is a fault of its node alone."""
-        if arrival.failure:
-            return {}, dict.fromkeys(order.clients, ("failed", f"the node failed: {arrival.failure}"))
-        refusal, answers = arrival.refusal, Answers({})
-        if arrival.content is not None:
-            try:
-                answers = question.read(order.clients, arrival.content)
-            except Exception as error:  # anything can be in a reply, and a reply is less than a round
-                refusal = unreadable(error)
-        if refusal:
-            self.ledger.strike_node(order.node)
-            return {}, dict.fromkeys(order.clients, ("refused", refusal))
-        good, bad = dict[int, Any](), dict[int, tuple[str, str]]()
-        for client in order.clients:  # of others a node may say what it likes
-            if client in answers.bad:
-                bad[client] = ("refused", sentence(answers.bad[client]))
-                self.ledger.strike_client(client)
-            elif client in answers.good:
-                good[client] = answers.good[client]
-            elif client in answers.declined:
-                bad[client] = ("failed", f"the node says: {sentence(answers.declined[client])}")
-            else:
-                bad[client] = ("refused", "the reply leaves the client out")
-        return good, bad
-
-    def _use_late(self, current: Round) -> None:
-        """Let answers to earlier rounds count for clients that are drawn again."""
-        if current.question.trains:
-            for client in sorted(current.wanted & self._late.keys()):
-                self._count_late(current, client)
-
-    def _take_late(self, question: Question, good: Mapping[int, Any], current: Round | None) -> None:
-        """An answer to a round that is over: kept until it can count, or left out with a line."""
-        if self.settings.late == "drop" or not question.trains:
-            if good:
-                why = f"the answer to round {question.number + 1} came after the round was closed and is left out"
-                self.ledger.fault(tuple(sorted(good)), "late", why)
-            return
-        for client, value in good.items():
-            self._late[client] = (question.number, value)
-            if current is not None and current.question.trains and client in current.waiting:
-                self._count_late(current, client)
-
-    def _count_late(self, current: Round, client: int) -> None:
-        number, value = self._late.pop(client)
-        late = current.question.number - number
-        if 0 < late <= self.settings.late_rounds:
-            current.got[client], self.stale[client] = value, late
-        else:
-            self.ledger.fault(
-                (client,), "late", f"the answer to round {number + 1} is {late} rounds late and is left out"
-            )
+                self._late.take(order.question, good, current)
 
     def _tell_waiting(self, current: Round, minimum: int) -> None:
         _log.warning(
@@ -370,6 +247,11 @@ class Exchange:
             self.ledger.number + 1, len(current.got), len(current.wanted), self.settings.timeout, minimum,
             spelled(sorted(current.waiting))[:200],
         )  # fmt: skip
+
+    def _forget_censuses(self, node: int) -> None:
+        """A node that has said whom it hosts need not say it again."""
+        for name in [name for name, order in self._orders.items() if order.node == node and order.question is None]:
+            self._forget(name)
 
     def _forget(self, name: str) -> None:
         del self._orders[name]

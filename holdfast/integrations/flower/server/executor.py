@@ -71,7 +71,7 @@ class FlowerExecutor(Executor):
         self._scored = None
         updates.fill_(torch.nan)
         network, number = self.runtime.network, assignment.number
-        sizes = {"updates": network.size * network.initial.element_size(), "losses": 8}
+        sizes = {"updates": self.runtime.message * network.initial.element_size(), "losses": 8}
         got = self._ask(
             number, assignment.clients, "train", received, read=partial(self._read_round, number), sizes=sizes
         )
@@ -85,7 +85,7 @@ class FlowerExecutor(Executor):
     def _read_round(self, number: int, expected: Sequence[int], content: RecordDict) -> Answers:
         head = head_of(content)
         ids = _ids(content, expected, number)
-        size, kind = self.runtime.network.size, self.runtime.network.initial.dtype
+        size, kind = self.runtime.message, self.runtime.network.initial.dtype
         updates = array(content, "updates", (len(ids), size), kind)
         losses = array(content, "losses", (len(ids),), torch.float64)
         declined = dict(zip(wholes(head, "refused"), words(head, "reasons"), strict=False))

@@ -66,6 +66,7 @@ def federate_on_flower(
         FederationError: if nodes don't appear, or too few clients answer and that is a failure.
     """
     refuse_methods_that_see_all(blueprint.personalize)
+    refuse_late_answers(blueprint, settings)
     members = Members(roster or roster_of(settings), charter, settings.most_faults)
     blueprint = replace(blueprint, expectation=expectation_of_nodes(blueprint.expectation, settings, members.roster))
     if run is not None:
@@ -97,6 +98,26 @@ def refuse_methods_that_see_all(methods: Sequence[Personalizer]) -> None:
             )
 
 
+def refuse_late_answers(blueprint: Blueprint, settings: FlowerSettings) -> None:
+    """Refuse to weigh late answers where a round's sum is what counts.
+
+    Raises:
+        ConfigError: if clients are hidden in the noise of the round that drew them, or send changes that are added up.
+    """
+    if settings.late != "weigh":
+        return
+    if blueprint.privacy is not None:
+        raise ConfigError(
+            "privacy is accounted for updates of the round that drew their client, and --late weigh lets them count in "
+            "another; use --late drop"
+        )
+    if blueprint.objective.second is not None:
+        raise ConfigError(
+            f"{blueprint.objective.name} adds up what clients send beside their updates, so a late answer can't be "
+            "weighed less; use --late drop"
+        )
+
+
 class FlowerFederation(Federation):
     """A federation whose clients are elsewhere.
 
@@ -122,7 +143,7 @@ class FlowerFederation(Federation):
         if members.charter is None or members.roster is None:
             return
         largest = min(members.roster.largest(1), self.settings.cohort)
-        needs = largest * (self.network.size * self.network.initial.element_size() + 8)
+        needs = largest * (self.runtime.message * self.network.initial.element_size() + 8)
         if needs > members.charter.most_bytes:
             raise ConfigError(
                 f"the updates of {largest} clients of one node have {needs:,} bytes and the charter lets a node send "
@@ -151,6 +172,8 @@ class FlowerFederation(Federation):
 
     def _check_answers(self, answers: int) -> None:
         """Refuse to combine so few that the rule no longer stands as many malicious ones as are expected."""
+        if self.privacy is not None:
+            return  # the sum of nobody is a sum, and gets its noise
         self.aggregator.check(answers, min(self.f, answers))
         before, now = self.aggregator.stands(self.settings.cohort), self.aggregator.stands(answers)
         if now is not None and before is not None and now < self.f <= before:
@@ -159,7 +182,7 @@ class FlowerFederation(Federation):
     def _outcome(self, reports: Any, divergence: Any) -> FederationResult:
         self._take_faults()
         scores, state = reports[SHARED].scores, self.state
-        drawn = rounds_drawn(self.settings, state.number, self.sizes, ~self.benign)
+        drawn = rounds_drawn(self.settings, state.number, self.sizes, ~self.benign, self.secret)
         took_part = participation(drawn, state.joined, state.faults, scores.accuracy, scores.count > 0)
         return replace(super()._outcome(reports, divergence), participation=took_part)
 

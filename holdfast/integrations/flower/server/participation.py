@@ -21,11 +21,11 @@ SLOW = ("silent", "busy", "late")
 _SHOWN = 50
 
 
-def rounds_drawn(settings: Rounds, rounds: int, sizes: Tensor, malicious: Tensor) -> Tensor:
+def rounds_drawn(settings: Rounds, rounds: int, sizes: Tensor, malicious: Tensor, seed: int | None = None) -> Tensor:
     """How often each client was in a cohort, int64 of shape (clients,): who is drawn follows from seed and round."""
     drawn = torch.zeros(len(sizes), dtype=torch.int64)
     for number in range(rounds):
-        drawn[select(settings, number, sizes, malicious)] += 1
+        drawn[select(settings, number, sizes, malicious, seed)] += 1
     return drawn
 
 

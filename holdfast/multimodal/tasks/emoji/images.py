@@ -22,9 +22,9 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import TensorInputs
+from holdfast.data.packages import packaged_folder
 from holdfast.data.readers.decoding import decode
 from holdfast.data.transforms import Normalise
-from holdfast.models.packaged import packaged_folder
 from holdfast.multimodal.audit.metrics import tight_boxes
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.emoji.names import ANIMALS, FOOD

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ConfigError
+from holdfast.report.html.health import health_banner
 from holdfast.report.html.markup import DASH, Html, counted, duration, loss_text, number, percent, tag
 from holdfast.report.html.page import findings, headline, hero, large_number, note, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
@@ -28,6 +29,7 @@ _COLUMNS = {
     "mean": "Mean",
     "pooled": "Pooled",
     "std": "Std",
+    "mean_minus_std": "Mean \N{MINUS SIGN} std",
     "worst_tenth": "Worst 10%",
     "worst": "Worst",
     "loss": "Loss",
@@ -46,6 +48,7 @@ def write_federation_report(run: Run) -> Path:
         _clients(record),
         _over_rounds(record),
         _attack(record),
+        _privacy(record),
         _participation(record),
         _faults(record),
         _lambdas(record),
@@ -89,6 +92,10 @@ def _run(record: FederationRecord) -> str:
 
 def _headline(run: Run, record: FederationRecord, data: str) -> Html:
     words = record.settings("objective", "aggregate", "personalize")
+    if optimizer := record.config.get("server_optimizer"):
+        words.insert(2, str(optimizer))
+    if record.config.get("private"):
+        words.append("private")
     by = [piece for word in words for piece in (", ", tag("b", word))][1:]
     by += [" with ", tag("b", str(record.config["model"])), ", seed ", tag("b", str(record.config["seed"]))]
     attack = record.config.get("attack")
@@ -100,6 +107,7 @@ def _headline(run: Run, record: FederationRecord, data: str) -> Html:
         data,
         by,
         None if record.finished else _unfinished(run, record),
+        health_banner(record.health),
         hero(_worst_tenth(record), _numbers(record)) if record.models else None,
     )
 
@@ -153,7 +161,15 @@ def _who(record: FederationRecord) -> str:
 
 
 def _score(key: str, summary: Mapping[str, float], measure: Measure) -> str:
-    return loss_text(summary[key]) if key == "loss" else measure.text(summary[key])
+    value = _value(key, summary, measure)
+    return loss_text(value) if key == "loss" else measure.text(value)
+
+
+def _value(key: str, summary: Mapping[str, float], measure: Measure) -> float:
+    """A number of a summary; those of runs made before have no mean minus std, see `ClientReport.mean_minus_std`."""
+    if key == "mean_minus_std" and key not in summary:
+        return summary["mean"] + (summary["std"] if measure.falls else -summary["std"])
+    return summary[key]
 
 
 def _models(record: FederationRecord) -> Html | None:
@@ -169,7 +185,7 @@ def _summary_table(rows: Sequence[tuple[str, dict[str, float]]], measure: Measur
     best = max(range(len(rows)), key=lambda place: measure.goodness(rows[place][1]["mean"]))
     drawn = []
     for place, (label, summary) in enumerate(rows):
-        cells = [(_score(key, summary, measure), summary[key]) for key in _COLUMNS]
+        cells = [(_score(key, summary, measure), _value(key, summary, measure)) for key in _COLUMNS]
         drawn.append(sortable_row(label, cells, class_="best" if place == best else None))
     return sortable(
         "Models", "Scores by model; the headers sort.", ("Model", *_COLUMNS.values()), drawn, rising=None,
@@ -236,6 +252,33 @@ def _attack(record: FederationRecord) -> Html | None:
     )
     sentences += results["warnings"]
     return section("What was attacked, what was dropped", findings(*sentences), id_="attack")
+
+
+def _privacy(record: FederationRecord) -> Html | None:
+    """What was spent of clients' privacy, where they were hidden in noise."""
+    spent = record.results.get("privacy")
+    if not spent:
+        return None
+    sentences = (
+        str(spent["sentence"]),
+        "It holds for those who see the shared model, weights.safetensors, and nothing else of this run: the "
+        "checkpoint, this page with accuracies by client, and who took part are the server's.",
+        "Personal models stay with their clients and learn of other clients through the shared model only.",
+    )
+    numbers = (
+        ("Epsilon", f"{spent['epsilon']:.3g}", "the smaller, the better hidden"),
+        ("Delta", f"{spent['delta']:.2g}", "probability of a failure"),
+        ("Noise multiplier", f"{spent['noise_multiplier']:.3g}", "of the sum of cut updates"),
+    )
+    cards = tag(
+        "dl",
+        *(
+            tag("div", tag("dt", title), tag("dd", value), tag("dd", meaning, class_="note"))
+            for title, value, meaning in numbers
+        ),
+        class_="numbers",
+    )
+    return section("How well clients are hidden", cards, findings(*sentences), id_="privacy")
 
 
 def _expected(results: Mapping[str, Any]) -> str:

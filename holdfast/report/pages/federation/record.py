@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.federated.run_files import history_of, read_clients
 from holdfast.report.pages.federation.measure import Measure
+from holdfast.training.health.check import Health
 from holdfast.training.run import Run, understanding
 
 #: Name of the shared model.
@@ -121,6 +122,11 @@ class FederationRecord:
             results=results or {},
             clients=ClientRows.of(read_clients(run)) if results else None,
         )
+
+    @property
+    def health(self) -> Health | None:
+        """What was found of the methods' assumptions; None where that was not looked at, as in older runs."""
+        return Health.from_json(self.results["health"]) if "health" in self.results else None
 
     @property
     def finished(self) -> bool:

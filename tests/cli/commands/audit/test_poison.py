@@ -24,7 +24,7 @@ QUICK = [
 
 
 def test_suspects_are_left_behind(somewhere_else: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*QUICK, "--out", "audit"]) == 0
+    assert main([*QUICK, "--parts", "0", "--out", "audit"]) == 0
     rows = list(csv.DictReader(Path("audit/suspects.csv").read_text().splitlines()))
     log = pq.read_table("audit/epic.parquet").to_pydict()
     assert sorted(int(row["id"]) for row in rows) == sorted(log["id"])
@@ -37,6 +37,25 @@ def test_suspects_are_left_behind(somewhere_else: None, capsys: pytest.CaptureFi
     assert "this page accuses nobody" in page
     assert page.count("<img") == min(len(rows), page.count("<img"))
     assert "isolated in epoch" in page
+
+
+def test_a_second_opinion_says_who_accuses_and_accuses_others_too(
+    somewhere_else: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*QUICK, "--parts", "3", "--out", "audit"]) == 0
+    rows = list(csv.DictReader(Path("audit/suspects.csv").read_text().splitlines()))
+    log = pq.read_table("audit/epic.parquet").to_pydict()
+    isolated = [int(row["id"]) for row in rows if row["epoch"]]
+    assert sorted(isolated) == sorted(log["id"]), "nobody that stood alone is left out"
+    assert {row["speaks"] for row in rows if not row["epoch"]} == {"self-confidence"}
+    assert {row["speaks"] for row in rows if row["epoch"]} <= {"both", "isolation"}
+    confidence = [float(row["self_confidence"]) for row in rows]
+    assert confidence == sorted(confidence)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "both speak against" in said
+    page = Path("audit/audit.html").read_text()
+    assert "Two witnesses" in page
+    assert "self-confidence" in page
 
 
 def test_nothing_is_left_where_something_is(somewhere_else: None) -> None:

@@ -7,6 +7,7 @@ import torch
 from holdfast.data.clients.partitions import deal_in_turn, rolling_classes
 from holdfast.data.readers.idx import FashionMnist, read_digits
 from holdfast.data.sets.federated.fashion import FederatedFashion, published_counts, standardise_pixels
+from holdfast.errors import ConfigError
 
 
 def test_the_published_totals_whatever_the_global_generator() -> None:
@@ -62,3 +63,19 @@ def test_500_clients_of_the_real_images(shared_data: Path) -> None:
     first = np.flatnonzero(digits.labels[digits.n_train :] == 0)[0] + digits.n_train
     pixels = standardise_pixels(digits.images, digits.n_train)[first]
     assert torch.equal(clients.test.of(0)[0][0, 0], torch.from_numpy(pixels)), "device 0 reads class 0 from its start"
+
+
+@pytest.mark.shared_data
+def test_fewer_clients_are_the_first_ones_of_the_same_partition(shared_data: Path) -> None:
+    few, all_of_them = (FederatedFashion(clients).load(shared_data) for clients in (3, 500))
+    assert len(few) == 3
+    for client in range(3):
+        for part in ("train", "validation", "test"):
+            ours, theirs = (each.parts[part].of(client) for each in (few, all_of_them))
+            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("clients", [0, 501])
+def test_a_partition_of_500_has_no_other_number_of_clients(clients) -> None:
+    with pytest.raises(ConfigError, match=f"has 500 clients and {clients} are wanted"):
+        FederatedFashion(clients)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from holdfast.cli.commands.federation.apps import export_personal
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.errors import ConfigError, DataError
 from holdfast.integrations.flower.messages.wire import Request, array, head_of, wholes, words
@@ -84,14 +83,6 @@ def test_scores_are_of_the_personal_models_that_there_are(ask):
     loss = array(reply, "loss", (2, 2), torch.float64)
     assert loss[0, 0] != loss[1, 0]
     assert loss[0, 1] == loss[1, 1]
-
-
-def test_a_model_is_exported_by_its_owner(ask, tmp_path):
-    ask("census")
-    ask("train", 0)
-    ask("score", 0, labels=("",), part="test")
-    export_personal(tmp_path, NAME, 4, "ditto-0.5", tmp_path / "model.safetensors")
-    assert (tmp_path / "model.safetensors").exists()
 
 
 def test_a_node_without_a_place_or_without_clients_says_so(options, tmp_path):

@@ -22,16 +22,12 @@ import flwr.proto
 import grpc
 import httpx
 import pytest
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from flwr.proto.control_pb2 import ListNodesRequest, ListRunsRequest
 from flwr.proto.fleet_pb2 import ActivateNodeRequest, DeactivateNodeRequest
 from flwr.proto.message_pb2 import PushObjectRequest
 from flwr.proto.node_pb2 import Node
-from flwr.supercore.interceptors.http.runtime_version import RuntimeVersionHttpInterceptor
-from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 from flwr.supernode.fleet_http_client import FleetHttpClient
-from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.nodes.joining import JoinedNode
@@ -43,6 +39,7 @@ from holdfast.integrations.flower.operation.proxy import FLEET_METHODS
 from holdfast.integrations.flower.operation.service import serving
 from holdfast.integrations.flower.rehearsal.project import app_files, write_app
 from holdfast.integrations.flower.roster import Roster
+from tests.integrations.flower.operation.insider import node_client
 from tests.integrations.flower.operation.server import small_federation
 
 pytestmark = pytest.mark.xdist_group("flower")
@@ -97,14 +94,6 @@ def rpc_methods() -> list[str]:
                 f"/{service.full_name}/{method.name}" for service in services.values() for method in service.methods
             ]
     return found
-
-
-def node_client(federation, key: Path) -> tuple[FleetHttpClient, bytes]:
-    private = load_ssh_private_key(key.read_bytes(), None)
-    interceptors = [RuntimeVersionHttpInterceptor("SuperNode"), NodeAuthHttpInterceptor(private, private.public_key())]
-    trusted = (federation.keys / "ca.crt").read_bytes()
-    client = FleetHttpClient.from_server_address(federation.listen, False, trusted, interceptors)
-    return client, public_key_to_bytes(private.public_key())
 
 
 @contextlib.contextmanager

@@ -192,7 +192,7 @@ STRANGE = {
     "arrays that are plain": lambda content: content.__setitem__("arrays", ConfigRecord({"a": 1})),
     "a head of arrays": lambda content: content.__setitem__("holdfast", ArrayRecord()),
     "a text of megabytes": lambda content: content["holdfast"].__setitem__("note", "x" * 5_000_000),
-    "a list of a million": lambda content: content["holdfast"].__setitem__("clients", list(range(1_000_000))),
+    "a list of a hundred thousand": lambda content: content["holdfast"].__setitem__("clients", list(range(100_000))),
     "others' clients": lambda content: content["holdfast"].__setitem__("clients", [0]),
     "no number": lambda content: content["holdfast"].__setitem__("clients", [2**63 - 1]),
     "not a number": lambda content: content["arrays"].__setitem__("updates", Array(np.full((1, SIZE), "a"))),
@@ -256,12 +256,6 @@ def test_a_list_of_replies_that_is_too_long_costs_one_node_its_reply(monkeypatch
     got, exchange, _ = attacked(send, timeout=5.0)
     assert list(got) == [0]
     assert ("refused", (1,)) in [(fault.kind, fault.clients) for fault in exchange.faults]
-
-
-def test_a_reply_to_an_order_of_another_node_changes_nothing():
-    """Message ids are hashes of contents with a secret in them, so nobody can name an order that is not its own."""
-    requests = [Request("census", NAME).pack()["holdfast"]["nonce"] for _ in range(2)]
-    assert requests[0] != requests[1] and len(requests[0]) == 32
 
 
 def test_escape_codes_and_newlines_of_a_node_reach_no_log(caplog):

@@ -1,0 +1,51 @@
+"""What the terminal says about a result's health, and what results are judged against."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from holdfast.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from holdfast.training.evaluation.group_report import GroupReport
+    from holdfast.training.health.check import Finding, Health
+
+_STYLES = {"ok": "green", "doubtful": "yellow", "failed": "red"}
+
+
+def show_health(health: Health, console: Console) -> None:
+    """Print the verdict, and what to do about each concern."""
+    from rich.markup import escape
+
+    style = _STYLES[health.verdict]
+    console.print(f"[{style}]{escape(health.headline)}[/]", highlight=False, soft_wrap=True)
+    for remedy in dict.fromkeys(finding.remedy for finding in health.concerns):
+        console.print(f"  - {escape(remedy)}", highlight=False, soft_wrap=True)
+
+
+def show_finding(finding: Finding, console: Console) -> None:
+    """Print what was found while training goes on, in a line."""
+    from rich.markup import escape
+
+    line = escape(f"{finding.check}: {finding.sentence}")
+    console.print(f"[{_STYLES[finding.verdict]}]{finding.verdict}[/], {line}", highlight=False, soft_wrap=True)
+
+
+def reference_report(path: Path) -> GroupReport:
+    """The test report of a finished run of `fit`.
+
+    Raises:
+        ConfigError: if the directory holds another kind of run, or one that is not finished.
+    """
+    from holdfast.report.pages.run_record import RunRecord
+    from holdfast.training.run import Run
+
+    run = Run.open(path)
+    if run.kind != "fit" or run.status != "finished":
+        raise ConfigError(f"{path} is no finished run of `holdfast fit` that could be a reference; give one")
+    report = RunRecord.of(run).report
+    assert report is not None
+    return report

