@@ -162,6 +162,13 @@ def test_a_layer_that_drops_nothing_draws_nothing():
 
 def test_a_few_examples_are_enough_to_try_and_one_will_do():
     assert Network(nn.Linear(6, 3)).study(torch.randn(1, 6)).name == "joined"
+
+
+@pytest.mark.parametrize("seed", [0, 1270, 1344, 3279])
+def test_batches_normalised_by_nearly_nothing_are_not_taken_for_another_result(seed):
+    # Of seeds 0 to 4,999, 21 (three are here) had a channel whose examples were so alike that rounding alone was more
+    # than the tolerance.
+    torch.manual_seed(seed)
     normalised = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4))
     assert Network(normalised).study(torch.randn(1, 6)).name == "vmap"
 
