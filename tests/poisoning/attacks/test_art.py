@@ -4,6 +4,7 @@ Where the two differ, the difference is written down here: what it is, and that 
 """
 
 import warnings
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -26,8 +27,10 @@ from holdfast.poisoning.attacks.gradient_matching import adversarial_gradient
 from holdfast.primitives.pgd import Pgd
 from tests.poisoning.attacks.toy import tiny_case, tiny_examples, tiny_net
 
-with warnings.catch_warnings():
+# ART writes its settings to the home at the first import; two processes that do so at once read half a file.
+with warnings.catch_warnings(), pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as home:
     warnings.simplefilter("ignore")
+    patch.setenv("HOME", home)
     pytest.importorskip("art")
     from art.attacks import poisoning as art
     from art.attacks.poisoning import bullseye_polytope_attack
