@@ -25,12 +25,16 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
         "ditto.beside",
         "ditto.privacy",
     ),
-    "personalization": ("personalization.tables", "personalization.figures_and_studies"),
+    "personalization": (
+        "personalization.tables",
+        "personalization.mended",
+        "personalization.figures_and_studies",
+    ),
     "crest": ("crest.tables", "crest.circumstances", "crest.quality", "crest.equal_time"),
     "s2l": ("s2l.tables", "s2l.coverage"),
     "epic": ("epic.tables", "epic.scratch_and_watched"),
     "clip": ("clip.tables", "clip.ablation_and_detection"),
-    "health": ("health.tables",),
+    "health": ("health.tables", "health.human_label_tables"),
 }
 
 #: What documents were called before; whoever types such a name is told today's.

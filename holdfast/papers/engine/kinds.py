@@ -30,6 +30,7 @@ KINDS: Mapping[str, str] = {
     "ditto-lambda": "holdfast.papers.ditto.theory_cells:at_lambda",
     "ditto-relatedness": "holdfast.papers.ditto.theory_cells:at_relatedness",
     "health-bed": "holdfast.papers.health.cells:train_on_bed",
+    "health-human-labels": "holdfast.papers.health.human_labels:find_wrong_labels",
     "epic-defend": "holdfast.papers.epic.cells:defend",
     "epic-several": "holdfast.papers.epic.cells:several",
     "epic-exchange": "holdfast.papers.epic.cells:exchange",

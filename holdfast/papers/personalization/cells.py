@@ -8,6 +8,7 @@ would choose, and the curves of the figures.
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
@@ -51,6 +52,8 @@ from holdfast.theory.personalization.simulation import Simulation, federate_gaus
 _TOLD = ("loss", "loss_elsewhere", "transfer_loss", "distance")
 #: Steps of clients over which their first gradients are compared, Figure 7.
 _EARLY = 50
+#: Between the seeds of repeated personalizations; the first has the federation's own.
+_APART = 1_000
 
 
 def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
@@ -60,11 +63,12 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
         settings: ``data`` (name and options), ``model``, ``weights`` where it starts from some, ``rounds`` (fields of
             `Rounds`), ``personal`` (fields that differ in personalization), ``clients`` (how many are personalized; 0
             is all), ``methods`` (by row: name, options, and ``counterexamples``, the share of them in its data; or
-            ``policy``, options and epochs), and where wanted ``epsilon`` (no search), ``aggregator`` and ``threat``.
+            ``policy``, options and epochs), and where wanted ``epsilon`` (no search), ``aggregator``, ``threat`` and
+            ``repeats`` (how many times each method personalizes the shared model, with a seed of its own each; 1).
         seed: of everything.
 
     Returns:
-        For each row ``ROW/accuracy``, ``elsewhere``, ``disparity``, ``worst``, ``average``, ``loss_disparity`` and
+        Means over the repeats. For each row ``ROW/accuracy``, ``elsewhere``, ``disparity``, ``worst``, ``average``, ``loss_disparity`` and
         ``transfer`` at the end, ``ROW/chosen_...`` at the checkpoint that each client chooses, ``ROW/atN_...`` at the
         N-th one; of the last models ``instability`` of their gradients and ``direct``, the success of attacks on them;
         ``global/...`` of the shared model; ``epsilon`` and ``success``.
@@ -78,13 +82,33 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
     tell("everybody", [everybody.loss, everybody.loss_elsewhere])
     tell("budget", [budget.epsilon, len(budget.path)])
     metrics |= {"everybody/accuracy": everybody.accuracy, "everybody/elsewhere": everybody.elsewhere}
+    runs = [
+        _personalized(settings, clients, outcome, budget.epsilon, (seed, seed + _APART * number))
+        for number in range(settings.get("repeats", 1))
+    ]
+    return {**metrics, **{name: statistics.fmean(run[name] for run in runs) for name in runs[0]}}
+
+
+def _personalized(
+    settings: Mapping[str, Any], clients: Clients, outcome: FederationResult, epsilon: float, seeds: tuple[int, int]
+) -> dict[str, float]:
+    """The numbers of every method on top of a shared model.
+
+    Args:
+        settings: as `run_personalization` takes them.
+        clients: of the federation.
+        outcome: of the federation.
+        epsilon: budget of the attack.
+        seeds: of the data, and of what is random in personalization.
+    """
+    metrics: dict[str, float] = {}
     ids = evenly(clients, settings.get("clients") or len(clients))
-    rounds = pinned(Rounds, **{**settings["rounds"], **settings.get("personal", {})}, seed=seed)
+    rounds = pinned(Rounds, **{**settings["rounds"], **settings.get("personal", {})}, seed=seeds[1])
     methods: Mapping[str, Mapping[str, Any]] = settings["methods"]
     for share in sorted({method.get("counterexamples", 0.0) for method in methods.values()}):
-        data = some_clients(_load(settings, seed, counterexamples=share) if share else clients, ids)
+        data = some_clients(_load(settings, seeds[0], counterexamples=share) if share else clients, ids)
         rows = [row for row, method in methods.items() if method.get("counterexamples", 0.0) == share]
-        post_hoc = [make_method(row, methods[row], budget.epsilon) for row in rows]
+        post_hoc = [make_method(row, methods[row], epsilon) for row in rows]
         result = personalize(data, outcome.model(), rounds, post_hoc)
         if not share:
             own = environment_report(result.runtime, result.weights, None)
