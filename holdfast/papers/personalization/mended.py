@@ -67,7 +67,7 @@ def _grid(grid: Grid | None) -> Grid:
 MENDED2 = replace(
     TABLE2,
     name="personalization/table2-mended",
-    title="Table 2 with coefficients by the rule that accuracy never falls, three personalizations of each shared model",
+    title="Table 2 with coefficients by which accuracy never falls, three personalizations of each shared model",
     source=_SOURCE.format(2),
     cells=_cells,
     golden=(GOLDEN_METHODS, _GOLDEN),
@@ -80,7 +80,7 @@ MENDED2 = replace(
 MENDED3 = replace(
     TABLE3,
     name="personalization/table3-mended",
-    title="Table 3 with coefficients by the rule that accuracy never falls, three personalizations of each shared model",
+    title="Table 3 with coefficients by which accuracy never falls, three personalizations of each shared model",
     source=_SOURCE.format(3),
     cells=_cells,
     golden=(GOLDEN_METHODS, _GOLDEN),
