@@ -107,8 +107,8 @@ HUMAN_LABELS = Experiment(
     digits=3,
     scales=("smoke", "cpu"),
     notes={
-        "cpu": "Shares of wrong labels: of all images, of the isolated ones, of those whose label both witnesses doubt, "
-        "of as many at the head of each order, and of as many as there are errors.",
+        "cpu": "Shares of wrong labels: of all images, of the isolated ones, of those whose label both witnesses "
+        "doubt, of as many at the head of each order, and of as many as there are errors.",
     },
 )
 

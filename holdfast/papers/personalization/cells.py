@@ -68,10 +68,10 @@ def run_personalization(settings: Mapping[str, Any], seed: int) -> dict[str, flo
         seed: of everything.
 
     Returns:
-        Means over the repeats. For each row ``ROW/accuracy``, ``elsewhere``, ``disparity``, ``worst``, ``average``, ``loss_disparity`` and
-        ``transfer`` at the end, ``ROW/chosen_...`` at the checkpoint that each client chooses, ``ROW/atN_...`` at the
-        N-th one; of the last models ``instability`` of their gradients and ``direct``, the success of attacks on them;
-        ``global/...`` of the shared model; ``epsilon`` and ``success``.
+        Means over the repeats. For each row ``ROW/accuracy``, ``elsewhere``, ``disparity``, ``worst``, ``average``,
+        ``loss_disparity`` and ``transfer`` at the end, ``ROW/chosen_...`` at the checkpoint that each client chooses,
+        ``ROW/atN_...`` at the N-th one; of the last models ``instability`` of their gradients and ``direct``, the
+        success of attacks on them; ``global/...`` of the shared model; ``epsilon`` and ``success``.
     """
     keep_freed_memory()
     clients, outcome = train_shared(settings, seed)
