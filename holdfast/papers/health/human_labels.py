@@ -94,8 +94,8 @@ def find_wrong_labels(settings: Mapping[str, Any], seed: int) -> dict[str, float
 def _cleanlab(probabilities: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Positions by cleanlab's default score, lowest first, and its likely errors."""
     try:
-        from cleanlab.filter import find_label_issues  # noqa: PLC0415 - no part of the package
-        from cleanlab.rank import get_label_quality_scores  # noqa: PLC0415
+        from cleanlab.filter import find_label_issues  # type: ignore[import-untyped]  # noqa: PLC0415 - no part of us
+        from cleanlab.rank import get_label_quality_scores  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError(_NO_CLEANLAB) from error
     given = {"labels": labels.numpy(), "pred_probs": probabilities.numpy()}
@@ -129,12 +129,17 @@ def _joined(column: str) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[
 
 def _columns() -> dict[str, NDArray[np.int64]]:
     """The columns of CIFAR-10N: a pickled dictionary of arrays, of which nothing else is let in."""
-    from numpy._core.multiarray import _reconstruct  # type: ignore[attr-defined]  # noqa: PLC0415
+    from numpy._core.multiarray import _reconstruct  # noqa: PLC0415
 
     file = packaged_folder("noisy_cifar", _MISSING) / "CIFAR-N.zip"
     with zipfile.ZipFile(file) as archive:
         content = archive.read("CIFAR-N/CIFAR-10_human.pt")
-    allowed = [(_reconstruct, "numpy.core.multiarray._reconstruct"), np.ndarray, np.dtype, np.dtypes.Int64DType]
+    allowed: list[Any] = [
+        (_reconstruct, "numpy.core.multiarray._reconstruct"),
+        np.ndarray,
+        np.dtype,
+        np.dtypes.Int64DType,
+    ]
     with torch.serialization.safe_globals(allowed):
         columns: dict[str, NDArray[np.int64]] = torch.load(io.BytesIO(content), weights_only=True)
     return columns
