@@ -29,12 +29,12 @@ _BOTH: tuple[Scale, ...] = ("cpu", "paper")
 
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0, 100.0)
 _SHARES = (0.3, 0.5, 0.8)
-_ROWS_3: dict[str, tuple[str, ...]] = {
+ROWS_3: dict[str, tuple[str, ...]] = {
     "plain": ("global", "local", "finetuning", "ditto-best"),
     "tuners": ("ewc", "skl"),
     **{row: (row,) for row in ("l2sgd", "per-fedavg", "mapper", "apfl")},
 }
-_NAMES_3 = {
+NAMES_3 = {
     **{row: ROW_NAMES[row] for row in ("global", "local", "finetuning")},
     "l2sgd": "L2SGD",
     "ewc": "EWC",
@@ -92,7 +92,7 @@ def _others_of(place: str, metric: str) -> list[tuple[str, str]]:
     """Cell and metric of every row of a column of Table 3 but Ditto's."""
     return [
         (f"{place}/{kind}", f"{row}/{metric}")
-        for kind, rows in _ROWS_3.items()
+        for kind, rows in ROWS_3.items()
         for row in rows
         if not row.startswith("ditto-")
     ]
@@ -136,8 +136,8 @@ _TABLE_3 = Experiment(
     title="Ditto beside other ways to personal models",
     source="Ditto, Table 3 (ICML 2021)",
     cells=_cells_3,
-    printed={f"{place}/{kind}": printed(TABLE_3, place, rows) for place in TABLE_3 for kind, rows in _ROWS_3.items()},
-    grid=Grid(_NAMES_3, {place: place.replace("-leaf", "") for place in TABLE_3}, "pooled", "std", SAYS),
+    printed={f"{place}/{kind}": printed(TABLE_3, place, rows) for place in TABLE_3 for kind, rows in ROWS_3.items()},
+    grid=Grid(NAMES_3, {place: place.replace("-leaf", "") for place in TABLE_3}, "pooled", "std", SAYS),
     golden=(golden.RIVALS,),
     claims=(
         Claim("Ditto is the best or second best of them in three columns", _first_or_second, ours=True),

@@ -58,6 +58,7 @@ RECIPES: Mapping[str, ColumnRecipe] = {
         strong=(0.01, 0.05, 0.1),
         fixed=(0.05, 0.1, 0.3),
     ),
+    "seglearn": ColumnRecipe("svm", learning_rate=0.1, batch_size=32, rounds=200),
     "surrogate": ColumnRecipe("softmax", learning_rate=0.1, batch_size=16, rounds=600),
 }
 

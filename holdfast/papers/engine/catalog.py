@@ -20,6 +20,7 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
         "ditto.theory",
         "ditto.tables",
         "ditto.across_data_sets",
+        "ditto.natural",
         "ditto.surrogate",
         "ditto.early",
         "ditto.beside",
