@@ -26,6 +26,7 @@ from holdfast.federated.engine.store import RowStore
 from holdfast.federated.metrics.scoring import score_models
 from holdfast.federated.personalization.adversarial import Crafted, craft, transfer
 from holdfast.federated.personalization.base import ROLE, AllClients, PostHocPersonalizer
+from holdfast.federated.personalization.crafted_store import CraftedStore
 from holdfast.primitives.pgd import Norm, Pgd
 
 #: What is written down at a checkpoint: the step, accuracy and transferability on validation data, accuracy and loss in
@@ -80,8 +81,13 @@ class AttackedClients:
         return self._craft("test")
 
     def _craft(self, part: str) -> Crafted:
-        data = self.stack.data.parts[part]
-        return craft(self.network, self.stack.received, data, self.stack.clients, self.attack)
+        stack = self.stack
+        store = CraftedStore.of(stack.training, stack.received, self.attack)
+        return store.get(
+            part,
+            stack.clients,
+            lambda: craft(self.network, stack.received, stack.data.parts[part], stack.clients, self.attack),
+        )
 
 
 @dataclass(frozen=True)
