@@ -139,36 +139,59 @@ def _golden() -> tuple[Cell, ...]:
 
 
 _CPU: tuple[Scale, ...] = ("cpu",)
+_MISSED = (
+    "where no shortcut is (fashion-clean), JTT and SPARE lose 3 and 5 points of 95 and no check sees it: hard examples "
+    "separate as well as a minority does. What tells is plain training beside it (--reference)"
+)
+_BELOW_GUESSING = (
+    "of the 51 runs that are not ok, 50 have a worst group that is right less often than by guessing: far better than "
+    "plain training, and still not to be used. The claim counts that as an error, and the check stays"
+)
+_NOISE = (
+    "wrong labels and no known groups (cifar-noise): of five choices two are SPARE, by the worst class of a validation "
+    "set whose labels are wrong too, which costs 4 and 7 points; the remedy is `holdfast audit arrays` first, or groups"
+)
 _CLAIMS = (
     Claim(
         "Of results that are worse than plain training by 2 points or more, at least .9 are failed or doubtful",
         lambda results: _share(results, -1, 0.9, False),
         _CPU,
         ours=True,
+        why=_MISSED,
     ),
     Claim(
         "Of results that are better than plain training by 2 points or more, at least .7 are ok",
         lambda results: _share(results, 1, 0.7, False),
         _CPU,
         ours=True,
+        why=_BELOW_GUESSING,
     ),
     Claim(
         "With plain training as --reference, at least .9 of the worse ones are failed or doubtful",
         lambda results: _share(results, -1, 0.9, True),
         _CPU,
         ours=True,
+        why="three runs on fashion-clean lose less than the two points from which that check doubts; the mean does not",
     ),
     Claim(
         "With it, at least .7 of the better ones are ok",
         lambda results: _share(results, 1, 0.7, True),
         _CPU,
         ours=True,
+        why=_BELOW_GUESSING,
     ),
     Claim("auto is within 3 points of the best method, in the mean over beds", _auto_near_best, _CPU, ours=True),
-    Claim("auto is on no bed 2 points worse than plain training", _auto_not_worse, _CPU, ours=True),
+    Claim("auto is on no bed 2 points worse than plain training", _auto_not_worse, _CPU, ours=True, why=_NOISE),
 )
 _COLUMNS = {"worst_group": "worst group", "average": "average", "verdict": "verdict"}
 _VERDICTS = "A verdict is 0 for ok, 1 for doubtful and 2 for failed, in the mean over seeds."
+_ONCE = (
+    "The names of the beds, every threshold and the rule of auto were committed before any of them was run. The first "
+    "24 cells, as far as mnist-background/group-subsampled, had been run a day earlier on another processor, until "
+    "that run was stopped; nothing was changed in between. 103 of those 120 runs have the same worst group, the others "
+    "differ by what rounding becomes in training, 3 verdicts differ, and with the earlier values the same claims hold "
+    "and fail."
+)
 
 BEDS = Experiment(
     name="health/beds",
@@ -178,7 +201,7 @@ BEDS = Experiment(
     golden=_golden(),
     claims=_CLAIMS,
     columns=_COLUMNS,
-    notes={"cpu": _VERDICTS, "smoke": _VERDICTS},
+    notes={"cpu": f"{_VERDICTS} {_ONCE}", "smoke": _VERDICTS},
     seeds=(0, 1, 2, 3, 4),
     scales=("smoke", "cpu"),
 )
