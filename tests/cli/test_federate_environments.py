@@ -37,6 +37,14 @@ def test_shortcuts_are_reported_at_home_and_elsewhere(tmp_path: Path, capsys):
     assert "data:image/png;base64," in page
 
 
+def test_a_strict_federation_whose_attack_fools_nobody_fails(capsys):
+    weak = [*QUICK, "--rounds", "1", "--personalize", "transferability", "--transferability.epochs", "1",
+            "--transferability.adversarial", "1", "--transferability.weights", "1", "--transferability.no-search",
+            "--transferability.epsilon", "1e-7", "--transferability.attack-steps", "1"]  # fmt: skip
+    assert main([*weak, "--strict", "--out", "strict"]) == 3
+    assert "This result should not be used, because with a budget of 1e-07 the attack fools" in capsys.readouterr().out
+
+
 def test_it_goes_on_top_of_a_robustly_aggregated_model_under_attack():
     options = parse([*QUICK[1:], "--attack", "a1", "--malicious", "0.2", "--aggregate", "multi-krum",
                      "--personalize", "transferability"])  # fmt: skip

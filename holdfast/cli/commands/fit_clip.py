@@ -30,7 +30,7 @@ from holdfast.cli.common.sections import (
     parse_sections,
 )
 from holdfast.data.catalog import data_root
-from holdfast.errors import ConfigError
+from holdfast.errors import UNHEALTHY, ConfigError
 from holdfast.methods import CLIP_METHODS
 from holdfast.multimodal.backends import Trained, TwoTowerModel
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
@@ -39,7 +39,7 @@ from holdfast.training.settings import Training
 if TYPE_CHECKING:
     from holdfast.data import Splits
     from holdfast.multimodal.tasks.task import ClipData, ClipTask
-    from holdfast.training import GroupReport, Policy, Run
+    from holdfast.training import FitResult, GroupReport, Policy, Run
 
 _PROBES = ("linear-probe", "dfr-train", "dfr-val")
 _PROGRAM = "holdfast fit --task clip"
@@ -77,6 +77,8 @@ class ClipChoices:
         cache: compute the features of frozen encoders once.
         data_root: where data sets and towers live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
+        strict: end with exit code 3 where the result's health has failed.
+        reference: a finished run of plain training on the same data; the result is also judged against it.
         resume: continue the run in this directory, with the options it was started with.
         config: read options from this file first.
         print_config: print all options as a configuration file, and stop.
@@ -94,6 +96,8 @@ class ClipChoices:
     cache: bool = True
     data_root: Path | None = None
     out: Path | None = None
+    strict: bool = False
+    reference: Path | None = None
     resume: Path | None = None
     config: Path | None = None
     print_config: bool = False
@@ -126,11 +130,12 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.choices.resume is not None:
         options, run = continued(options.choices.resume, arguments, parse_clip, "clip", free=("checkpoint_seconds",))
-    tune(options, Console(), run)
-    return 0
+    result = tune(options, Console(), run)
+    failed = result is not None and result.health.verdict == "failed"
+    return UNHEALTHY if options.choices.strict and failed else 0
 
 
-def tune(options: ClipOptions, console: Console, run: Run | None = None) -> GroupReport:
+def tune(options: ClipOptions, console: Console, run: Run | None = None) -> FitResult | None:
     """Fine-tune as `options` say, and show what came out.
 
     Args:
@@ -139,29 +144,32 @@ def tune(options: ClipOptions, console: Console, run: Run | None = None) -> Grou
         run: a run to continue; by default a new one is made, once data and tower are known to be good.
 
     Returns:
-        How the groups of the test set fare.
+        The result; None of ``zero-shot``, which trains nothing.
     """
+    from holdfast.cli.common.health import reference_report, show_health
     from holdfast.multimodal.method.baselines import zero_shot
 
     choices, settings = options.choices, options.training
+    reference = None if choices.reference is None else reference_report(choices.reference)
     tower, task = _subject(options, console)
     before = zero_shot(tower, task.wording, task.splits.test, task.splits.train)
     if choices.method == "zero-shot":
         console.print(before.table(f"{choices.data}, zero-shot: test set"))
-        return before
+        return None
     was, explained = copy.deepcopy(tower), choices.explained > 0 and choices.method not in _PROBES
     place = choices.out or run_place(choices.data, choices.method, settings.seed)
     run = run or training.Run.create(place, options.config(), kind="clip")
     title = f"{Path(choices.data).name}, {choices.method}"
     with says_how_to_continue(run, console), TrainingProgress(title, console) as progress:
-        after = _train(options, tower, task, run, progress)
+        result = _train(options, tower, task, run, progress, reference=reference)
     page = report.write_report(run, None if choices.method in _PROBES else task.splits)
     console.print(before.table("zero-shot, before: test set"))
-    console.print(after.table(f"{choices.data}, {choices.method}: test set"))
+    console.print(result.test.table(f"{choices.data}, {choices.method}: test set"))
     if explained:
-        _explain(options, run, task, (was, before), (tower, after), console=console)
+        _explain(options, run, task, (was, before), (tower, result.test), console=console)
+    show_health(result.health, console)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
-    return after
+    return result
 
 
 def clip_splits(arguments: Sequence[str], root: Path | None) -> Splits | None:
@@ -202,8 +210,14 @@ def _subject(options: ClipOptions, console: Console) -> tuple[TwoTowerModel, Cli
 
 
 def _train(
-    options: ClipOptions, tower: TwoTowerModel, task: ClipTask, run: Run, progress: TrainingProgress
-) -> GroupReport:
+    options: ClipOptions,
+    tower: TwoTowerModel,
+    task: ClipTask,
+    run: Run,
+    progress: TrainingProgress,
+    *,
+    reference: GroupReport | None,
+) -> FitResult:
     from holdfast.multimodal.method.baselines import linear_probe, probe_splits
     from holdfast.multimodal.method.training import fine_tune
 
@@ -211,7 +225,9 @@ def _train(
     if choices.method in _PROBES:
         features = probe_splits(tower, task.splits)
         layer = linear_probe(features, settings.seed)
-        return training.fit(layer, features, options.method, settings, run=run, listeners=[progress]).test
+        return training.fit(
+            layer, features, options.method, settings, run=run, listeners=[progress], reference=reference
+        )
     return fine_tune(
         tower,
         task.splits,
@@ -223,7 +239,8 @@ def _train(
         cache=choices.cache,
         run=run,
         listeners=[progress],
-    ).test
+        reference=reference,
+    )
 
 
 def _explain(

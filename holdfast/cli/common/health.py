@@ -44,7 +44,7 @@ def reference_report(path: Path) -> GroupReport:
     from holdfast.training.run import Run
 
     run = Run.open(path)
-    if run.kind != "fit" or run.status != "finished":
+    if run.kind not in ("fit", "clip") or run.status != "finished":
         raise ConfigError(f"{path} is no finished run of `holdfast fit` that could be a reference; give one")
     report = RunRecord.of(run).report
     assert report is not None

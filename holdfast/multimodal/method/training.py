@@ -21,6 +21,7 @@ from holdfast.multimodal.backends.base import MAX_SCALE, Trained, TwoTowerModel
 from holdfast.multimodal.method.cache import cache_features
 from holdfast.multimodal.method.classifier import PromptClassifier
 from holdfast.multimodal.tasks.prompts import Wording
+from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.events import Listener
 from holdfast.training.fitting import FitResult, fit
 from holdfast.training.method import Method
@@ -49,6 +50,7 @@ def fine_tune(
     cache: bool = True,
     run: Run | None = None,
     listeners: Sequence[Listener] = (),
+    reference: GroupReport | None = None,
 ) -> FitResult:
     """Train a two-tower model on a labelled data set.
 
@@ -65,6 +67,7 @@ def fine_tune(
             which for the maps of a ResNet-50 is 0.4 MB.
         run: a directory to save to and continue from.
         listeners: called with every event, for progress.
+        reference: how plain training fares on the same test set, to judge the result by.
 
     Returns:
         The reports. ``result.model`` is the trained classifier; it takes features where `cache` replaced the images.
@@ -88,7 +91,7 @@ def fine_tune(
         classifier = PromptClassifier.of(model, wording)
         if cache:
             classifier, splits = cache_features(classifier, splits, trained)
-        return fit(classifier, splits, method, settings, run=run, listeners=listeners)
+        return fit(classifier, splits, method, settings, run=run, listeners=listeners, reference=reference)
 
 
 @contextmanager

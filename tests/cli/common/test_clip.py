@@ -166,3 +166,17 @@ def test_unknown_tasks_and_methods_are_answered_with_the_nearest():
         task_of(["--task", "clipp"])
     with pytest.raises(ConfigError, match="did you mean 'spurious-aware'"):
         parse_clip(["--task", "clip", "--method", "spurious-awre"])
+
+
+def test_terms_without_pairs_are_said_and_fail_a_strict_run(tiny, capsys):
+    few = [*FIT, "--batch-size", "2", "--epochs", "1", "--explained", "0", "--strict"]
+    assert main([*few, "--out", "alone"]) == 3
+    assert "This result should not be used, because in a mini-batch of 2 an example" in said(capsys)
+
+
+def test_a_tuned_model_is_judged_against_plain_training(tiny, capsys):
+    plain = [*FIT, "--method", "erm", "--epochs", "1", "--explained", "0"]
+    assert main([*plain, "--out", "plain"]) == 0
+    assert main([*plain, "--out", "again", "--reference", "plain"]) == 0
+    found = {one["check"]: one["verdict"] for one in Run.open(Path("again")).results["health"]["findings"]}
+    assert found["plain training"] == "ok"

@@ -22,7 +22,7 @@ from holdfast.cli.commands.federation.options import FederateOptions, as_before,
 from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.model_options import show_model
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
-from holdfast.errors import ConfigError
+from holdfast.errors import UNHEALTHY, ConfigError
 from holdfast.files import read_mapping
 from holdfast.report.html.markup import counted, duration, loss_text
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.integrations.flower.roster import Roster
     from holdfast.integrations.flower.settings import FlowerSettings
     from holdfast.training import Listener, Run
+    from holdfast.training.health.check import Health
 
 _COLUMNS = {
     "mean": "mean",
@@ -71,11 +72,8 @@ def main(arguments: list[str]) -> int:
         options, run = continued(
             options.choices.resume, arguments, lambda words: parse([*before, *words]), "federation", free=FREE
         )
-    if options.flower is None:
-        simulate(options, console, run)
-    else:
-        rehearse(options, console, run)
-    return 0
+    health = simulate(options, console, run) if options.flower is None else rehearse(options, console, run)
+    return UNHEALTHY if options.choices.strict and health.verdict == "failed" else 0
 
 
 def _as_before(place: Path) -> list[str]:
@@ -83,7 +81,7 @@ def _as_before(place: Path) -> list[str]:
     return as_before(read_mapping(place / "config.yaml")) if (place / "config.yaml").exists() else []
 
 
-def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
+def simulate(options: FederateOptions, console: Console, run: Run | None = None) -> Health:
     """Run a federation in this process as `options` say and show what came out.
 
     Args:
@@ -92,7 +90,7 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
         run: a run to continue; by default a new one is made, once everything is known to fit together.
 
     Returns:
-        The models and the reports.
+        What the checks found.
     """
     with _shown_warnings(console):
         from holdfast.federated.federation import run_federation
@@ -104,7 +102,7 @@ def simulate(options: FederateOptions, console: Console, run: Run | None = None)
     return finish(outcome, clients, options, run, console)
 
 
-def rehearse(options: FederateOptions, console: Console, run: Run | None = None) -> FederationResult:
+def rehearse(options: FederateOptions, console: Console, run: Run | None = None) -> Health:
     """The same on Flower: a SuperLink and SuperNodes are started on this machine, and stopped whatever happens.
 
     Nodes keep personal models below ``flower/nodes`` of the run directory.
@@ -167,12 +165,12 @@ def charter_of(options: FederateOptions, clients: Clients, model: nn.Module) -> 
     return Charter.of(model, identity, clients, OVERHEAD + len(clients) * (vectors * numbers + OVERHEAD // 256))
 
 
-def finish(
-    outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console
-) -> FederationResult:
-    """Write the record and the page of a federation that is over, and show what came out."""
+def finish(outcome: FederationResult, clients: Clients, options: FederateOptions, run: Run, console: Console) -> Health:
+    """Write the record and the page of a federation that is over, show what came out, and return what checks found."""
     from holdfast.cli.commands.federation.blueprint import model_spec
+    from holdfast.cli.common.health import show_health
     from holdfast.federated.run_files import FederationSpec, save_outcome
+    from holdfast.training.health.check import Health
 
     choices = options.choices
     spec = FederationSpec(
@@ -194,11 +192,9 @@ def finish(
         console.print(escape(backdoor_line(label, rates)), highlight=False, soft_wrap=True)
     for gain in ((run.results or {}).get("gains") or {}).values():
         console.print(escape(gain["sentence"]), highlight=False, soft_wrap=True)
-    if findings := ((run.results or {}).get("health") or {}).get("findings"):
-        from holdfast.cli.common.health import show_health
-        from holdfast.training.health.check import Health
-
-        show_health(Health.from_json({"findings": findings}), console)
+    health = Health.from_json((run.results or {}).get("health") or {"findings": []})
+    if health.findings:
+        show_health(health, console)
     console.print(escape(outcome.expected.sentence()), highlight=False, soft_wrap=True)
     if outcome.privacy is not None:
         console.print(escape(outcome.privacy.sentence()), highlight=False, soft_wrap=True)
@@ -206,7 +202,7 @@ def finish(
     if outcome.participation is not None:
         console.print(escape(outcome.participation["sentence"]), highlight=False, soft_wrap=True)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
-    return outcome
+    return health
 
 
 def _with_schema(run: Run, clients: Clients) -> Run:

@@ -109,6 +109,7 @@ class FederateChoices:
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-... by default.
         track: also log to these trackers: tensorboard, mlflow, wandb.
+        strict: end with exit code 3 where the federation's health has failed.
         resume: continue the run in this directory, with the options it was started with.
         engine: simulate the federation in this process, or run it on Flower's SuperLink and SuperNodes on this machine.
         app: write the federation as a Flower app for `flwr run` into this folder, and stop.
@@ -131,6 +132,7 @@ class FederateChoices:
     data_root: Path | None = None
     out: Path | None = None
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
+    strict: bool = False
     resume: Path | None = None
     engine: Literal["simulator", "flower"] = "simulator"
     app: Path | None = None
