@@ -45,12 +45,13 @@ def cell_progress(console: Console, title: str, total: int) -> Iterator[_Bar]:
 
 
 class _Bar:
-    """Counts outcomes on a progress bar and prints those that failed."""
+    """Counts outcomes on a progress bar and prints those that failed; a reason that many share, only once."""
 
     def __init__(self, progress: Progress, title: str, total: int) -> None:
         now = time.monotonic()
         self.progress = progress
         self.computed = 0
+        self.reasons: set[str] = set()
         self.task = progress.add_task(escape(title), total=total, computed=0, started=now, done_at=now)
 
     def __call__(self, outcome: CellOutcome) -> None:
@@ -58,4 +59,6 @@ class _Bar:
         self.progress.update(self.task, advance=1, computed=self.computed, done_at=time.monotonic())
         if outcome.error is not None:
             where = escape(f"{outcome.cell}, seed {outcome.seed}")
-            self.progress.console.print(f"[red]failed[/] {where}: {escape(outcome.error)}")
+            why = " for the same reason" if outcome.error in self.reasons else f": {escape(outcome.error)}"
+            self.reasons.add(outcome.error)
+            self.progress.console.print(f"[red]failed[/] {where}{why}")

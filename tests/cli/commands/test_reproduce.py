@@ -63,6 +63,14 @@ def test_a_failed_cell_gives_exit_code_1_and_a_file_that_says_so(use, tmp_path, 
     assert results_of(tmp_path, experiment).failed
 
 
+def test_a_reason_that_cells_share_is_printed_once(use, tmp_path, capsys):
+    use((toy.add, toy.broken))
+    assert run(tmp_path, "toys/table1", "--scale", "smoke", "--seeds", "0,1,2", "--jobs", "1") == 1
+    said = capsys.readouterr().out
+    assert said.count("the data set isn't there") == 1
+    assert all(f"failed toy/b, seed {seed} for the same reason" in said for seed in (1, 2))
+
+
 def test_no_number_is_cut_where_the_terminal_is_narrow(use, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     experiment = use(columns={"score": "a heading of many words"}, digits=40)
