@@ -241,7 +241,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="holdfast-federated-") as scratch:
         runner = Runner(environments, Path(scratch), {})
         who = {workload: [name for name in systems_for(workload) if name in chosen.systems] for workload in workloads}
-        checked = [workload for workload in workloads if "@" not in workload and workload != "many"]
+        known = (*stored.agreement, "many")  # with --add it is known already
+        checked = [workload for workload in workloads if "@" not in workload and workload not in known]
         agreement = {workload: found for workload in checked if (found := runner.agreement(who[workload], workload))}
         rows = []
         for turn in range(passes):

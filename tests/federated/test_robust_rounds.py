@@ -15,7 +15,8 @@ from tests.federated.aggregation.test_bounds import BOUNDS
 from tests.federated.toy import linear, toy_clients
 
 SHARE = 0.2
-#: Clipping before another rule makes attackers as long as honest clients, and so harder to tell.
+#: Clipping before another rule promises a length and no more: attackers raise the length to which all are cut,
+#: and so change whom the rule follows (``docs/methods/robust-aggregation.md`` has what that costs).
 RULES = sorted(name for name in BOUNDS if not name.startswith("clipping+"))
 SMALL = Rounds(rounds=3, cohort=8, batch_size=8, evaluate_every=0, executor="serial")
 

@@ -270,7 +270,7 @@ def _drop(mode: NamedDraws, input: Tensor, shape: Sequence[int], p: float, inpla
     if p == 1:
         mode.calls += 1
         return input.zero_() if inplace else input * 0
-    scales = mode.keep(shape, p, input) / (1 - p)
+    scales = mode.keep(shape, p, input).to(input.dtype) / (1 - p)
     return input.mul_(scales) if inplace else input * scales
 
 

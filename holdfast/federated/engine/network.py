@@ -164,8 +164,12 @@ class Network(BatchLosses):
         lines = str(error).strip().splitlines()
         said = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
         given = f"{str(inputs.dtype).removeprefix('torch.')} of shape {tuple(inputs.shape[1:])} each"
-        plain = "turn checkpointing off" if isinstance(error, CheckpointError) else "make it run there in a plain loop"
-        return f"the model {self.called} fails on training inputs, {given} ({said}); {plain}"
+        remedy = "make it run there in a plain loop"
+        if isinstance(error, CheckpointError):
+            remedy = "turn checkpointing off"
+        elif "storage_offset divisible by 2" in said:  # of a parameter, which may begin anywhere in a row
+            remedy = "join real and imaginary parts by torch.complex instead of torch.view_as_complex"
+        return f"the model {self.called} fails on training inputs, {given} ({said}); {remedy}"
 
     # ---------------------------------------------------------------------------------------------- functions
 

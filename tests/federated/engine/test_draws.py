@@ -53,6 +53,15 @@ def test_clients_draw_the_same_alone_joined_and_under_vmap(name):
         assert not torch.allclose(wanted[0] / inputs[0], wanted[1] / inputs[1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_drawn_leaves_numbers_of_the_kind_that_torch_leaves(name, dtype):
+    inputs = torch.rand(4, 5, 6, dtype=dtype)
+    with NamedDraws(THREE.one(0)):
+        named = FUNCTIONS[name](inputs)
+    assert named.dtype == FUNCTIONS[name](inputs).dtype
+
+
 def test_a_padded_batch_drops_the_same_from_its_first_examples():
     x = torch.ones(6, 40)
     with NamedDraws(THREE.one(0)):

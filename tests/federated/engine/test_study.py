@@ -6,8 +6,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.federated.engine.draws import Draws
 from holdfast.federated.engine.network import Network
-from tests.federated.engine.kinds import LENGTH, WORDS, Checkpointed, MeanWord
+from tests.federated.engine.kinds import KINDS, LENGTH, WORDS, Checkpointed, MeanWord, made
 from tests.federated.engine.test_network import batch, models, names, one
 
 
@@ -125,12 +126,25 @@ class OwnGenerator(nn.Linear):
 GENERATOR = torch.Generator()
 
 
+class Complex(nn.Linear):
+    """Real and imaginary parts in one parameter, behind an odd number of others."""
+
+    def __init__(self) -> None:
+        super().__init__(7, 3, bias=False)
+        self.parts = nn.Parameter(torch.randn(4, 2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        filtered = torch.fft.rfft(x) * torch.view_as_complex(self.parts)
+        return super().forward(torch.fft.irfft(filtered, n=7))
+
+
 @pytest.mark.parametrize(
     ("make", "inputs", "sentence"),
     [
         (lambda: WritesItsWeights(6, 3), torch.randn(4, 6), "writes into its own weights"),
         (lambda: MeanWord(max_norm=1.0), torch.randint(0, WORDS, (4, LENGTH)), "writes into its own weights"),
         (lambda: Checkpointed(0.5), torch.randn(4, 8), "turn checkpointing off"),
+        (Complex, torch.randn(4, 7), r"by torch.complex instead of torch.view_as_complex"),
         (lambda: nn.Linear(6, 3), torch.randn(4, 6).double(), "float64 of shape .6,. each"),
         (lambda: nn.Linear(6, 3, dtype=torch.complex64), torch.randn(4, 6), "complex numbers"),
         (lambda: torch.jit.script(nn.Linear(6, 3)), torch.randn(4, 6), "TorchScript"),
@@ -151,6 +165,15 @@ def test_gradients_that_count_padding_are_not_padded():
     assert not network.batch_dependent
     assert network.study(torch.randint(0, WORDS, (6, LENGTH))).padding_matters
     assert network.batch_dependent
+
+
+@pytest.mark.parametrize("kind", ["transformer layer", "lstm with dropout", "attention of one's own", "lora of peft"])
+def test_models_that_drop_run_in_half_precision(kind):
+    about = KINDS[kind]
+    words = torch.randint(0, WORDS, (6, *about.shape)) if about.words else torch.randn(6, *about.shape).bfloat16()
+    network = Network(made(kind).bfloat16())
+    assert network.study(words).name != "rows"
+    assert network.outputs(network.initial[None], words[None], Draws(0, "shared", (0,), (0,))).isfinite().all()
 
 
 def test_a_layer_that_drops_nothing_draws_nothing():
