@@ -45,6 +45,7 @@ def reproduce(
     recheck: bool = False,
     minutes: float = 30.0,
     golden: bool = False,
+    estimate: bool = False,
     list: bool = False,
     data_root: Path | None = None,
     results_dir: Path | None = None,
@@ -54,8 +55,8 @@ def reproduce(
     A run that was stopped continues where it was.
 
     Args:
-        name: the experiment, such as spare/table5.1; all are listed without it. With --judge, --recheck and --golden
-            also a paper, such as spare; all of them without it.
+        name: the experiment, such as spare/table5.1, or a paper, such as spare, for all of its experiments that have
+            the scale; all are listed without it. With --judge, --recheck and --golden all papers without it.
         scale: smoke takes seconds, cpu minutes on two cores, paper is the document's own setting.
         seeds: seeds separated by commas; the experiment's own by default.
         jobs: processes at a time; one per core by default.
@@ -64,6 +65,7 @@ def reproduce(
         recheck: compute stored cells again, those first that were looked at longest ago, and record how far they are.
         minutes: how long --recheck goes on; the last cell is not begun if it would take longer.
         golden: compute the golden cells and compare; new ones, and those whose version was raised, are recorded.
+        estimate: compute nothing; say which files, how many cells, hours and how much memory a paper's scale needs.
         list: list the experiments: what was measured, when, at which commit and version, and how many claims hold,
             fail and are not judged.
         data_root: folder of the data sets; HOLDFAST_DATA by default.
@@ -73,8 +75,8 @@ def reproduce(
         The exit code: 0 if everything ran, whatever the verdicts; 1 if a cell failed or differs; 130 if it was stopped,
         75 if SIGTERM or SIGUSR1 stopped it.
     """
-    if sum((judge, recheck, golden, list)) > 1:
-        raise ConfigError("--judge, --recheck, --golden and --list do different things; give one of them")
+    if sum((judge, recheck, golden, estimate, list)) > 1:
+        raise ConfigError("--judge, --recheck, --golden, --estimate and --list do different things; give one of them")
     console = Console()
     folder = results_dir or default_results_dir()
     try:
@@ -85,10 +87,13 @@ def reproduce(
                 return _golden(console, folder, name)
             if recheck:
                 return _recheck(console, folder, name, minutes, data_root)
-            if list or name is None:
-                console.print(_listing(folder, console.width >= _ROOMY))
-                return 0
-            return _run(console, folder, name, scale, seeds, jobs=jobs, fresh=fresh, data_root=data_root)
+            if estimate or list or name is None:
+                return _tell(console, folder, name, scale, data_root, estimate=estimate)
+            codes = [
+                _run(console, folder, each, scale, seeds, jobs=jobs, fresh=fresh, data_root=data_root)
+                for each in experiments_to_run(name, scale)
+            ]
+            return max(codes)
     except (KeyboardInterrupt, Interrupted) as stop:
         console.print("Stopped. What was finished is kept; the same command continues.")
         return EXIT_CODE if isinstance(stop, Interrupted) else STOPPED
@@ -97,6 +102,22 @@ def reproduce(
 def main(arguments: list[str]) -> int:
     """Run the command."""
     return tyro.cli(reproduce, args=arguments, prog="holdfast reproduce", config=(tyro.conf.FlagCreatePairsOff,))
+
+
+def experiments_to_run(name: str, scale: Scale) -> list[str]:
+    """The experiment of this name, or all of a document's that have the scale.
+
+    Raises:
+        ConfigError: if no experiment of the document has it.
+    """
+    from holdfast.papers.engine.catalog import PAPERS, experiments_of
+
+    if name not in PAPERS:
+        return [name]
+    named = [experiment.name for experiment in experiments_of(name) if scale in experiment.scales]
+    if not named:
+        raise ConfigError(f"no experiment of {name} has the scale {scale}; `holdfast reproduce --list` shows which do")
+    return named
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -253,6 +274,18 @@ def _golden(console: Console, folder: Path, name: str | None) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------------- showing
+
+
+def _tell(
+    console: Console, folder: Path, name: str | None, scale: Scale, data_root: Path | None, *, estimate: bool
+) -> int:
+    """What a scale needs, or the list of experiments; neither computes anything."""
+    if estimate:
+        from holdfast.cli.common.needs import show_needs
+
+        return show_needs(console, name, scale, data_root)
+    console.print(_listing(folder, console.width >= _ROOMY))
+    return 0
 
 
 def _show(console: Console, experiment: Experiment, results: Results) -> None:
