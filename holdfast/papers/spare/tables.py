@@ -4,7 +4,8 @@ Table 5.1 compares methods on three data sets by worst-group and average accurac
 the chapter's argument rests on are run on its CMNIST column, real MNIST and LeNet-5 at the document's setting, and
 every row on the bundled coloured digits, about which the document prints nothing. ``smoke`` is a short training on
 those digits; ``paper`` is all rows on all three data sets. Every run keeps the checkpoint with the best worst group on
-validation data, the first on ties. Tables 5.2 and 5.4 have the ``paper`` scale only: they need Waterbirds and ImageNet.
+validation data, the first on ties. Tables 5.2 and 5.4 need Waterbirds and ImageNet at the ``paper`` scale; at the
+``cpu`` scale bundled digits ask the same of small networks, coloured for the one and with no shortcut for the other.
 The minorities of Table 5.4 were marked by hand and are not published, so its test accuracy is what can be compared.
 
 Two settings of CMNIST matter. The palette: the document prints five colours of which two are nearly the same red, but
@@ -301,7 +302,22 @@ _NETWORKS = {
 }
 
 
+#: Networks that infer the groups of coloured digits for the same perceptron; the last is the perceptron itself.
+_SMALL_NETWORKS = ("linear", "pocket-cnn", "mlp-batchnorm", "mlp")
+
+
 def _network_cells(scale: Scale) -> tuple[Cell, ...]:
+    if scale == "cpu":
+        cell = method_cell("digits5", "spare", kind="spare-two-networks")
+        epochs = dict(cell.settings["options"].get("spare", {})).get("infer_epoch", 2)
+        return tuple(
+            replace(
+                cell,
+                name=f"digits5/{network}",
+                settings={**cell.settings, "inference": {"name": network, "epochs": epochs}},
+            )
+            for network in _SMALL_NETWORKS
+        )
     cells = []
     for network, (epochs, _) in _NETWORKS.items():
         cell = method_cell(
@@ -319,12 +335,11 @@ def _network_cells(scale: Scale) -> tuple[Cell, ...]:
 
 def _any_network_separates(results: Results) -> Verdict:
     """Printed: from 0.7 below the pretrained ResNet-50 to 1.0 above it."""
-    verdicts = []
-    for network in _NETWORKS:
-        if network != "pretrained resnet50":
-            gap = _gains(results, "waterbirds", network, "pretrained resnet50")
-            verdicts.append(at_least(gap, -5, f"{network} less the pretrained ResNet-50"))
-    return every(verdicts)
+    column, networks = ("waterbirds", (*_NETWORKS,)) if results.scale == "paper" else ("digits5", _SMALL_NETWORKS)
+    own = networks[-1]
+    return every(
+        [at_least(_gains(results, column, network, own), -5, f"{network} less {own}") for network in networks[:-1]]
+    )
 
 
 TABLE_5_2 = Experiment(
@@ -351,7 +366,7 @@ TABLE_5_2 = Experiment(
     },
     columns={"worst_group": "worst group, %", "average": "average, %"},
     claims=(Claim("groups inferred by any network serve", _any_network_separates, ours=True),),
-    scales=("paper",),
+    scales=("cpu", "paper"),
 )
 
 
@@ -442,17 +457,30 @@ def _restricted_cells(scale: Scale) -> tuple[Cell, ...]:
         ("eiil", {"infer_epoch": 4}),
         ("spare", spare),
     )
+    if scale == "cpu":
+        return tuple(
+            method_cell("digits", row, data={"name": "digits"}, row=f"plain digits/{row}", training=_PLAIN)
+            for row, _ in rows
+        )
     return tuple(method_cell("restricted-imagenet", row, options=options) for row, options in rows)
+
+
+#: A set without groups is judged by accuracy; 1,400 digits want more epochs than 9,900 coloured ones.
+_PLAIN = {"select_by": "accuracy", "epochs": 30}
 
 
 def _eiil_loses(results: Results) -> Verdict:
     """Printed: 93.1 against 96.0 and 95.4."""
-    return every([_beats_in(results, "restricted-imagenet", row, "eiil", "average") for row in ("erm", "spare")])
+    return every([_beats_in(results, _unlabelled(results), row, "eiil", "average") for row in ("erm", "spare")])
 
 
 def _spare_hardly_loses(results: Results) -> Verdict:
     """Printed: 95.4 against 96.0; a point is the most that could be called a slight drop."""
-    return at_least(_gains(results, "restricted-imagenet", "spare", "erm", "average"), -1, "SPARE less plain training")
+    return at_least(_gains(results, _unlabelled(results), "spare", "erm", "average"), -1, "SPARE less plain training")
+
+
+def _unlabelled(results: Results) -> str:
+    return "restricted-imagenet" if results.scale == "paper" else "digits/plain digits"
 
 
 TABLE_5_4 = Experiment(
@@ -498,9 +526,10 @@ TABLE_5_4 = Experiment(
     ),
     notes={
         "paper": "That SPARE alone helps both minorities, by 3 and 2 points, can't be judged: they were marked by hand "
-        "and are not published."
+        "and are not published.",
+        "cpu": "Digits without a planted shortcut: what methods that look for one cost where there is none.",
     },
-    scales=("paper",),
+    scales=("cpu", "paper"),
 )
 
 EXPERIMENTS = (TABLE_5_1, TABLE_5_2, TABLE_5_3, TABLE_5_4)
