@@ -282,7 +282,7 @@ def _language(settings: Mapping[str, Any]) -> CellNeed:
     costs, everything = network_costs(), SIZES[settings["data"]].train
     target, proxy = costs[settings["target"]], costs[settings["proxy"]]
     data = (f"hub:{settings['data']}",)
-    weights = (f"hub:{settings['target']}",)
+    weights: tuple[str, ...] = (f"hub:{settings['target']}",)
     memory = target.parameters * BYTES_PER_PARAMETER + 16 * target.activation_bytes
     if settings["method"] == "pretrained":
         return CellNeed(0.0, memory=memory, data=data, weights=weights)
