@@ -52,6 +52,7 @@ try:
     from flwr.app import ArrayRecord, Context, Message, MessageType, MetricRecord, RecordDict
 
     from holdfast.integrations.flower.personal.messages import (
+        client_of,
         kept,
         loaded,
         received_state,
@@ -301,11 +302,4 @@ class PersonalMod:
         return ("personal", str(self._client(message, context)), round_of(message) or 0)
 
     def _client(self, message: Message, context: Context) -> object:
-        if not isinstance(self.client, str):
-            return self.client(message, context)
-        if self.client not in context.node_config:
-            raise ConfigError(
-                f"the node's configuration has no {self.client!r}, so the personal model has no name; start the "
-                f"SuperNode with --node-config '{self.client}=0', or give client"
-            )
-        return context.node_config[self.client]
+        return client_of(message, context, self.client)

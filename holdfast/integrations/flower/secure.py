@@ -80,6 +80,11 @@ def check_secure(aggregator: Aggregator, objective: FederatedObjective | None = 
             f"secure aggregation hides the losses of single clients, and {objective.name} weighs clients by them; "
             "use fedavg, or leave secure aggregation off"
         )
+    if objective is not None and objective.second is not None:
+        raise ConfigError(
+            f"for {objective.name} clients send a second vector, which secure aggregation does not hide; use fedavg, "
+            "or leave secure aggregation off"
+        )
 
 
 def secure_mods() -> list[Callable[..., Message]]:

@@ -18,17 +18,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError, MissingDependencyError
 from holdfast.federated.aggregation import Aggregator, Memory, RoundFacts, build_aggregator, weighted_sum
-from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair, kept_as, memory_of
+from holdfast.federated.objectives import OBJECTIVES, FedAvg, FederatedObjective, QFair, State, kept_as, memory_of
 from holdfast.federated.server.optimizers import SERVER_OPTIMIZERS, Moments, ServerOptimizer
 from holdfast.integrations.flower.messages.arrays import RejectedError
-from holdfast.integrations.flower.messages.replies import Reply, SentModel, alike, only, read_loss, read_metrics
+from holdfast.integrations.flower.messages.replies import (
+    SECOND_VECTOR,
+    Reply,
+    SentModel,
+    alike,
+    only,
+    read_loss,
+    read_metrics,
+)
 from holdfast.integrations.flower.messages.wire import sentence, unreadable
 from holdfast.integrations.flower.secure import SecureGrid, check_secure
 
@@ -82,6 +90,8 @@ class RobustStrategy(FlowerFedAvg):
         weighted: weigh clients by the number of examples they claim, as Flower's own FedAvg does. Only for rules that
             average: a claim is cheap.
         learning_rate: of the clients' steps, which q-FFL needs to know.
+        clients: how many the federation has, which SCAFFOLD needs to know; its ClientApps have
+            `holdfast.integrations.flower.second_vector.SecondVectorMod`.
         client_key: the metric that holds a client's own id, the same in every run (its ``partition-id``); replies are
             ordered by it. Those without come last, by Flower's node id, which is random. It is not averaged.
         loss_key: the metric that holds a client's training loss at the model it received, where the objective or the
@@ -93,10 +103,14 @@ class RobustStrategy(FlowerFedAvg):
         dropped: every reply that was left out so far.
         memory: what the rule remembers between rounds; save it with the model to go on after a restart.
         moments: what the server optimizer remembers between rounds; likewise.
+        second: what an objective with a second vector remembers between rounds, SCAFFOLD's control variate; likewise.
 
     Raises:
         ConfigError: if objective and rule don't go together, or something they need is missing.
     """
+
+    #: Whether the model moves in a round that nobody answers in.
+    moves_alone: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -107,6 +121,7 @@ class RobustStrategy(FlowerFedAvg):
         f: int | None = None,
         weighted: bool = False,
         learning_rate: float | None = None,
+        clients: int | None = None,
         client_key: str = "partition-id",
         loss_key: str = "loss",
         most_examples: int = 10**9,
@@ -115,13 +130,14 @@ class RobustStrategy(FlowerFedAvg):
         super().__init__(**options)
         self.aggregator = build_aggregator(aggregator) if isinstance(aggregator, str) else aggregator
         self.objective = OBJECTIVES.find(objective)() if isinstance(objective, str) else objective or FedAvg()
-        self.f, self.weighted, self.learning_rate = f or 0, weighted, learning_rate
+        self.f, self.weighted, self.learning_rate, self.clients = f or 0, weighted, learning_rate, clients
         self.client_key, self.loss_key, self.most_examples = client_key, loss_key, most_examples
         self.dropped: list[DroppedReply] = []
         if isinstance(server_optimizer, str):
             server_optimizer = SERVER_OPTIMIZERS.find(server_optimizer)()
         self.server_optimizer, self.moments = server_optimizer, cast("Moments | None", None)
         self.memory: Memory = {}
+        self.second: State = {}
         self._sent: SentModel | None = None
         self._asked: set[int] = set()
         self._warned: set[str] = set()
@@ -140,6 +156,14 @@ class RobustStrategy(FlowerFedAvg):
         messages = list(super().configure_train(server_round, arrays, config, grid))
         self._sent = SentModel({name: array.numpy() for name, array in arrays.items()})
         self._asked = {message.metadata.dst_node_id for message in messages}
+        if self.objective.second is not None:
+            if len(messages) > (self.clients or 0):
+                raise ConfigError(
+                    f"a round has {len(messages)} clients and clients is {self.clients}; give all there are"
+                )
+            beside = self._beside(self._sent)
+            for message in messages:
+                message.content[SECOND_VECTOR] = beside
         if messages:
             self._warn(self.aggregator.check(len(messages), self.f))
             self._refuse_too_many(len(messages), self.f)
@@ -156,12 +180,12 @@ class RobustStrategy(FlowerFedAvg):
 
         def read(message: Message) -> tuple[Reply, Tensor, float]:
             reply = self._numbers(message)
-            update = sent.update(only(message.content.array_records, "array"))
+            update = self._update(sent, dict(message.content.array_records))
             return reply, update, read_loss(reply.metrics, self.loss_key) if self.needs_losses else 0.0
 
         readable = sorted(self._readable(server_round, replies, self._asked, read), key=lambda one: one[0].place)
         malformed = len(self.dropped) - before
-        after = self._combine(server_round, sent, readable, malformed) if readable else None
+        after = self._combine(server_round, sent, readable, malformed) if readable or self.moves_alone else None
         values = sent.arrays if after is None else after
         replies_read = [reply for reply, _, _ in readable]
         metrics = self._average(replies_read, self.train_metrics_aggr_fn) or MetricRecord()
@@ -197,15 +221,16 @@ class RobustStrategy(FlowerFedAvg):
                 f"{self.objective.name} needs the full gradient of every client in every round, which a strategy can't "
                 "make a ClientApp compute; run it by `holdfast federate`"
             )
-        if self.objective.second is not None:
+        if self.objective.second is not None and (self.clients or 0) < 1:
             raise ConfigError(
-                f"{self.objective.name} needs clients that send a second vector, which a strategy can't make a "
-                "ClientApp do; run it by `holdfast federate --engine flower`"
+                f"{self.objective.name} must know how many clients the federation has, and a strategy sees those of a "
+                "round; give clients, such as clients=20, and the ClientApps SecondVectorMod"
             )
         if isinstance(self.objective, QFair) and self.learning_rate is None:
             raise ConfigError("q-ffl needs the learning rate of the clients' steps; give learning_rate")
-        if self.weighted and (self.objective.weighs or not self.aggregator.averages):
-            what = self.objective.name if self.objective.weighs else self.aggregator.label
+        weighs = self.objective.weighs or self.objective.second is not None
+        if self.weighted and (weighs or not self.aggregator.averages):
+            what = self.objective.name if weighs else self.aggregator.label
             raise ConfigError(f"{what} has weights of its own, so clients can't be weighed by their examples; use mean")
         if self.f < 0:
             raise ConfigError(f"f is {self.f}; give 0 or more")
@@ -252,7 +277,7 @@ class RobustStrategy(FlowerFedAvg):
         """The arrays after the server's step; None, and a line in the log, where they must stay as they were."""
         updates = torch.stack([update for _, update, _ in readable])
         losses = torch.tensor([loss for _, _, loss in readable], dtype=torch.float64)
-        f = max(self.f - malformed, 0)
+        f, second = max(self.f - malformed, 0), self.second
         try:
             self._warn(self.aggregator.check(len(readable), f))
             self._refuse_too_many(len(readable), f)
@@ -270,11 +295,16 @@ class RobustStrategy(FlowerFedAvg):
                 cohort=torch.arange(len(readable)),
                 aggregator=self.aggregator,
                 f=f,
-                state=kept_as(self.memory),
+                state={**kept_as(self.memory), **second},
                 learning_rate=self.learning_rate or 1.0,
                 number=server_round - 1,
             )
             self.memory = memory_of(state)
+            second = {name: state[name] for name in second}
+        return self._moved(server_round, sent, step, second)
+
+    def _moved(self, server_round: int, sent: SentModel, step: Tensor, second: State) -> dict[str, Any] | None:
+        """The arrays after a step, by the optimizer where there is one; None where they must stay as they were."""
         moments = self.moments
         if self.server_optimizer is not None:
             parameters = sent.parameters()
@@ -284,8 +314,27 @@ class RobustStrategy(FlowerFedAvg):
         if after is None:
             _log.warning("round %d: the model would no longer be finite; it is kept as it was", server_round)
         else:
-            self.moments = moments
+            self.moments, self.second = moments, second
         return after
+
+    def _beside(self, sent: SentModel) -> ArrayRecord:
+        """The second vector that clients receive, under the names of the model's floating arrays."""
+        if not self.second:
+            begun = self.objective.begin_with(self.aggregator, self.clients or 0, len(sent.vector))
+            of_rule = kept_as(memory_of(begun))
+            self.second = {name: value for name, value in begun.items() if name not in of_rule}
+        arrays = sent.zeros().plus(self.objective.beside(self.second).to(sent.vector))
+        return ArrayRecord({name: Array(array) for name, array in (arrays or {}).items()})
+
+    def _update(self, sent: SentModel, records: dict[str, ArrayRecord]) -> Tensor:
+        """What a client has added to the model, and its second vector behind it where the objective has one."""
+        second = None if self.objective.second is None else records.pop(SECOND_VECTOR, None)
+        update = sent.update(only(records, "array"))
+        if self.objective.second is None:
+            return update
+        if second is None:
+            raise RejectedError("it has no second vector; the ClientApp needs SecondVectorMod")
+        return torch.cat([update, sent.zeros().update(second)])
 
     def _average(
         self, replies: Sequence[Reply], function: Callable[[list[RecordDict], str], MetricRecord]

@@ -5,7 +5,7 @@ methods, so cells, budgets and claims are ours. Two federations, each without an
 attack and with half of the clients poisoning their labels (A1): Fashion-MNIST with five classes per client, the first
 24 clients of the document's partition, and `seglearn`, 20 smart watches that tell seven exercises apart.
 
-All methods have one network with batch normalisation (FedBN needs it), 40 rounds of 8 clients, and 8 gradient steps of
+All methods have one MLP with batch normalisation (FedBN needs it), 40 rounds of 8 clients, and 8 gradient steps of
 a client in a round: Ditto's are 4 of the shared model and 4 of the personal one, FedRep's are shared out between head
 and representation, the others' are 8 of their model; fine-tuning has its epochs on top. Steps are also counted for the
 shared model alone, as Ditto's paper does: a row of its own gives Ditto 8 steps of each model, and no claim rests on it.
@@ -16,7 +16,6 @@ has eight, since the server's learning rate has to be chosen too.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -41,19 +40,12 @@ _ROUNDS = {
     "chunk": 8,
 }
 
-#: Data, network, and the two choices of the layers that stay with a client.
 FEDERATIONS: dict[str, dict[str, Any]] = {
-    "fashion": {
-        "data": {"name": "fashion-mnist", "clients": 24},
-        "model": "cnn-half-batchnorm",
-        "layers": (["head"], ["dense", "head"]),
-    },
-    "seglearn": {
-        "data": {"name": "seglearn", "exercises": []},
-        "model": "mlp-batchnorm",
-        "layers": (["head"], ["layers.1", "norms.1", "head"]),
-    },
+    "fashion": {"name": "fashion-mnist", "clients": 24},
+    "seglearn": {"name": "seglearn", "exercises": []},
 }
+#: Two choices of the layers that stay with a client, where a method lets one choose.
+_LAYERS = (["head"], ["layers.1", "norms.1", "head"])
 ATTACKS = ("clean", "a1-50")
 COLUMNS = tuple(f"{name} {attack}" for name in FEDERATIONS for attack in ATTACKS)
 
@@ -75,12 +67,8 @@ _CELLS = {"global": "plain", "local": "plain", "ditto-head": "ditto"}
 _RIVALS = ("global", "local", "finetuning", "scaffold", "fedadam", "fedper", "fedrep", "fedbn")
 
 
-def trials(layers: Sequence[list[str]]) -> dict[str, dict[str, Any]]:
-    """By cell, the federations to choose from and the labels of their models, four for each row.
-
-    Args:
-        layers: two choices of what stays with a client.
-    """
+def trials() -> dict[str, dict[str, Any]]:
+    """By cell, the federations to choose from and the labels of their models, four for each row or eight."""
 
     def run(rate: float, *methods: dict[str, Any], steps: int = STEPS, **more: Any) -> dict[str, Any]:
         rounds = {**_ROUNDS, "learning_rate": rate, "local_steps": steps}
@@ -93,7 +81,13 @@ def trials(layers: Sequence[list[str]]) -> dict[str, dict[str, Any]]:
             for own in choices
         ]
 
-    tuned = [(rate, {"name": "finetuning", "epochs": epochs}) for rate in _RATES for epochs in _EPOCHS]
+    # "After" the last round is after training: a second label, so that both share a federation.
+    few, many = _EPOCHS
+    tuned = (
+        {"name": "finetuning", "epochs": few},
+        {"name": "finetuning", "epochs": many, "after": _ROUNDS["rounds"]},
+    )
+    labels = ["finetuning", f"finetuning-after-{_ROUNDS['rounds']}"]
     adam = [{"name": "fedadam", "server_learning_rate": rate} for rate in _SERVER_RATES]
     return {
         "plain": {
@@ -101,19 +95,19 @@ def trials(layers: Sequence[list[str]]) -> dict[str, dict[str, Any]]:
             "rows": {"global": ["global"], "local": ["local"]},
         },
         "finetuning": {
-            "runs": [run(*each) for each in tuned],
-            "rows": {"finetuning": ["finetuning"]},
+            "runs": [run(rate, *tuned) for rate in _RATES],
+            "rows": {"finetuning": labels},
         },
         "scaffold": {
-            "runs": [run(*each, objective={"name": "scaffold"}) for each in tuned],
-            "rows": {"scaffold": ["finetuning"]},
+            "runs": [run(rate, *tuned, objective={"name": "scaffold"}) for rate in _RATES],
+            "rows": {"scaffold": labels},
         },
         "fedadam": {
-            "runs": [run(*each, server_optimizer=optimizer) for each in tuned for optimizer in adam],
-            "rows": {"fedadam": ["finetuning"]},
+            "runs": [run(rate, *tuned, server_optimizer=optimizer) for rate in _RATES for optimizer in adam],
+            "rows": {"fedadam": labels},
         },
         "fedper": {
-            "runs": [run(rate, {"name": "fedper", "layers": own}) for rate in _RATES for own in layers],
+            "runs": [run(rate, {"name": "fedper", "layers": own}) for rate in _RATES for own in _LAYERS],
             "rows": {"fedper": ["fedper"]},
         },
         "fedrep": {
@@ -145,17 +139,17 @@ def _cells(scale: Scale) -> tuple[Cell, ...]:
             f"{name} {attack}/{cell}",
             KIND,
             {
-                "data": of["data"],
+                "data": data,
                 "data_by_seed": False,
-                "model": of["model"],
+                "model": "mlp-batchnorm",
                 "threat": threat_of(attack),
                 **settings,
                 "rounds": settings["runs"][0]["rounds"],
             },
         )
-        for name, of in FEDERATIONS.items()
+        for name, data in FEDERATIONS.items()
         for attack in ATTACKS
-        for cell, settings in trials(of["layers"]).items()
+        for cell, settings in trials().items()
     )
 
 
@@ -259,8 +253,8 @@ BESIDE = Experiment(
         ),
     ),
     notes={
-        "cpu": "Fashion-MNIST: the first 24 of the 500 clients with five classes each; seglearn: 20 smart watches. 40 "
-        "rounds of 8 clients with 8 gradient steps each: Ditto's are 4 of the shared model and 4 of the personal one, "
+        "cpu": "Fashion-MNIST: the first 24 of the 500 clients with five classes each; seglearn: 20 smart watches. An MLP "
+        "with batch normalisation, 40 rounds of 8 clients with 8 gradient steps each: Ditto's are 4 of the shared model and 4 of the personal one, "
         "FedRep's are shared out between head and representation, fine-tuning has 2 or 10 epochs on top. The row with "
         "twice the steps has 8 of each model. Of four trials by method (FedAdam: eight) the best on the validation "
         "data of benign clients is taken."

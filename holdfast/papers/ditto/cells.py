@@ -8,10 +8,13 @@ the shared model and of every client's personal ones, and their losses.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -64,7 +67,7 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         With privacy also ``epsilon`` and ``noise_multiplier``.
     """
     keep_freed_memory()
-    clients = pinned_federation(settings["data"]).load(data_root(None), seed if settings["data_by_seed"] else 0)
+    clients = _clients(json.dumps(settings["data"]), data_root(None), seed if settings["data_by_seed"] else 0)
     if "task" in settings:
         clients = replace(clients, task=settings["task"])
     candidates: dict[str, list[tuple[float, ClientReport]]] = {row: [] for row in settings["rows"]}
@@ -90,6 +93,12 @@ def run_federations(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         if len(models) > 1:
             metrics[f"{row}/chosen"] = float(place)
     return metrics
+
+
+@lru_cache(maxsize=1)
+def _clients(data: str, root: Path, seed: int) -> Clients:
+    """A federated data set, kept for the next cell of the same process: reading one may take as long as training."""
+    return pinned_federation(json.loads(data)).load(root, seed)
 
 
 def _federate(clients: Clients, settings: Mapping[str, Any], seed: int) -> FederationResult:

@@ -185,8 +185,8 @@ def test_running_statistics_are_averaged_and_not_moved_by_a_server_optimizer():
     assert not np.allclose(numbers(moved_)["first.weight"], numbers(plain)["first.weight"])
 
 
-def test_an_objective_with_a_second_vector_is_refused():
-    with pytest.raises(ConfigError, match="scaffold needs clients that send a second vector"):
+def test_an_objective_with_a_second_vector_must_know_how_many_clients_there_are():
+    with pytest.raises(ConfigError, match="scaffold must know how many clients the federation has"):
         RobustStrategy("mean", Scaffold())
 
 

@@ -19,6 +19,9 @@ from torch import Tensor
 from holdfast.errors import DataError
 from holdfast.integrations.flower.messages.arrays import RejectedError, read_array
 
+#: The array record of a second vector beside the model, on both ways.
+SECOND_VECTOR = "second-vector"
+
 
 class SentModel:
     """The arrays that a round began with, as the flat vector that aggregators work on.
@@ -72,6 +75,10 @@ class SentModel:
             after[name] = values.numpy().reshape(like.shape).astype(like.dtype)
         finite = all(np.isfinite(after[name]).all() for name in self.floating)
         return after if finite else None
+
+    def zeros(self) -> SentModel:
+        """Zeros in place of all floating arrays, without the others: what a second vector is compared with."""
+        return SentModel({name: np.zeros_like(self.arrays[name]) for name in self.floating})
 
     def _flat(self, arrays: Mapping[str, NDArray[Any]]) -> Tensor:
         wide = np.result_type(*(self.arrays[name].dtype for name in self.floating), np.float32)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from holdfast.federated.engine.second_vector import SecondVector
 from holdfast.federated.personalization.base import (
     AlongsidePersonalizer,
     JointPersonalizer,
@@ -78,6 +79,37 @@ class PersonalClient:
             rounds=self.state.rounds + 1,
         )
         return after, sent
+
+    def train_corrected(self, second: SecondVector, beside: Tensor, label: str) -> tuple[PersonalState, Tensor, Tensor]:
+        """One round of the shared model with a second vector; gradient steps, each with the vector's correction.
+
+        Args:
+            second: what the client does with it.
+            beside: the one that was received, shape (P,).
+            label: of the row that the client remembers.
+
+        Returns:
+            What the client remembers now, its update and the second vector that it sends, both of shape (P,).
+        """
+        received = self.network.initial
+        self.network.put_rest(self.state.rest)
+        training = self._training({})
+        steps = training.steps(ONE)
+        stack = training.stacked(ONE, received, drawn=torch.tensor([self.state.drawn]), steps=steps)
+        row = self.state.rows.get(label, torch.zeros_like(received))[None]
+        local, correction = stack.copies(), second.correction(row, beside, stack)
+        for batch in stack.batches():
+            stack.sgd_step(local, batch, stack.learning_rate)
+            local.sub_(correction, alpha=stack.learning_rate)
+        row, sent = second.after(row, beside, local, stack)
+        after = replace(
+            self.state,
+            rows={label: row[0]},
+            rest=self.network.rest(),
+            drawn=self.state.drawn + int(steps),
+            rounds=self.state.rounds + 1,
+        )
+        return after, local[0] - received, sent[0]
 
     def tune(self, method: PostHocPersonalizer, followed: Personalizer | None) -> PersonalState:
         """Train the personal model of a post-hoc method, from the received model or from that of the method before."""

@@ -13,16 +13,17 @@ from flwr.app import ArrayRecord, Context, Message
 from torch import Tensor, nn
 
 from holdfast.errors import ConfigError
+from holdfast.integrations.flower.messages.replies import SECOND_VECTOR
 from holdfast.streams import derive_seed
 
 
 def record_name(message: Message, wanted: str | None) -> str:
-    """Which of a message's array records is the model.
+    """Which of a message's array records is the model; a second vector beside it is none.
 
     Raises:
         ConfigError: if there are several and it is not said which.
     """
-    there = list(message.content.array_records)
+    there = [name for name in message.content.array_records if name != SECOND_VECTOR]
     if wanted is None and len(there) == 1:
         return there[0]
     if wanted not in there:
@@ -56,6 +57,22 @@ def loaded(model: nn.Module, received: Mapping[str, Tensor]) -> nn.Module:
             "give PersonalMod the network that the server sends, and another run its own name"
         ) from error
     return model
+
+
+def client_of(message: Message, context: Context, client: str | Callable[[Message, Context], object]) -> object:
+    """The client's lasting name: an entry of the node's configuration, or what a function says.
+
+    Raises:
+        ConfigError: if the configuration has no such entry.
+    """
+    if not isinstance(client, str):
+        return client(message, context)
+    if client not in context.node_config:
+        raise ConfigError(
+            f"the node's configuration has no {client!r}, so the personal model has no name; start the "
+            f"SuperNode with --node-config '{client}=0', or give client"
+        )
+    return context.node_config[client]
 
 
 def round_of(message: Message) -> int | None:
