@@ -253,11 +253,12 @@ BESIDE = Experiment(
         ),
     ),
     notes={
-        "cpu": "Fashion-MNIST: the first 24 of the 500 clients with five classes each; seglearn: 20 smart watches. An MLP "
-        "with batch normalisation, 40 rounds of 8 clients with 8 gradient steps each: Ditto's are 4 of the shared model "
-        "and 4 of the personal one, FedRep's are shared out between head and representation, fine-tuning has 2 or 10 "
-        "epochs on top. The row with twice the steps has 8 of each model. Of four trials by method (FedAdam: eight) "
-        "the best on the validation data of benign clients is taken."
+        "cpu": "Fashion-MNIST: the first 24 of the 500 clients with five classes each; seglearn: 20 smart watches. "
+        "An MLP with batch normalisation, 40 rounds of 8 clients with 8 gradient steps each: Ditto's are 4 "
+        "of the shared model and 4 of the personal one, FedRep's are shared out between head and "
+        "representation, fine-tuning has 2 or 10 epochs on top. The row with twice the steps has 8 of each "
+        "model. Of four trials by method (FedAdam: eight) the best on the validation data of benign clients "
+        "is taken."
     },
     scales=("cpu",),
     digits=3,
