@@ -3,7 +3,8 @@
 Every objective, server optimizer and personalization method of the tables of names, and client-level privacy, on 20
 clients of the bundled digits with the small CNN of the CPU tables: rounds of 10 clients, five local steps each,
 stacked, one torch thread. A round's time is between two events of the federation, the median of its rounds; passes over
-all methods take turns with FedAvg, and ratios are taken within a pass. Methods that begin when the rounds are over cost
+all methods take turns with FedAvg, and ratios are taken within a pass. FedBN's network has batch normalisation, and so
+has the FedAvg that it is compared with. Methods that begin when the rounds are over cost
 a round nothing and are left out. AFL, whose round is another (one full gradient of every client), is shown as it is.
 
 What a method may cost follows from the gradients that it takes per local step of FedAvg, with a fifth on top, and a
@@ -32,6 +33,7 @@ from holdfast.federated import (
     PERSONALIZATION,
     SERVER_OPTIMIZERS,
     ClientPrivacy,
+    Ditto,
     Rounds,
     federate,
 )
@@ -54,7 +56,17 @@ SETTINGS = Rounds(
 PASSES = 3
 #: Gradients per local step of FedAvg, where they are not two (the shared model's and the personal one's), with what a
 #: round has beside them: passes for losses, or candidates that are tried.
-GRADIENTS = {"ditto": 5.0, "pfedme": 6.0, "per-fedavg": 3.0, "apfl": 3.0, "mapper": 4.0}
+GRADIENTS = {
+    **{"ditto": 5.0, "pfedme": 6.0, "per-fedavg": 3.0, "apfl": 3.0, "mapper": 4.0, "fedper": 1.0, "fedbn": 1.0},
+    **{"ditto, one lambda": 2.0, "ditto, the head alone": 2.0, "ditto, skl": 4.0, "ditto, ewc": 3.0},
+}
+DITTOS = {
+    "ditto, one lambda": Ditto(1.0),
+    "ditto, the head alone": Ditto(1.0, layers=("head",)),
+    "ditto, skl": Ditto(1.0, distance="skl"),
+    "ditto, ewc": Ditto(1.0, distance="ewc"),
+}
+PLAIN, NORMALISED = "cnn-half", "cnn-half-batchnorm"
 LOSSES = 2.0  # forward passes over all of a client's data
 MORE, ALIKE = 1.2, 1.1
 
@@ -70,9 +82,16 @@ def methods() -> Iterator[tuple[str, dict[str, Any], float]]:
     for name, method in PERSONALIZATION.items():
         if not issubclass(method, PostHocPersonalizer):
             yield name, {"personalize": [method()]}, GRADIENTS.get(name, 2.0) * MORE
+    for name, ditto in DITTOS.items():
+        yield name, {"personalize": [ditto]}, GRADIENTS[name] * MORE
 
 
-def seconds_of_a_round(options: Mapping[str, Any]) -> float:
+def network_for(name: str) -> str:
+    """The network that a method is measured on."""
+    return NORMALISED if name == "fedbn" else PLAIN
+
+
+def seconds_of_a_round(options: Mapping[str, Any], network: str) -> float:
     """The median over the rounds of a federation; the first is for warming up."""
     clients = load_federation("digits-clients", clients=20)
     settings = replace(SETTINGS, sampling="poisson") if "privacy" in options else SETTINGS
@@ -81,7 +100,7 @@ def seconds_of_a_round(options: Mapping[str, Any]) -> float:
     def listen(event: Event) -> None:
         times.append(time.perf_counter())
 
-    federate(clients, build("cnn-half", clients.input_shape, 10, seed=0), settings, listeners=[listen], **options)
+    federate(clients, build(network, clients.input_shape, 10, seed=0), settings, listeners=[listen], **options)
     rounds = times[1 : settings.rounds + 1]  # between the start and the end
     return statistics.median(later - earlier for earlier, later in pairwise(rounds))
 
@@ -99,12 +118,13 @@ def main() -> None:
             print(f"{name:16} at most {target:.2f} of FedAvg's round")
         return
     torch.set_num_threads(1)
-    seconds_of_a_round({})
+    seconds_of_a_round({}, PLAIN)
     ratios: dict[str, list[float]] = {name: [] for name, _, _ in every}
     for _ in range(arguments.passes):
-        fedavg = seconds_of_a_round({})
+        fedavg = {network: seconds_of_a_round({}, network) for network in (PLAIN, NORMALISED)}
         for name, options, _ in every:
-            ratios[name].append(seconds_of_a_round(options) / fedavg)
+            network = network_for(name)
+            ratios[name].append(seconds_of_a_round(options, network) / fedavg[network])
     found = [Ratio.over(f"a round of {name}", ratios[name], target, "FedAvg") for name, _, target in every]
     for ratio in found:
         print(f"{ratio.name:28} {ratio.value:6.2f}  (at most {ratio.target:.2f}){'' if ratio.met else '  NOT MET'}")

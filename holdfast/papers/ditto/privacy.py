@@ -22,7 +22,7 @@ EPSILONS: dict[str, float | None] = {"none": None, "8": 8.0, "2": 2.0, "1": 1.0}
 _CLIP = 0.3
 _LAMBDAS = (0.1, 1.0)
 _DITTO = "ditto-1"
-_ROWS = {
+ROWS = {
     "global": "shared",
     **{f"ditto-{each:g}": f"Ditto, λ={each:g}" for each in _LAMBDAS},
     "finetuning": "fine-tuning",
@@ -50,7 +50,7 @@ _BASE: dict[str, Any] = {
         *({"name": "ditto", "lambda_": each} for each in _LAMBDAS),
         {"name": "finetuning", "epochs": 2},
     ],
-    "rows": {row: [row] for row in _ROWS},
+    "rows": {row: [row] for row in ROWS},
 }
 
 
@@ -99,7 +99,7 @@ _PRIVACY = Experiment(
     source="Ditto, Appendix E.1 (ICML 2021), which has no table of it",
     cells=_cells,
     grid=Grid(
-        _ROWS,
+        ROWS,
         {column: "no noise" if column == "none" else f"ε = {column}" for column in EPSILONS},
         "pooled",
         "std",
@@ -118,6 +118,7 @@ _PRIVACY = Experiment(
     },
     scales=("cpu",),
     digits=3,
+    figure="holdfast.papers.ditto.privacy_figure:draw",
 )
 
 EXPERIMENTS = (_PRIVACY,)
