@@ -40,7 +40,7 @@ def _against_epsilon(results: Results, metric: str, axes: Axes) -> None:
     for row, (colour, line) in _STYLES.items():
         values = [results.values(f"{column}/plain", f"{row}/{metric}") for column in EPSILONS]
         means = [sum(each) / len(each) for each in values]
-        low, high = ([pick(each) for each in values] for pick in (min, max))
+        low, high = [min(each) for each in values], [max(each) for each in values]
         axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, linewidth=0)
         axes.plot(places, means, line, color=COLOURS[colour], label=ROWS[row])
     axes.set_xticks(places, ["no noise" if epsilon is None else f"{epsilon:g}" for epsilon in EPSILONS.values()])
