@@ -129,8 +129,8 @@ class SecondVectorMod:
         if isinstance(self.client, str) and isinstance(name, int):
             metrics[self.client] = name
         second = _second_record(message, names, network, change)
-        content = {record: arrays, SECOND_VECTOR: second, "metrics": MetricRecord(metrics)}
-        return Message(RecordDict(content), reply_to=message)
+        content = RecordDict({record: arrays, SECOND_VECTOR: second, "metrics": MetricRecord(metrics)})
+        return Message(content, reply_to=message)
 
 
 def _received_beside(message: Message, names: Mapping[str, str], network: LoneNetwork) -> Tensor:
