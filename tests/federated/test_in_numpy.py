@@ -231,7 +231,7 @@ def test_training_on_from_the_shared_model(method, kind):
     rows = outcome.runtime.personal(method.label, EVERYBODY, outcome.weights)
     for client, count in enumerate(CLIENTS.train.counts.tolist()):
         away = pull(kind, w, batches(client, 0, 4))
-        same(rows[client], descend(w, batches(client, 0, EPOCHS * max(count // BATCH, 1)), away))
+        same(rows[client], descend(w, batches(client, 0, max(EPOCHS * count // BATCH, EPOCHS)), away))
 
 
 # -------------------------------------------------------------------------------------------------- personal layers
