@@ -3,8 +3,8 @@
 Every objective, server optimizer and personalization method of the tables of names, and client-level privacy, on 20
 clients of the bundled digits with the small CNN of the CPU tables: rounds of 10 clients, five local steps each,
 stacked, one torch thread. A round's time is the processor's between two events of the federation, which others on the
-machine hardly change, and the median of its rounds; FedAvg is measured right before every method. FedBN's network has batch normalisation, and so
-has the FedAvg that it is compared with. Methods that begin when the rounds are over cost
+machine hardly change, and the median of its rounds; FedAvg is measured right before every method. FedBN's network has
+batch normalisation, and so has the FedAvg that it is compared with. Methods that begin when the rounds are over cost
 a round nothing and are left out. AFL, whose round is another (one full gradient of every client), is shown as it is.
 
 What a method may cost follows from the gradients that it takes per local step of FedAvg, with a fifth on top, and a
@@ -53,7 +53,7 @@ SETTINGS = Rounds(
     executor="batched",
     chunk=10,
 )
-PASSES = 5
+PASSES = 3
 #: Gradients per local step of FedAvg, where they are not two (the shared model's and the personal one's), with what a
 #: round has beside them: passes for losses, or candidates that are tried.
 GRADIENTS = {
