@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data import Examples, Splits
+from holdfast.errors import Interrupted
 from holdfast.methods import build_method
-from holdfast.training import Curator, Event, Forward, Run, Training, fit
+from holdfast.training import Curator, Forward, Run, Training, fit
 from holdfast.training.accumulation import _kept_statistics
+from holdfast.training.interruption import interruptions
+from holdfast.training.objective import CrossEntropy
 from holdfast.training.ranks import Ranks, digest
+from holdfast.training.settings import build_optimizer
 from holdfast.training.shares import Share
+from holdfast.training.state import load_state, save_state
+from tests.children import PROCESSES
 from tests.training.toy import toy_examples
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.several"])
 
 #: What makes each method act within four short epochs.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -36,6 +40,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 METHODS = ("spare", "jtt", "pde", "epic", "crest", "group-dro", "epic+crest", "epic+stratified", "epic+dynamic-pruning")
 SIZE, EPOCHS, BATCH = 77, 4, 16  # 77 leaves 13 for a last step: uneven for two processes and for three
+EVEN = 12  # examples of a step of transformers' Trainer, which wants as many in each process
+
+
+class Left(BaseException):
+    """A training is left where it stands."""
 
 
 def policy(method: str, batch_size: int = BATCH) -> Any:
@@ -65,7 +74,9 @@ class Net(nn.Module):
 
 
 def on_ranks(count: int, work: Callable[..., Any], *arguments: Any, timeout: float = 300.0) -> list[Any]:
-    """What `work` gives in each of `count` processes; the error of one is raised here."""
+    """What `work` gives in each of `count` processes, a lone one in this; instead of an answer, how one failed."""
+    if count == 1:
+        return [work(*arguments)]
     with tempfile.TemporaryDirectory() as folder:
         pipes = [PROCESSES.Pipe(duplex=False) for _ in range(count)]
         running = [
@@ -103,8 +114,7 @@ def _work(place: tuple[int, int], folder: str, pipe: Any, work: Callable[..., An
         MASTER_ADDR="127.0.0.1", MASTER_PORT="1", ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1",
     )  # fmt: skip
     try:
-        if count > 1:
-            dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
+        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
         pipe.send(work(*arguments))
     except BaseException as error:
         pipe.send(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
@@ -113,67 +123,115 @@ def _work(place: tuple[int, int], folder: str, pipe: Any, work: Callable[..., An
         os._exit(0)  # at once: what torch does at the end takes seconds
 
 
+def numbers(model: nn.Module) -> dict[str, Any]:
+    return {name: tensor.clone().numpy() for name, tensor in model.state_dict().items()}
+
+
 def summary(model: nn.Module, plans: list[str]) -> dict[str, Any]:
-    """What is compared: hashes of plans, weights and buffers, and the numbers themselves."""
-    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    return {"plans": plans, "hash": digest(state), "state": {name: value.numpy() for name, value in state.items()}}
+    """What is compared: hashes of plans, weights and buffers, and the numbers themselves.
+
+    `fit` ends with the best epoch's, so there the last epoch's stand beside them.
+    """
+    state = numbers(model)
+    return {"plans": plans, "hash": digest(model.state_dict()), "state": state, "last": state}
 
 
 # --------------------------------------------------------------------------------------------------------- engines
 
 
+FIT = Training(epochs=EPOCHS, batch_size=BATCH, learning_rate=0.05, checkpoint_seconds=0)
+
+
 def by_fit(method: str, norm: bool, folder: str | None = None, stop_at: int | None = None, **options: Any) -> Any:
-    """`fit`; with a folder it is a run, which is left after `stop_at` steps and continued when called again."""
+    """`fit`; with a folder it is a run, which is asked to end after `stop_at` steps and continued when called again."""
     model, plans = Net(norm), list[str]()
     splits = Splits("toy", examples(), toy_examples(40, 1, 1000), toy_examples(40, 2, 2000))
     run = None
     if folder is not None and Ranks.current().is_main:
         run = Run.open(Path(folder)) if (Path(folder) / "config.yaml").exists() else Run.create(Path(folder), {})
 
-    def listen(event: Event) -> None:
-        if stop_at is not None and event.step >= stop_at:
-            raise KeyboardInterrupt
+    def ask(curator: Curator) -> None:
+        if curator.clock.step == stop_at:
+            interruptions.note(signal.SIGTERM)
 
-    settings = Training(epochs=EPOCHS, batch_size=BATCH, learning_rate=0.05, checkpoint_seconds=0, **options)
-    taken = _recorded(plans)
-    try:
-        fit(model, splits, policy(method), settings, run=run, listeners=[listen])
-    except KeyboardInterrupt:
-        return "stopped"
-    finally:
-        taken()
-    return summary(model, plans)
+    last = dict[str, Any]()
+    remember = after("end_epoch", lambda curator: last.update(numbers(model)))
+    with noted(plans), after("end_step", ask), remember:
+        try:
+            fit(model, splits, policy(method), replace(FIT, **options), run=run)
+        except Interrupted:
+            raise Left from None
+        finally:
+            interruptions.forget()
+    return {**summary(model, plans), "last": last}
 
 
-def _recorded(plans: list[str]) -> Callable[[], None]:
-    """Note the hash of every plan that a curator adopts."""
-    original = Curator._update
+@contextmanager
+def after(name: str, then: Callable[[Curator], None]) -> Iterator[None]:
+    """Do something whenever a curator has done something."""
+    original = getattr(Curator, name)
 
-    def update(curator: Curator, *arguments: Any) -> Any:
-        given = original(curator, *arguments)
-        plans.append(digest(curator.plan.tensors()))
+    def does(curator: Curator, *arguments: Any, **options: Any) -> Any:
+        given = original(curator, *arguments, **options)
+        then(curator)
         return given
 
-    Curator._update = update  # type: ignore[method-assign]
+    setattr(Curator, name, does)
+    try:
+        yield
+    finally:
+        setattr(Curator, name, original)
 
-    def restore() -> None:
-        Curator._update = original  # type: ignore[method-assign]
 
-    return restore
+def noted(plans: list[str]) -> AbstractContextManager[None]:
+    """Note the hash of every plan that a curator adopts."""
+    return after("_update", lambda curator: plans.append(digest(curator.plan.tensors())))
 
 
 def curated(method: str, **options: Any) -> Curator:
     return Curator(examples(), policy(method), batch_size=BATCH, seed=3, **options)
 
 
-def by_loop(method: str, norm: bool, epochs: int = EPOCHS, **options: Any) -> Any:
+class Kept:
+    """What a loop of one's own saves after some step, and continues from when called again.
+
+    Args:
+        folder: where; nowhere by default.
+        stop_at: the step after which training is left.
+        parts: what has a state, by name.
+    """
+
+    def __init__(self, folder: str | None, stop_at: int | None, **parts: Any) -> None:
+        self._folder, self._stop_at = Path(folder or "."), stop_at
+        self._parts = {name: part for name, part in parts.items() if part is not None}
+        self.resumes = folder is not None and stop_at is None
+        if self.resumes:
+            state = load_state(self._folder / "loop.safetensors")
+            for name, part in self._parts.items():
+                part.load_state_dict(state[name])
+
+    def leave_after(self, step: int, save: Callable[[Path], None] = lambda folder: None) -> None:
+        """Save and leave, if this is the step."""
+        if step == self._stop_at:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            if Ranks.current().is_main:
+                state = {name: part.state_dict() for name, part in self._parts.items()}
+                save_state(state, self._folder / "loop.safetensors")
+            save(self._folder)
+            raise Left
+
+
+def by_loop(
+    method: str, norm: bool, folder: str | None = None, stop_at: int | None = None, *, epochs: int = EPOCHS
+) -> Any:
     """The README's loop, with the model in DistributedDataParallel."""
-    model, curator, plans = Net(norm), curated(method, **options), list[str]()
+    model, curator, plans = Net(norm), curated(method), list[str]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     wrapped = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
     objective = policy(method).objective()
     if objective is not None:
         objective.prepare(examples())
+    kept = Kept(folder, stop_at, model=model, optimizer=optimizer, curator=curator, objective=objective)
     for _ in curator.epochs(epochs, wrapped, optimizer):
         for batch in curator:
             if objective is not None and not curator.warming_up:
@@ -186,10 +244,11 @@ def by_loop(method: str, norm: bool, epochs: int = EPOCHS, **options: Any) -> An
             optimizer.step()
             curator.end_step(wrapped, optimizer)
             plans.append(digest(curator.plan.tensors()))
+            kept.leave_after(curator.clock.step)
     return summary(model, plans)
 
 
-def by_accelerate(method: str, norm: bool) -> Any:
+def by_accelerate(method: str, norm: bool, folder: str | None = None, stop_at: int | None = None) -> Any:
     import accelerate
 
     from holdfast.integrations.accelerate import prepare
@@ -201,8 +260,11 @@ def by_accelerate(method: str, norm: bool) -> Any:
     loader = prepare(accelerator, curator)
     if objective is not None:
         objective.prepare(examples())
+    kept = Kept(folder, stop_at, objective=objective)
+    if kept.resumes:
+        accelerator.load_state(folder)
     for _ in curator.epochs(EPOCHS, accelerator.unwrap_model(model), optimizer):
-        count = 0
+        count = curator.clock.step_in_epoch
         for batch in loader:
             if objective is not None:
                 loss = objective(Forward(model, curator.shared(batch), clock=curator.clock))
@@ -215,11 +277,12 @@ def by_accelerate(method: str, norm: bool) -> Any:
             curator.end_step(accelerator.unwrap_model(model), optimizer)
             plans.append(digest(curator.plan.tensors()))
             count += 1
+            kept.leave_after(curator.clock.step, lambda path: accelerator.save_state(str(path)))
         assert count == len(loader), (count, len(loader))
     return summary(bare, plans)
 
 
-def by_lightning(method: str, norm: bool) -> Any:
+def by_lightning(method: str, norm: bool, folder: str | None = None, stop_at: int | None = None) -> Any:
     import lightning as L
     from lightning.pytorch.plugins.environments import LightningEnvironment
 
@@ -229,11 +292,25 @@ def by_lightning(method: str, norm: bool) -> Any:
     curator, plans, objective = curated(method, epoch_size=SIZE), list[str](), policy(method).objective()
     if objective is not None:
         objective.prepare(examples())
+    checkpoint = f"{folder}/lightning.ckpt"
+
+    class Leaving(L.Callback):
+        def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
+            if trainer.global_step == stop_at:
+                trainer.save_checkpoint(checkpoint)
+                raise Left
 
     class Module(L.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.net = Net(norm)
+
+        def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+            checkpoint["objective"] = {} if objective is None else objective.state_dict()
+
+        def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+            if objective is not None:
+                objective.load_state_dict(checkpoint["objective"])
 
         def forward(self, x: Tensor) -> Tensor:
             return self.net(x)
@@ -267,9 +344,10 @@ def by_lightning(method: str, norm: bool) -> Any:
     module, count = Module(), dist.get_world_size() if dist.is_initialized() else 1
     several = {"strategy": "ddp", "plugins": [Started()], "devices": count} if count > 1 else {"devices": 1}
     quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    epochs, callbacks = EPOCHS + curator.chain.warmup_epochs, [CuratorCallback(curator)]
+    epochs, callbacks = EPOCHS + curator.chain.warmup_epochs, [CuratorCallback(curator), Leaving()]
     trainer = L.Trainer(max_epochs=epochs, accelerator="cpu", logger=False, callbacks=callbacks, **quiet, **several)
-    trainer.fit(module, curated_loader(curator))
+    resumed = checkpoint if folder is not None and stop_at is None else None
+    trainer.fit(module, curated_loader(curator), ckpt_path=resumed)
     return summary(module.net, plans)
 
 
@@ -281,46 +359,69 @@ class NamedNet(Net):
         return {"loss": None if labels is None else F.cross_entropy(logits, labels), "logits": logits}
 
 
-def by_trainer(method: str, norm: bool) -> Any:
+def by_trainer(method: str, norm: bool, folder: str | None = None, stop_at: int | None = None) -> Any:
     import transformers
 
     from holdfast.integrations.hf_trainer import curated_trainer
 
-    toy, count = examples(), dist.get_world_size() if dist.is_initialized() else 1
-    named = Examples.of(
-        {"x": toy.inputs.gather(torch.arange(SIZE))}, toy.labels, attributes=toy.attributes, ids=toy.ids
-    )
-    size = 12 if count == 3 else BATCH  # a step must be as many examples in each process
-    curator = Curator(named, policy(method, size), batch_size=size, seed=3, epoch_size=SIZE - SIZE % 2)
-    plans = list[str]()
-    model = NamedNet(norm)
-    with tempfile.TemporaryDirectory() as folder:
+    class Leaving(transformers.TrainerCallback):
+        def on_save(self, *_: Any, **parts: Any) -> None:
+            raise Left
+
+    curator, plans = curated_by("trainer", method), list[str]()
+    count = dist.get_world_size() if dist.is_initialized() else 1
+    saves = {"save_strategy": "no"} if stop_at is None else {"save_strategy": "steps", "save_steps": stop_at}
+    with tempfile.TemporaryDirectory() as elsewhere:
         arguments = transformers.TrainingArguments(
-            folder, num_train_epochs=EPOCHS + curator.chain.warmup_epochs, per_device_train_batch_size=size // count,
-            optim="sgd", learning_rate=0.05, lr_scheduler_type="constant", use_cpu=True, save_strategy="no",
-            report_to=[], disable_tqdm=True, max_grad_norm=0.0, ddp_backend="gloo", logging_strategy="no",
+            folder or elsewhere, num_train_epochs=EPOCHS + curator.chain.warmup_epochs,
+            per_device_train_batch_size=EVEN // count, optim="sgd", learning_rate=0.05,
+            lr_scheduler_type="constant", use_cpu=True, report_to=[], disable_tqdm=True, max_grad_norm=0.0,
+            ddp_backend="gloo", logging_strategy="no", **saves,
         )  # fmt: skip
-        trainer = curated_trainer(transformers.Trainer, curator)(model=model, args=arguments)
-        taken = _recorded(plans)
-        trainer.train()
-        taken()
+        model = NamedNet(norm)
+        trainer = curated_trainer(transformers.Trainer, curator)(model=model, args=arguments, callbacks=[])
+        trainer.add_callback(Leaving())
+        with noted(plans):
+            trainer.train(resume_from_checkpoint=folder is not None and stop_at is None)
     return summary(model, plans)
 
 
-def by_shares(method: str, count: int) -> Any:
+def curated_by(engine: str, method: str) -> Curator:
+    """The curator that an engine is given."""
+    if engine == "lightning":
+        return curated(method, epoch_size=SIZE)
+    if engine == "fit":
+        return Curator(examples(), policy(method), batch_size=BATCH, seed=FIT.seed)
+    if engine != "trainer":
+        return curated(method)
+    toy = examples()
+    named = Examples.of(
+        {"x": toy.inputs.gather(torch.arange(SIZE))}, toy.labels, attributes=toy.attributes, ids=toy.ids
+    )
+    return Curator(named, policy(method, EVEN), batch_size=EVEN, seed=3, epoch_size=SIZE - SIZE % 2)
+
+
+def by_shares(engine: str, method: str, count: int) -> Any:
     """One process that normalises as `count` do: the model is run on each share by itself, the loss is of the whole."""
-    model, curator, plans = Net(norm=True), curated(method), list[str]()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    model, curator, plans = NamedNet(norm=True), curated_by(engine, method), list[str]()
+    optimizer = build_optimizer(model, replace(FIT, momentum=0.0 if engine == "trainer" else FIT.momentum))
+    objective = None if engine == "trainer" else policy(method).objective()  # a Trainer has a loss of its own
+    if objective is not None:
+        objective.prepare(examples())
     for _ in curator.epochs(EPOCHS, model, optimizer):
-        for inputs, labels, _, weights in curator:
-            logits = torch.zeros(len(labels), 2, dtype=torch.float64)
+        for batch in curator:
+            logits = torch.zeros(len(batch.labels), 2, dtype=torch.float64)
+            inputs = batch.inputs["x"] if isinstance(batch.inputs, dict) else batch.inputs
             for rank in reversed(range(count)):
-                share = Share.of(len(labels), Ranks(rank, count))
+                share = Share.of(len(batch.labels), Ranks(rank, count))
                 with _kept_statistics(model) if rank else nullcontext():  # running ones are the first process's
-                    outputs = model(inputs[share.places])[: share.counted]
+                    outputs = model(inputs[share.places])["logits"][: share.counted]
                 logits = logits.index_put((share.places[: share.counted],), outputs)
+            forward = Forward(model, batch, clock=curator.clock)
+            forward.__dict__["logits"] = logits
+            trained = CrossEntropy() if objective is None or curator.warming_up else objective
             optimizer.zero_grad()
-            (weights * F.cross_entropy(logits, labels, reduction="none")).mean().backward()
+            trained(forward).backward()
             optimizer.step()
             curator.end_step(model, optimizer)
             plans.append(digest(curator.plan.tensors()))
@@ -336,9 +437,20 @@ ENGINES: dict[str, Callable[..., Any]] = {
 }
 
 
-def by_engine(engine: str, cases: list[tuple[str, bool]]) -> list[Any]:
-    """Several cases in one set of processes, since starting them is what takes the time."""
-    return [ENGINES[engine](method, norm) for method, norm in cases]
+def by_engine(engine: str, cases: list[tuple[Any, ...]]) -> list[Any]:
+    """Several cases in one set of processes, since starting them is what takes the time.
+
+    Args:
+        engine: which.
+        cases: a method, whether with batch norm, and perhaps a folder and the step after which to leave.
+    """
+    results = list[Any]()
+    for case in cases:
+        try:
+            results.append(ENGINES[engine](*case))
+        except Left:
+            results.append("left")
+    return results
 
 
 def stopping_one(engine: str, method: str, number: int) -> Any:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from holdfast.data.own.schema import Schema
 
 IntVector = Tensor | np.ndarray | Sequence[int]
+#: So many classes may be empty, whatever their number.
+_FEW = 8
+
 #: Classes or attribute values: whole numbers from 0, or words, which are numbered in the order of the alphabet.
 Values = IntVector | Sequence[str]
 
@@ -313,11 +316,15 @@ def _numbered(what: str, values: Any, names: Sequence[str] | None) -> tuple[Any,
 
 def _check_gaps(labels: Tensor) -> None:
     """Refuse labels that make mostly empty classes: 0, 1 and 1000 are three classes and not 1,001."""
-    occurring = torch.unique(labels)
-    count = int(occurring[-1]) + 1 if len(occurring) else 0
-    if count > 2 * len(occurring) + 8:
+    count = int(labels.max()) + 1 if len(labels) else 0
+    if count <= _FEW:
+        return
+    # A count for each class takes no sorting, but as much memory as there are classes.
+    counted = count <= len(labels)
+    occurring = int(torch.bincount(labels.clamp(min=0)).count_nonzero()) if counted else len(torch.unique(labels))
+    if count > 2 * occurring + _FEW:
         raise DataError(
-            f"the labels go up to {count - 1}, and {len(occurring)} of these {count:,} classes occur; number the "
+            f"the labels go up to {count - 1}, and {occurring} of these {count:,} classes occur; number the "
             "classes from 0 without gaps, give their names as labels, or all class_names"
         )
 

@@ -111,9 +111,9 @@ def run(model: nn.Module, inputs: InputBatch) -> Tensor:
         DataError: if batch norm is to learn from a mini-batch of one example.
     """
     try:
-        if isinstance(inputs, Mapping):
-            return logits_of(model(**{name: as_weights(model, part) for name, part in inputs.items()}))
-        return logits_of(model(as_weights(model, inputs)))
+        if isinstance(inputs, Tensor):
+            return logits_of(model(as_weights(model, inputs)))
+        return logits_of(model(**{name: as_weights(model, part) for name, part in inputs.items()}))
     except ValueError as error:
         if "more than 1 value per channel" not in str(error):
             raise

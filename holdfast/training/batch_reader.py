@@ -10,8 +10,8 @@ from torch import Tensor
 
 from holdfast.data.examples import Examples
 from holdfast.data.inputs import InputBatch
-from holdfast.data.worker_processes import Request
-from holdfast.data.workers import read_ahead
+from holdfast.data.worker_processes import Request, augmented
+from holdfast.data.workers import WorkerInputs, read_ahead
 from holdfast.training.batches import Batch, Drawn, SharedBatch
 from holdfast.training.model_outputs import pinned, to_device
 from holdfast.training.policy import Augmentation
@@ -36,6 +36,7 @@ class BatchReader:
         self._seed = seed
         self._channels_last = channels_last
         self._pin_memory = pin_memory
+        self._stays = not channels_last
         self._shares: dict[int, Share] = {}
 
     def read(self, upcoming: Iterator[Drawn], augment: Augmentation | None, *, kept: bool) -> Iterator[Batch]:
@@ -46,7 +47,10 @@ class BatchReader:
             augment: applied to the inputs.
             kept: whether the plan keeps the inputs itself, augmented or not.
         """
-        return map(self._of_plan, upcoming) if kept else self._ahead(upcoming, augment)
+        if kept:
+            return map(self._of_plan, upcoming)
+        by_workers = isinstance(self._examples.inputs, WorkerInputs)
+        return (self._ahead if by_workers else self._now)(upcoming, augment)
 
     def share(self, size: int) -> Share:
         """This process's share of a mini-batch of so many examples."""
@@ -56,28 +60,41 @@ class BatchReader:
 
     def on_device(self, batch: Batch, device: torch.device | None) -> Batch:
         """The batch where the model is."""
+        if self._stays and (device is None or device.type == "cpu"):
+            return batch
         if isinstance(batch, SharedBatch):
             local = self._moved(batch, device)
             labels, weights = batch.whole.labels.to(local.labels.device), batch.whole.weights.to(local.labels.device)
             return SharedBatch.of(local, Batch(local.inputs, labels, batch.whole.positions, weights), batch.share)
         return self._moved(batch, device)
 
+    def _now(self, upcoming: Iterator[Drawn], augment: Augmentation | None) -> Iterator[Batch]:
+        inputs, whole = self._examples.inputs, augment is None and self.ranks.count == 1
+        for drawn in upcoming:
+            if whole:  # a small model's step takes as long as a dozen calls
+                yield self._batch(drawn, inputs.gather(drawn.positions))
+            else:
+                request = self._request(drawn)
+                yield self._batch(drawn, augmented(inputs.gather(request.positions), request, augment))
+
     def _ahead(self, upcoming: Iterator[Drawn], augment: Augmentation | None) -> Iterator[Batch]:
-        asked, alone = deque[Drawn](), self.ranks.count == 1
+        asked = deque[Drawn]()
 
         def requests() -> Iterator[Request]:
             for drawn in upcoming:
                 asked.append(drawn)
-                stream = (self._seed, "augment", drawn.step)
-                if alone:
-                    yield Request(drawn.positions, stream)
-                else:
-                    count = len(drawn.positions)
-                    places = self.share(count).places
-                    yield Request(drawn.positions[places], stream, places, count)
+                yield self._request(drawn)
 
         for inputs in read_ahead(self._examples.inputs, requests(), augment):
             yield self._batch(asked.popleft(), inputs)
+
+    def _request(self, drawn: Drawn) -> Request:
+        stream = (self._seed, "augment", drawn.step)
+        if self.ranks.count == 1:
+            return Request(drawn.positions, stream)
+        count = len(drawn.positions)
+        places = self.share(count).places
+        return Request(drawn.positions[places], stream, places, count)
 
     def _of_plan(self, drawn: Drawn) -> Batch:
         assert drawn.inputs is not None
@@ -85,13 +102,13 @@ class BatchReader:
         return self._batch(drawn, drawn.inputs[places])
 
     def _batch(self, drawn: Drawn, inputs: InputBatch) -> Batch:
-        labels = self._examples.labels.index_select(0, drawn.positions)
-        whole = Batch(inputs, labels, drawn.positions, drawn.weights)
+        positions = drawn.positions
+        whole = Batch(inputs, self._examples.labels.index_select(0, positions), positions, drawn.weights)
         if self.ranks.count == 1:
             return whole
-        share = self.share(len(drawn.positions))
+        share = self.share(len(positions))
         places = share.places
-        local = Batch(inputs, labels[places], drawn.positions[places], share.weigh(drawn.weights))
+        local = Batch(inputs, whole.labels[places], positions[places], share.weigh(drawn.weights))
         return SharedBatch.of(local, whole, share)
 
     def _moved(self, batch: Batch, device: torch.device | None) -> Batch:
@@ -99,7 +116,7 @@ class BatchReader:
         if self._channels_last and isinstance(inputs, Tensor) and inputs.dim() == 4:
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         if device is None or device.type == "cpu":
-            return Batch(inputs, labels, positions, weights) if self._channels_last else batch
+            return Batch(inputs, labels, positions, weights)
         if self._pin_memory:
             inputs = pinned(inputs)
         inputs = to_device(inputs, device, wait=not self._pin_memory)

@@ -46,7 +46,8 @@ class Clock(NamedTuple):
 
     def after_step(self) -> Clock:
         """The clock one optimizer step later."""
-        return self._replace(step=self.step + 1, step_in_epoch=self.step_in_epoch + 1, stage_step=self.stage_step + 1)
+        epoch, step, step_in_epoch, stage, began, stage_step = self
+        return Clock(epoch, step + 1, step_in_epoch + 1, stage, began, stage_step + 1)
 
     def after_epoch(self, unreported_steps: int = 0) -> Clock:
         """The clock at the start of the next epoch.

@@ -268,7 +268,7 @@ class _Fit:
             loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
             curator.end_step(model, optimizer)
-            self.losses.add(loss, len(batch.whole.labels if isinstance(batch, SharedBatch) else batch.labels))
+            self.losses.add(loss, (batch.whole if isinstance(batch, SharedBatch) else batch).labels.shape[0])
             if curator.plan is not since:
                 self._plan_changed()
             now = time.monotonic()

@@ -11,7 +11,7 @@ ALL_OUTPUTS = 6 * 32 * 256
 
 
 def pages_per_pass(settings=None, seed=0):
-    model = torch.nn.Sequential(*(torch.nn.Conv2d(4, 4, 1) for _ in range(6)))
+    model = torch.nn.Sequential(*(torch.nn.ReLU() for _ in range(6)))
     images = torch.zeros(2100, 4, 32, 32)
     seen = []
     with torch.no_grad():

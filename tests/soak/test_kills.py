@@ -120,7 +120,7 @@ def stopped_and_continued(
         child = begin(go_on(chain, run, more), says)
         if number in ASKED:  # before training there is nothing to save, and the signal ends the process as ever
             await_checkpoint(run, child)
-        time.sleep(dice.uniform(0, duration / (8 if number in ASKED else 2)))
+        time.sleep(dice.uniform(0, duration / (20 if number in ASKED else 2)))
         code = stop(child, number)
         # Before training and after it there is nothing to save, and a signal ends the process as it always does.
         expected = {0, -number, SAVED} if number in ASKED else {0, -number}
@@ -204,7 +204,7 @@ def main_kills() -> int:
     """Stop every chain many times, and write down how it went."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100, help="by SIGKILL, over all chains and numbers of processes")
-    parser.add_argument("--asks", type=int, default=20, help="by SIGTERM and SIGUSR1 in turn")
+    parser.add_argument("--asks", type=int, default=20, help="by SIGTERM; by SIGUSR1 once per chain besides")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no chain after so many minutes")
@@ -219,7 +219,7 @@ def main_kills() -> int:
         name = f"{chain} with {count} process(es), {kills} kills and {asks} asks, seed {chosen.seed}"
         if name in done or time.monotonic() > until:
             continue
-        signals = [signal.SIGKILL] * kills + [ASKED[turn % 2] for turn in range(asks)]
+        signals = [signal.SIGKILL] * kills + [signal.SIGTERM] * asks + [signal.SIGUSR1]
         random.Random(f"{chosen.seed} {number}").shuffle(signals)
         verdict = stop_many(chain, count, chosen.seed * len(settings) + number, signals)
         journal.add(name, verdict)

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 import json
-import multiprocessing
 import random
 import signal
 import time
@@ -56,6 +55,7 @@ from holdfast.spurious import (
 )
 from holdfast.training import Event, Run, Training, Uniform, fit, fitting
 from holdfast.training.policy import as_chain
+from tests.children import PROCESSES
 from tests.training.policies import DropHighest, FixedBatches, Growing, LossWeights, TwoStages
 from tests.training.toy import toy_model, toy_splits
 
@@ -210,8 +210,6 @@ def test_a_truncated_checkpoint_is_named(tmp_path):
 
 
 KILLS = 20
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([__name__])
 
 
 def go_on(path: Path, said: Connection) -> None:

@@ -9,8 +9,8 @@ import torch.distributed as dist
 
 from holdfast.training import Curator
 from holdfast.training.ranks import ALONE
-from tests.several import Net, by_engine, by_fit, by_loop, by_shares, examples, on_ranks
-from tests.soak.test_several_processes import assert_alike, assert_close
+from tests.several import Net, by_engine, by_loop, by_shares, examples, on_ranks
+from tests.soak.test_several_processes import assert_alike, assert_close, check_resumed
 
 CASES = [("jtt", True), ("group-dro", False), ("epic+crest", False), ("epic+stratified+dynamic-pruning", False)]
 
@@ -23,23 +23,16 @@ def test_fit_on_two_processes_is_that_on_one():
             assert_close(ranks[0][place], alone[0][place])
 
 
-def test_the_readme_loop_on_three_processes_is_that_on_one():
-    assert_close(on_ranks(3, by_loop, "crest", False)[2], on_ranks(1, by_loop, "crest", False)[0])
-
-
-def test_batch_norm_goes_by_the_shares():
-    ranks = on_ranks(2, by_loop, "jtt", True)
-    assert_alike([[one] for one in ranks])
-    assert_close(ranks[1], by_shares("jtt", 2))
+def test_the_readme_loop_on_three_processes_is_that_on_one_and_batch_norm_goes_by_the_shares():
+    cases = [("crest", False), ("jtt", True)]
+    ranks = on_ranks(3, by_engine, "loop", cases)
+    assert_alike(ranks)
+    assert_close(ranks[2][0], by_engine("loop", cases[:1])[0])
+    assert_close(ranks[2][1], by_shares("loop", "jtt", 3))
 
 
 def test_a_run_goes_on_with_any_number_of_processes(tmp_path):
-    whole, (again, other) = on_ranks(2, by_fit, "crest", True)[0], (str(tmp_path / name) for name in ("two", "one"))
-    assert on_ranks(2, by_fit, "crest", True, again, 9)[0] == "stopped"
-    assert on_ranks(2, by_fit, "crest", True, again)[1]["hash"] == whole["hash"]
-    plain = on_ranks(1, by_fit, "crest", False)[0]
-    assert on_ranks(2, by_fit, "crest", False, other, 9)[0] == "stopped"
-    assert_close(on_ranks(1, by_fit, "crest", False, other)[0], plain, plans=False)
+    check_resumed("fit", "crest", (2, 1), tmp_path, 9)
 
 
 def _train_differently(what):
