@@ -1,4 +1,4 @@
-"""The parts of ``benchmarks/fit_scale.py`` that need several processes: training and sweeps, two against one.
+"""Training and sweeps on several processes: two against one, one thread each.
 
 - ``processes``: `fit` of a convolutional network (compute-bound) with two processes against one, one thread each;
   target: 1.7 times as fast. Beside it stand what the same machine gives others in the same turns: one process with two
@@ -8,10 +8,14 @@
 
 Processes are started anew for each measurement and time themselves, so that starting them isn't counted. All keep
 freed memory for themselves, as those of ``holdfast fit --processes`` do. Cases rotate within a repetition.
+
+Run it alone on the machine: ``python -m benchmarks.fit_processes`` (about eight minutes). Writes
+results/benchmarks/fit_processes.json.
 """
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import multiprocessing
 import os
@@ -19,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from holdfast.data import Examples, Splits
-from holdfast.papers.engine.benchmarks import Ratio
+from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 from holdfast.primitives.memory import keep_freed_memory
 from holdfast.training import Training, fit
 from holdfast.training.model_outputs import ModelOutputs
@@ -48,6 +53,7 @@ def seconds_of(work: Callable[[], float], count: int, threads: int = 1) -> float
         ]
         for process in running:
             process.start()
+        theirs.close()
         for process in running:
             process.join()
         return float(ours.recv())
@@ -135,7 +141,7 @@ def rotating(cases: dict[str, Callable[[], float]], repetitions: int) -> list[di
     return rows
 
 
-def processes(repetitions: int, _: int) -> list[Ratio]:
+def processes(repetitions: int) -> list[Ratio]:
     """Two processes against one, against one with two threads, and against DistributedDataParallel."""
     cases: dict[str, Callable[[], float]] = {
         "1 process": lambda: seconds_of(train_images, 1),
@@ -165,7 +171,7 @@ def processes(repetitions: int, _: int) -> list[Ratio]:
     ]
 
 
-def sweep(repetitions: int, _: int) -> list[Ratio]:
+def sweep(repetitions: int) -> list[Ratio]:
     """A sweep over two processes against one."""
     cases: dict[str, Callable[[], float]] = {
         "1 process": lambda: seconds_of(sweep_million, 1),
@@ -174,3 +180,19 @@ def sweep(repetitions: int, _: int) -> list[Ratio]:
     rows = rotating(cases, repetitions)
     name = "time of a sweep of a million examples over 2 processes"
     return [Ratio.over(name, [row["2 processes"] / row["1 process"] for row in rows], 0.55, "the same with 1 process")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
+    chosen = parser.parse_args()
+    ratios = [*processes(chosen.repetitions), *sweep(chosen.repetitions)]
+    for ratio in ratios:
+        spread = "" if ratio.spread is None else f" +- {ratio.spread:.3f}"
+        print(f"{ratio.name}: {ratio.value:.3f}{spread}, target {ratio.target}, met: {ratio.met}")
+    print(write_benchmark("fit_processes", ratios, chosen.results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,16 +1,14 @@
-"""Training at the size users have: reading ahead, several processes. One thread per process throughout.
+"""Training at the size users have: reading ahead. One thread per process throughout.
 
-- ``images``: a folder of 5,000 JPEG files of 128 x 128 pixels and a small convolutional network. `fit` with worker
-  processes against a plain loop over a torch DataLoader with the same reader, network, optimizer and number of workers;
-  target: at most 1.05 times its time. Also `fit` as it is by default, with the decoded images in memory, and the
-  curator in a plain loop.
-- ``processes`` and ``sweep``: training and sweeps on two processes against one, see ``benchmarks/fit_processes.py``.
+A folder of 5,000 JPEG files of 128 x 128 pixels and a small convolutional network. `fit` with worker processes against
+a plain loop over a torch DataLoader with the same reader, network, optimizer and number of workers; target: at most
+1.05 times its time. Also `fit` as it is by default, with the decoded images in memory, and the curator in a plain loop.
 
-Loops alternate within a repetition and ratios are taken within it. Memory of a million lazy examples is measured by
-``benchmarks/fit_memory.py``; what `fit` costs on data in memory by ``benchmarks/fit_overhead.py``.
+Loops alternate within a repetition and ratios are taken within it. Training and sweeps on several processes are
+measured by ``benchmarks/fit_processes.py``, memory of a million lazy examples by ``benchmarks/fit_memory.py``, and what
+`fit` costs on data in memory by ``benchmarks/fit_overhead.py``.
 
-Run it alone on the machine: ``python -m benchmarks.fit_scale`` (about ten minutes), or a part of it by
-``--only images``. Writes results/benchmarks/fit_scale.json.
+Run it alone on the machine: ``python -m benchmarks.fit_scale``. Writes results/benchmarks/fit_scale.json.
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from benchmarks.fit_processes import processes, sweep
 from holdfast.data import Examples, Splits
 from holdfast.data.inputs import Inputs, TensorInputs
 from holdfast.data.own.image_inputs import reader_for
@@ -164,18 +161,14 @@ def images(repetitions: int, workers: int, count: int = IMAGES) -> list[Ratio]:
     ]
 
 
-CASES: dict[str, Callable[[int, int], list[Ratio]]] = {"images": images, "processes": processes, "sweep": sweep}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=CASES, nargs="+", default=list(CASES))
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-    ratios = [ratio for name in chosen.only for ratio in CASES[name](chosen.repetitions, chosen.workers)]
+    ratios = images(chosen.repetitions, chosen.workers)
     for ratio in ratios:
         spread = "" if ratio.spread is None else f" +- {ratio.spread:.3f}"
         print(f"{ratio.name}: {ratio.value:.3f}{spread}, target {ratio.target}, met: {ratio.met}")
