@@ -6,7 +6,8 @@ alike; reported are the median ratio and the spread of that median over bootstra
 `fit` takes at most 1.05 times the bare loop, and a default DataLoader at least 1.5 times `fit`. A DataLoader's cost is
 per example, so it matters less the more a model computes per example: other cases are measured too, with target 1.
 
-Run: ``python benchmarks/fit_overhead.py``. Writes results/benchmarks/fit_overhead.json.
+Run: ``python benchmarks/fit_overhead.py``. Writes results/benchmarks/fit_overhead.json. With ``--profile`` it prints
+instead what each part of a step takes that the bare loop has otherwise or not at all, and the rest of `fit`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +28,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from holdfast.data import Examples, Splits
 from holdfast.models import build
 from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
-from holdfast.training import Training, fit
+from holdfast.training import Curator, Training, fit
+from holdfast.training.objective import CrossEntropy, Forward
+from holdfast.training.optimizer_steps import OptimizerSteps
+from holdfast.training.running_mean import RunningMean
 
 EPOCHS = 1
 RATE = {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-3}
@@ -133,12 +138,69 @@ def median_ratio(rows: list[dict[str, float]], over: str, under: str) -> tuple[f
     return float(np.median(values)), float(np.median(draws, axis=1).std())
 
 
+def profile(case: Case) -> None:
+    """Microseconds of the parts of a step, each timed by itself, best of several rounds."""
+    (x, y), model = case.data(), case.new_model().train()
+    curator = Curator(Examples.of(x, y), batch_size=case.batch)
+    curator.start(model)
+    batch, order, losses = next(iter(curator)), torch.randperm(len(x)), RunningMean()
+    optimizer = torch.optim.SGD(model.parameters(), **RATE, fused=True)
+    steps, objective = OptimizerSteps(model, optimizer, Training()), CrossEntropy()
+    loss = F.cross_entropy(model(batch.inputs), batch.labels)
+
+    def best(work: Callable[[], object], number: int = 300) -> float:
+        work()
+        return 1e6 * min(timeit.repeat(work, number=number, repeat=15)) / number
+
+    def index() -> None:
+        for start in range(0, len(x), case.batch):
+            chosen = order[start : start + case.batch]
+            x[chosen], y[chosen]
+
+    def hand_out() -> None:
+        for _ in curator:
+            pass
+
+    def bare() -> None:
+        loss = F.cross_entropy(model(batch.inputs), batch.labels)
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+
+    def report() -> None:
+        curator._epoch_left = case.examples  # so that the epoch never ends
+        curator.end_step(model, optimizer)
+
+    count = len(curator)
+    parts = {
+        "a mini-batch": (best(index, 1) / count, best(hand_out, 1) / count),
+        "its loss": (
+            best(lambda: F.cross_entropy(model(batch.inputs), batch.labels)),
+            best(lambda: objective(Forward(model, batch, weighted=False, clock=curator.clock))),
+        ),
+        "loss, gradient and step": (
+            best(bare),
+            best(lambda: steps.take(objective, batch, weighted=False, clock=curator.clock)),
+        ),
+        "clock and policies": (0.0, best(report)),
+        "mean loss": (0.0, best(lambda: losses.add(loss, case.batch))),
+    }
+    print(f"{case.model}, batches of {case.batch}: microseconds in the bare loop and in fit")
+    for name, (theirs, ours) in parts.items():
+        print(f"  {name}: {theirs:.1f}, {ours:.1f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=25)
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
+    parser.add_argument("--profile", action="store_true")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
+    if chosen.profile:
+        for case in (HEADLINE, *OTHERS):
+            profile(case)
+        return
     ratios = []
     for case in (HEADLINE, *OTHERS):
         rows = measure(case, chosen.repetitions)

@@ -64,7 +64,7 @@ class TensorInputs:
 
 def _rows(values: Tensor, positions: Tensor) -> Tensor:
     """Copies whole rows, where ``values[positions]`` copies element by element: 9 times faster on uint8 images."""
-    return values.index_select(0, positions.to(values.device))
+    return values.index_select(0, positions if values.is_cpu else positions.to(values.device))
 
 
 @dataclass(frozen=True)
