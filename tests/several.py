@@ -23,6 +23,7 @@ from holdfast.errors import Interrupted
 from holdfast.methods import build_method
 from holdfast.training import Curator, Forward, Run, Training, fit
 from holdfast.training.accumulation import _kept_statistics
+from holdfast.training.batches import Batch
 from holdfast.training.interruption import interruptions
 from holdfast.training.objective import CrossEntropy
 from holdfast.training.ranks import Ranks, digest
@@ -362,13 +363,23 @@ class NamedNet(Net):
 def by_trainer(method: str, norm: bool, folder: str | None = None, stop_at: int | None = None) -> Any:
     import transformers
 
-    from holdfast.integrations.hf_trainer import curated_trainer
+    from holdfast.integrations.hf_trainer import POSITION, WEIGHT, curated_trainer
+
+    curator, plans, objective = curated_by("trainer", method), list[str](), policy(method).objective()
+    trainer_class = curated_trainer(transformers.Trainer, curator)
+    if objective is not None:
+        objective.prepare(curator.examples)
+    kept = Kept(folder, stop_at, objective=objective)
 
     class Leaving(transformers.TrainerCallback):
-        def on_save(self, *_: Any, **parts: Any) -> None:
-            raise Left
+        def on_save(self, arguments: Any, state: Any, *_: Any, **parts: Any) -> None:
+            kept.leave_after(state.global_step)
 
-    curator, plans = curated_by("trainer", method), list[str]()
+    class WholeBatchLoss(trainer_class):
+        def compute_loss(self, model: nn.Module, inputs: dict[str, Tensor], *_: Any, **options: Any) -> Tensor:
+            batch = Batch({"x": inputs["x"]}, inputs["labels"], inputs[POSITION], inputs[WEIGHT])
+            return objective(Forward(model, curator.shared(batch), clock=curator.clock))
+
     count = dist.get_world_size() if dist.is_initialized() else 1
     saves = {"save_strategy": "no"} if stop_at is None else {"save_strategy": "steps", "save_steps": stop_at}
     with tempfile.TemporaryDirectory() as elsewhere:
@@ -379,10 +390,10 @@ def by_trainer(method: str, norm: bool, folder: str | None = None, stop_at: int 
             ddp_backend="gloo", logging_strategy="no", **saves,
         )  # fmt: skip
         model = NamedNet(norm)
-        trainer = curated_trainer(transformers.Trainer, curator)(model=model, args=arguments, callbacks=[])
+        trainer = (trainer_class if objective is None else WholeBatchLoss)(model=model, args=arguments)
         trainer.add_callback(Leaving())
         with noted(plans):
-            trainer.train(resume_from_checkpoint=folder is not None and stop_at is None)
+            trainer.train(resume_from_checkpoint=kept.resumes)
     return summary(model, plans)
 
 
@@ -405,7 +416,7 @@ def by_shares(engine: str, method: str, count: int) -> Any:
     """One process that normalises as `count` do: the model is run on each share by itself, the loss is of the whole."""
     model, curator, plans = NamedNet(norm=True), curated_by(engine, method), list[str]()
     optimizer = build_optimizer(model, replace(FIT, momentum=0.0 if engine == "trainer" else FIT.momentum))
-    objective = None if engine == "trainer" else policy(method).objective()  # a Trainer has a loss of its own
+    objective = policy(method).objective()
     if objective is not None:
         objective.prepare(examples())
     for _ in curator.epochs(EPOCHS, model, optimizer):
