@@ -38,84 +38,108 @@ def assert_close(one, other, plans=True):
             np.testing.assert_allclose(values, other[kind][name], rtol=1e-6, atol=1e-6, err_msg=name)
 
 
-def check(engine, method, count):
-    """Points a, b and c of a method on an engine with so many processes."""
-    cases = [(method, False), (method, True)]
-    ranks = on_ranks(count, by_engine, engine, cases, timeout=300)
-    assert_alike(ranks)
-    assert_close(ranks[0][0], on_ranks(1, by_engine, engine, cases[:1], timeout=300)[0][0])
-    # A Trainer and `fit` note plans where they are made, the reference at every step.
-    normed = {**ranks[0][1], "state": ranks[0][1]["last"]}
-    assert_close(normed, by_shares(engine, method, count), plans=engine not in ("trainer", "fit"))
+def judged(judge, *arguments):
+    """How it went, in words."""
+    try:
+        judge(*arguments)
+    except Exception as error:
+        return f"{FAILED} {type(error).__name__}: {str(error)[:1500]}"
+    return "good"
 
 
-def check_resumed(engine, method, counts, folder, step):
+def check(engine, methods, count):
+    """Points a, b and c of some methods on an engine with so many processes: verdicts by method."""
+    cases = [(method, norm) for method in methods for norm in (False, True)]
+    ranks = on_ranks(count, by_engine, engine, cases, timeout=600)
+    assert all(not isinstance(rank, str) for rank in ranks), ranks
+    alone = on_ranks(1, by_engine, engine, cases[::2])[0]
+
+    def judge(method, place):
+        here = [rank[2 * place : 2 * place + 2] for rank in ranks]
+        assert_alike(here)
+        assert_close(here[0][0], alone[place])
+        # A Trainer and `fit` note plans where they are made, the reference at every step.
+        normed = {**here[0][1], "state": here[0][1]["last"]}
+        assert_close(normed, by_shares(engine, method, count), plans=engine not in ("trainer", "fit"))
+
+    return {method: judged(judge, method, place) for place, method in enumerate(methods)}
+
+
+def check_resumed(engine, methods, counts, folder, step):
     """Point d: left after some step and continued, by as many processes to the bit, by others to tolerance."""
     count, other = counts
-    same, few = (method, True, f"{folder}/same"), (method, False, f"{folder}/other")
-    whole, *left = on_ranks(count, by_engine, engine, [same[:2], (*same, step), (*few, step)], timeout=300)[0]
-    assert left == ["left", "left"], left
-    (again,) = on_ranks(count, by_engine, engine, [same], timeout=300)[0]
-    assert isinstance(again, dict), again
-    assert again["hash"] == whole["hash"]
-    assert_close(*on_ranks(other, by_engine, engine, [few, few[:2]], timeout=300)[0], plans=False)
+    same = [(method, True, f"{folder}/same {method}") for method in methods]
+    few = [(method, False, f"{folder}/few {method}") for method in methods]
+    left = [(*case, step) for case in same + few]
+    first, again = (
+        on_ranks(count, by_engine, engine, cases, timeout=600) for cases in ([case[:2] for case in same] + left, same)
+    )
+    others = on_ranks(other, by_engine, engine, [*few, *(case[:2] for case in few)], timeout=600)
+    assert all(not isinstance(rank, str) for rank in [*first, *again, *others]), (first, again, others)
+
+    def judge(place):
+        size = len(methods)
+        assert [first[0][size + place], first[0][2 * size + place]] == ["left", "left"], first[0]
+        for rank in again:
+            assert rank[place]["hash"] == first[0][place]["hash"]
+        assert_close(others[0][place], others[0][size + place], plans=False)
+
+    return {method: judged(judge, place) for place, method in enumerate(methods)}
+
+
+def check_killed(engine, methods, count):
+    """Point e: the last process is killed in the middle of training, and each of the others says so."""
+
+    def judge(method):
+        *survivors, gone = on_ranks(count, stopping_one, engine, method, signal.SIGKILL, timeout=120)
+        assert gone == "gone", gone
+        for answer in survivors:
+            assert isinstance(answer, str) and "another process of this training has ended" in answer, answer
+
+    return {method: judged(judge, method) for method in methods}
 
 
 @pytest.mark.soak
 def test_any_engine_and_method(seed):
     chance = random.Random(seed)
-    check(chance.choice(sorted(ENGINES)), chance.choice(METHODS), 2 + seed % 2)
+    engine, method = chance.choice(sorted(ENGINES)), chance.choice(METHODS)
+    assert check(engine, [method], 2 + seed % 2) == {method: "good"}
 
 
 @pytest.mark.soak
 def test_any_method_resumed(seed, tmp_path):
     chance = random.Random(seed)
     engine, method = chance.choice(sorted(ENGINES)), chance.choice(METHODS)
-    check_resumed(engine, method, (2 + seed % 2, 1 + seed % 3), tmp_path, chance.randrange(2, 8))
-
-
-def check_killed(engine, method, count):
-    """Point e: the last process is killed in the middle of training, and each of the others says so."""
-    *survivors, gone = on_ranks(count, stopping_one, engine, method, signal.SIGKILL, timeout=120)
-    assert gone == "gone", gone
-    for answer in survivors:
-        assert isinstance(answer, str) and "another process of this training has ended" in answer, answer
+    verdicts = check_resumed(engine, [method], (2 + seed % 2, 1 + seed % 3), tmp_path, chance.randrange(2, 8))
+    assert verdicts == {method: "good"}
 
 
 def cells():
-    """What is to be shown, by name."""
+    """What is to be shown of every method, by an engine and a number of processes."""
     for engine in ENGINES:
-        for method in METHODS:
-            for count in (2, 3):
-                yield (
-                    f"{engine}, {method}, {count} processes, alike, as one and by shares",
-                    check,
-                    (engine, method, count),
-                )
+        for count in (2, 3):
+            yield engine, f"{count} processes, alike, as one and by shares", check, count
     for engine in ENGINES:
-        for method in METHODS:
-            for count, other in ((2, 3), (3, 1)):
-                name = f"{engine}, {method}, resumed from {count} by {count} and by {other}"
-                yield name, check_resumed, (engine, method, (count, other))
+        for count, other in ((2, 3), (3, 1)):
+            yield engine, f"resumed from {count} by {count} and by {other}", check_resumed, (count, other)
     for engine in ENGINES:
-        for method in METHODS:
-            for count in (2, 3):
-                yield f"{engine}, {method}, {count} processes, one killed", check_killed, (engine, method, count)
+        for count in (2, 3):
+            yield engine, f"{count} processes, one killed", check_killed, count
 
 
-def run(name, point, arguments):
-    """How a cell went."""
+def run(engine, what, point, count, methods):
+    """Verdicts by method, of a set of processes for all, or of one for each where together they fail."""
     try:
-        if point is check_resumed:
-            chance = random.Random(name)
-            with tempfile.TemporaryDirectory() as folder:
-                step = chance.randrange(2, 8)
-                point(*arguments, folder, step)
-                return f"good (left after step {step})"
-        point(*arguments)
+        if point is not check_resumed:
+            return point(engine, methods, count)
+        step = random.Random(f"{engine} {what}").randrange(2, 8)
+        with tempfile.TemporaryDirectory() as folder:
+            verdicts = point(engine, methods, count, folder, step)
+        return {method: f"{verdict} (left after step {step})" for method, verdict in verdicts.items()}
     except Exception as error:
-        return f"{FAILED} {type(error).__name__}: {str(error)[:1500]}"
-    return "good"
+        if len(methods) == 1:
+            return {methods[0]: f"{FAILED} {type(error).__name__}: {str(error)[:1500]}"}
+        return {name: verdict for one in methods for name, verdict in run(engine, what, point, count, [one]).items()}
 
 
 def main() -> int:
@@ -127,12 +151,16 @@ def main() -> int:
     PROCESSES.set_forkserver_preload([*PRELOADED, "accelerate", "lightning", "transformers.trainer"])
     journal = Journal("several-processes.log", "python -m tests.soak.test_several_processes: one line per cell")
     done, until, verdicts = set() if chosen.again else journal.good(), time.monotonic() + 60 * chosen.minutes, []
-    for name, point, arguments in cells():
-        if chosen.only in name and name not in done and time.monotonic() < until:
-            verdicts.append(run(name, point, arguments))
-            journal.add(name, verdicts[-1])
-    left = sum(name not in journal.good() for name, _, _ in cells())
-    print(f"{len(verdicts)} run, {left} of {len(list(cells()))} left")
+    for engine, what, point, count in cells():
+        names = {method: f"{engine}, {method}, {what}" for method in METHODS}
+        left = [method for method, name in names.items() if chosen.only in name and name not in done]
+        if left and time.monotonic() < until:
+            found = run(engine, what, point, count, left)
+            for method, verdict in found.items():
+                journal.add(names[method], verdict)
+            verdicts += found.values()
+    names = {f"{engine}, {method}, {what}" for engine, what, *_ in cells() for method in METHODS}
+    print(f"{len(verdicts)} run, {len(names - journal.good())} of {len(names)} left")
     return int(any(verdict.startswith(FAILED) for verdict in verdicts))
 
 

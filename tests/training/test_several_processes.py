@@ -32,7 +32,7 @@ def test_the_readme_loop_on_three_processes_is_that_on_one_and_batch_norm_goes_b
 
 
 def test_a_run_goes_on_with_any_number_of_processes(tmp_path):
-    check_resumed("fit", "crest", (2, 1), tmp_path, 9)
+    assert check_resumed("fit", ["crest"], (2, 1), tmp_path, 9) == {"crest": "good"}
 
 
 def _train_differently(what):
