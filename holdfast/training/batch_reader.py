@@ -36,7 +36,6 @@ class BatchReader:
         self._seed = seed
         self._channels_last = channels_last
         self._pin_memory = pin_memory
-        self._stays = not channels_last
         self._shares: dict[int, Share] = {}
 
     def read(self, upcoming: Iterator[Drawn], augment: Augmentation | None, *, kept: bool) -> Iterator[Batch]:
@@ -58,10 +57,12 @@ class BatchReader:
             self._shares[size] = Share.of(size, self.ranks)
         return self._shares[size]
 
+    def stays(self, device: torch.device | None) -> bool:
+        """Whether batches are for `device` as they are read."""
+        return not self._channels_last and (device is None or device.type == "cpu")
+
     def on_device(self, batch: Batch, device: torch.device | None) -> Batch:
         """The batch where the model is."""
-        if self._stays and (device is None or device.type == "cpu"):
-            return batch
         if isinstance(batch, SharedBatch):
             local = self._moved(batch, device)
             labels, weights = batch.whole.labels.to(local.labels.device), batch.whole.weights.to(local.labels.device)

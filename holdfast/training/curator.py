@@ -231,7 +231,7 @@ class Curator:
         # Counted here as well as in `end_step`: a loop may fetch batches ahead of its steps, or report epochs only.
         drawn, left = self._drawn, self._epoch_left
         draws, step, epoch, reader = self._draws, self.clock.step, self.clock.epoch, self._batch_reader
-        reading, augment = self._reading(drawn, left, step), self.augment
+        reading, augment, stays = self._reading(drawn, left, step), self.augment, reader.stays(self._device)
         while left > 0:
             # A policy changed the plan between two steps: draws are counted from that moment on, and what was read
             # ahead is dropped.
@@ -241,7 +241,7 @@ class Curator:
                 reading, augment = self._reading(drawn, left, step), self.augment
             size = draws.next_size(left)
             if self.accumulate == 1:
-                yield reader.on_device(next(reading), self._device)
+                yield next(reading) if stays else reader.on_device(next(reading), self._device)
             else:
                 for part, last in parts_to_accumulate(next(reading), self.accumulate, draws.step_size):
                     self.ends_step = last

@@ -69,8 +69,7 @@ class Forward:
     ) -> None:
         self.model = model
         self.local = batch
-        self.batch = batch.whole if isinstance(batch, SharedBatch) else batch
-        self.ranks: Ranks = batch.share.ranks if isinstance(batch, SharedBatch) else ranks
+        self.batch, self.ranks = (batch.whole, batch.share.ranks) if isinstance(batch, SharedBatch) else (batch, ranks)
         self.clock = clock or Clock()
         self.weighted = weighted
         self._step_size = step_size

@@ -57,8 +57,10 @@ class OptimizerSteps:
 
     def take(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
         """One step on a mini-batch; gives its loss."""
+        in_parts = _in_parts(objective, batch, self._part_size)
+        gradients = self._gradients_of_parts if in_parts else self._gradients
         try:
-            loss = self._gradients(objective, batch, weighted=weighted, clock=clock)
+            loss = gradients(objective, batch, weighted=weighted, clock=clock)
         except Exception as error:
             if self._compiled and _is_of_the_compiler(error):
                 reason = " ".join(str(error).split())[:300]
@@ -68,7 +70,7 @@ class OptimizerSteps:
                 ) from error
             raise
         self.stop = self._ranks.average_gradients(self._trained, interruptions.requested() is not None)
-        if _in_parts(objective, batch, self._part_size):
+        if in_parts:
             loss = self._ranks.mean(loss)
         if self._scaler is None:
             self._clip()
@@ -91,22 +93,23 @@ class OptimizerSteps:
             self._scaler.load_state_dict(state)
 
     def _gradients(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
-        if not _in_parts(objective, batch, self._part_size):
-            # Where a part is run a second time, buffers are others: not what a compiled graph knows.
-            model = self._runs if self._part_size is None else uncompiled(self._model)
-            forward = Forward(
-                model,
-                batch,
-                self._head,
-                weighted=weighted,
-                clock=clock,
-                precision=self._precision,
-                part_size=self._part_size,
-            )
-            loss = objective(forward)
-            self._optimizer.zero_grad(set_to_none=True)
-            self._backward(loss)
-            return loss
+        # Where a part is run a second time, buffers are others: not what a compiled graph knows.
+        model = self._runs if self._part_size is None else uncompiled(self._model)
+        forward = Forward(
+            model,
+            batch,
+            self._head,
+            weighted=weighted,
+            clock=clock,
+            precision=self._precision,
+            part_size=self._part_size,
+        )
+        loss = objective(forward)
+        self._optimizer.zero_grad(set_to_none=True)
+        self._backward(loss)
+        return loss
+
+    def _gradients_of_parts(self, objective: Objective, batch: Batch, *, weighted: bool, clock: Clock) -> Tensor:
         self._optimizer.zero_grad(set_to_none=True)
         whole, losses, shared = len(batch.labels), list[Tensor](), isinstance(batch, SharedBatch)
         for part in split_batch(batch, part_sizes(whole, self._part_size or whole)):

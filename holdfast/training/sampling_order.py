@@ -25,6 +25,9 @@ class SamplingOrder:
         n: how many examples there are.
         seed: the run's seed.
         since: the optimizer step at which the plan was adopted; it names the random stream.
+
+    Attributes:
+        pass_length: how many draws make a pass.
     """
 
     def __init__(self, plan: Plan, n: int, seed: int, since: int) -> None:
@@ -39,19 +42,15 @@ class SamplingOrder:
             self._pool = torch.arange(n)
         else:
             self._pool = torch.arange(n).repeat_interleave(plan.copies)
+        self.pass_length = len(self._pool)
         if plan.sample_weight is not None:
             self._cumulative = plan.sample_weight[self._pool].cumsum(0)
 
-    @property
-    def pass_length(self) -> int:
-        """How many draws make a pass."""
-        return len(self._pool)
-
     def take(self, start: int, count: int) -> Tensor:
         """Draws number `start` to `start + count`, int64 of shape (count,)."""
-        number, offset = divmod(start, len(self._pool))
+        number, offset = divmod(start, self.pass_length)
         current = self._pass(number)
-        if offset + count <= len(current):
+        if offset + count <= self.pass_length:
             return current[offset : offset + count]
         pieces = [current[offset:]]
         missing = count - len(pieces[0])
@@ -67,7 +66,7 @@ class SamplingOrder:
         return self._cached[1]
 
     def _draw(self, generator: torch.Generator) -> Tensor:
-        size = len(self._pool)
+        size = self.pass_length
         if self._plan.batches is not None:
             if self._plan.batch_order is not None:
                 return self._pool
