@@ -38,7 +38,7 @@ from holdfast.training import Training, fit
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.ranks import Ranks
 
-EXAMPLES, WARM, BATCH, SWEPT = 2_048, 128, 64, 1_000_000
+EXAMPLES, WARM, BATCH, SWEPT = 8_192, 256, 64, 1_000_000
 RATE = {"lr": 0.01, "momentum": 0.9}
 
 
@@ -73,7 +73,7 @@ def _measured(place: tuple[int, int], threads: int, store: str, work: Callable[[
 
 
 def network() -> nn.Module:
-    """A few convolutions without batch norm: a step takes a tenth of a second or more on one core."""
+    """A few convolutions without batch norm: a step takes some hundredths of a second on one core."""
     torch.manual_seed(0)
     widths, layers = (3, 32, 64, 64, 128), list[nn.Module]()
     for before, after in itertools.pairwise(widths):
