@@ -365,7 +365,7 @@ def by_trainer(method: str, norm: bool, folder: str | None = None, stop_at: int 
 
     from holdfast.integrations.hf_trainer import POSITION, WEIGHT, curated_trainer
 
-    curator, plans, objective = curated_by("trainer", method), list[str](), policy(method).objective()
+    curator, plans, objective = curated_by("trainer", policy(method, EVEN)), list[str](), policy(method).objective()
     trainer_class = curated_trainer(transformers.Trainer, curator)
     if objective is not None:
         objective.prepare(curator.examples)
@@ -397,40 +397,44 @@ def by_trainer(method: str, norm: bool, folder: str | None = None, stop_at: int 
     return summary(model, plans)
 
 
-def curated_by(engine: str, method: str) -> Curator:
+def curated_by(engine: str, made: Any) -> Curator:
     """The curator that an engine is given."""
-    if engine == "lightning":
-        return curated(method, epoch_size=SIZE)
-    if engine == "fit":
-        return Curator(examples(), policy(method), batch_size=BATCH, seed=FIT.seed)
     if engine != "trainer":
-        return curated(method)
+        options = {"epoch_size": SIZE} if engine == "lightning" else {}
+        return Curator(examples(), made, batch_size=BATCH, seed=FIT.seed if engine == "fit" else 3, **options)
     toy = examples()
     named = Examples.of(
         {"x": toy.inputs.gather(torch.arange(SIZE))}, toy.labels, attributes=toy.attributes, ids=toy.ids
     )
-    return Curator(named, policy(method, EVEN), batch_size=EVEN, seed=3, epoch_size=SIZE - SIZE % 2)
+    return Curator(named, made, batch_size=EVEN, seed=3, epoch_size=SIZE - SIZE % 2)
 
 
 def by_shares(engine: str, method: str, count: int) -> Any:
     """One process that normalises as `count` do: the model is run on each share by itself, the loss is of the whole."""
-    model, curator, plans = NamedNet(norm=True), curated_by(engine, method), list[str]()
+    made = policy(method, EVEN if engine == "trainer" else BATCH)
+    model, curator, plans = NamedNet(norm=True), curated_by(engine, made), list[str]()
     optimizer = build_optimizer(model, replace(FIT, momentum=0.0 if engine == "trainer" else FIT.momentum))
-    objective = policy(method).objective()
+    objective = (made if engine == "fit" else policy(method)).objective()  # in `fit` policies hear of their losses
     if objective is not None:
         objective.prepare(examples())
     for _ in curator.epochs(EPOCHS, model, optimizer):
         for batch in curator:
-            logits = torch.zeros(len(batch.labels), 2, dtype=torch.float64)
+            trained = CrossEntropy() if objective is None or curator.warming_up else objective
+            logits, size = torch.zeros(len(batch.labels), 2, dtype=torch.float64), len(batch.labels)
+            handed_out = torch.zeros(size, dtype=torch.float64)
             inputs = batch.inputs["x"] if isinstance(batch.inputs, dict) else batch.inputs
             for rank in reversed(range(count)):
                 share = Share.of(len(batch.labels), Ranks(rank, count))
                 with _kept_statistics(model) if rank else nullcontext():  # running ones are the first process's
                     outputs = model(inputs[share.places])["logits"][: share.counted]
-                logits = logits.index_put((share.places[: share.counted],), outputs)
-            forward = Forward(model, batch, clock=curator.clock)
+                own, factor = share.places[: share.counted], size / (count * len(share.places))
+                logits = logits.index_put((own,), outputs)
+                handed_out[own] = share.weigh(batch.weights)[: share.counted].double() * factor
+            # Weights of shares are rounded to float32; losses that see the mini-batch as a whole get its own.
+            rounded = trained is not objective or (engine == "fit" and trained.is_mean)
+            weighed = batch._replace(weights=handed_out) if rounded else batch
+            forward = Forward(model, weighed, clock=curator.clock)
             forward.__dict__["logits"] = logits
-            trained = CrossEntropy() if objective is None or curator.warming_up else objective
             optimizer.zero_grad()
             trained(forward).backward()
             optimizer.step()
