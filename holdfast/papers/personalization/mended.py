@@ -54,9 +54,26 @@ _GOLDEN = Cell(
 _SOURCE = "Personalized FL with spurious features, Table {}, on MNIST, small, which is not in the document"
 
 
+#: Why a claim fails here, by its first words.
+_WHY = {
+    "the worst environment is best": "UW, which is given counterexamples that no other row has, is 0.019 above; every "
+    "other printed row is below by its mean",
+    "the shared model is hardly biased": "0.031 under one seed, where 0.03 is the limit",
+    "ours keeps the benefit": "with (10, 10), which the rule admits in every personalization of one seed, models "
+    "hardly move, and with coefficients near 0 disparity comes back; (1, 1) does better than both",
+}
+_NOTE = (
+    "Of nine searches the rule admits (10, 10) in three, all of one seed, weaker pairs in the others, and in one no "
+    "pair at all: that is said, and the weakest is taken. On average over both environments ours is 0.039 above the "
+    "shared model at the selected checkpoint and 0.040 at the end of training, where Table 2's rule, which looks at "
+    "the end alone, gained 0.027 and 0.013; (1, 1) gains 0.052, and the document prints 0.062."
+)
+
+
 def _claims(claims: tuple[Claim, ...]) -> tuple[Claim, ...]:
-    """Those of the table, with no reason taken over: it is another method's."""
-    return tuple(replace(claim, scales=("cpu",), why="") for claim in claims if "budget" not in claim.name)
+    """Those of the table, with reasons of their own: others' are another method's."""
+    whys = ((claim, [why for name, why in _WHY.items() if claim.name.startswith(name)]) for claim in claims)
+    return tuple(replace(claim, scales=("cpu",), why="".join(why)) for claim, why in whys if "budget" not in claim.name)
 
 
 def _grid(grid: Grid | None) -> Grid:
@@ -74,7 +91,7 @@ MENDED2 = replace(
     printed={},
     grid=_grid(TABLE2.grid),
     claims=_claims(TABLE2.claims),
-    notes={},
+    notes={"cpu": _NOTE},
     scales=("smoke", "cpu"),
 )
 MENDED3 = replace(
@@ -87,7 +104,7 @@ MENDED3 = replace(
     printed={},
     grid=_grid(TABLE3.grid),
     claims=_claims(TABLE3.claims),
-    notes={},
+    notes={"cpu": _NOTE},
     scales=("smoke", "cpu"),
 )
 
