@@ -9,19 +9,23 @@ here: the caller reads the file as a whole, which decides what is right.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
-from holdfast.data.own.threads import in_threads
+from holdfast.data.own.threads import in_threads_one_by_one
 
 _FIRST_BYTES = 1 << 20  # parsed alone, for the types
 _PIECE_BYTES = 1 << 22  # parsed by one thread at a time
 _MOST_WORDS = 1_000  # of the first piece that are numbered; a column with more is text
+_NUMBERS = (pa.float64(), pa.int64())
+_MOST_EXPECTED = 1 << 27  # rows that room is made for before they are there
 _QUOTE = ord('"')
 
 
@@ -45,22 +49,70 @@ def read_in_pieces(path: Path, parsing: pa_csv.ParseOptions, converting: pa_csv.
             numbered = [_encoded(column, _MOST_WORDS) for column in first.columns]
             converting.column_types = dict(zip(first.column_names, first.schema.types, strict=True))
 
-            def piece(ends: tuple[int, int]) -> list[list[pa.Array]]:
+            def piece(ends: tuple[int, int]) -> list[pa.ChunkedArray]:
                 naming = pa_csv.ReadOptions(column_names=first.column_names)
                 columns = _parsed(file, ends, naming, parsing, converting).columns
                 return [
-                    (_encoded(column) if pa.types.is_dictionary(start.type) else column).chunks
+                    _encoded(column) if pa.types.is_dictionary(start.type) else column
                     for column, start in zip(columns, numbered, strict=True)
                 ]
 
-            others = in_threads(piece, pairwise(cuts[1:]))
+            expected = min(round(1.05 * first.num_rows * cuts[-1] / cuts[1]), _MOST_EXPECTED)
+            whole = [_Numbers(column.type, expected) if column.type in _NUMBERS else _Chunks() for column in numbered]
+
+            def append(columns: Iterable[pa.ChunkedArray]) -> None:
+                for column, part in zip(whole, columns, strict=True):
+                    for chunk in part.chunks:
+                        column.append(chunk)
+
+            append(numbered)
+            in_threads_one_by_one(piece, pairwise(cuts[1:]), append)
         except pa.ArrowInvalid:
             return None
-    columns = [
-        pa.chunked_array([*start.chunks, *(chunk for piece in others for chunk in piece[place])], start.type)
-        for place, start in enumerate(numbered)
-    ]
+    columns = [column.whole(start.type) for column, start in zip(whole, numbered, strict=True)]
     return pa.Table.from_arrays(columns, first.column_names)
+
+
+class _Chunks:
+    """A column that keeps its pieces."""
+
+    def __init__(self) -> None:
+        self._chunks: list[pa.Array] = []
+
+    def append(self, chunk: pa.Array) -> None:
+        """Take the next rows."""
+        self._chunks.append(chunk)
+
+    def whole(self, kind: Any) -> pa.ChunkedArray:
+        """All rows."""
+        return pa.chunked_array(self._chunks, kind)
+
+
+class _Numbers:
+    """A column that grows in one array: a piece's memory is free, and still in the cache, when the next needs some."""
+
+    def __init__(self, kind: Any, expected: int) -> None:
+        self._values: NDArray[Any] = np.empty(expected, kind.to_pandas_dtype())
+        self._rows = 0
+        self._missing: list[NDArray[np.int64]] = []
+
+    def append(self, chunk: pa.Array) -> None:
+        """Take the next rows."""
+        end = self._rows + len(chunk)
+        if end > len(self._values):
+            self._values = np.concatenate([self._values[: self._rows], np.empty(end, self._values.dtype)])
+        self._values[self._rows : end] = (chunk.fill_null(0) if chunk.null_count else chunk).to_numpy()
+        if chunk.null_count:
+            self._missing.append(self._rows + np.flatnonzero(chunk.is_null()))
+        self._rows = end
+
+    def whole(self, kind: Any) -> pa.ChunkedArray:
+        """All rows."""
+        mask = None
+        if self._missing:
+            mask = np.zeros(self._rows, np.bool_)
+            mask[np.concatenate(self._missing)] = True
+        return pa.chunked_array([pa.array(self._values[: self._rows], kind, mask=mask, from_pandas=False)])
 
 
 def _cuts(file: BinaryIO) -> list[int]:

@@ -342,7 +342,15 @@ def _codes(source: Source, category: Category) -> NDArray[np.int16]:
     coded = source.words(category.column)
     places = {value: place for place, value in enumerate(category.values)}
     by_name = np.array([places.get(name, len(category.values)) for name in coded.names], np.int16)
-    return by_name[coded.codes]
+    return by_name.take(coded.codes)
+
+
+def _median(values: NDArray[np.float64]) -> float:
+    """The median of numbers none of which is missing, which NumPy's own would sort for, at five times the cost."""
+    half = len(values) // 2
+    ordered = np.partition(values, half)
+    upper = ordered[half]
+    return float(upper if len(values) % 2 else (ordered[:half].max() + upper) / 2)
 
 
 def _number(values: NDArray[np.float64], name: str) -> Number | None:
@@ -351,7 +359,7 @@ def _number(values: NDArray[np.float64], name: str) -> Number | None:
     known = values[~missing] if any_missing else values
     if not len(known):
         return None
-    median = float(np.median(known[:: 1 + len(known) // _MEDIAN_OF]))
+    median = _median(known[:: 1 + len(known) // _MEDIAN_OF])
     filled = np.where(missing, median, values) if any_missing else values
     mean, std = float(filled.mean()), float(filled.std())
     scale = max(abs(mean), 1e-30)

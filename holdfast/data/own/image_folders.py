@@ -20,6 +20,7 @@ from holdfast.errors import DataError
 
 #: Suffixes of files that are taken for images.
 IMAGE_SUFFIXES = frozenset({".jpeg", ".jpg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
+_LEFT_BEHIND = frozenset({"thumbs.db", "desktop.ini"})  # by a system, as are hidden files
 METADATA = ("metadata.csv", "metadata.parquet", "metadata.jsonl", "labels.csv", "annotations.csv")
 IMAGE, LABEL = "image", "label"
 
@@ -46,15 +47,17 @@ def read_class_folders(folder: Path, place: str) -> Source:
     files: list[str] = []
     labels: list[str] = []
     codes: list[int] = []
+    unread: list[str] = []
     for part in sorted(parts) or [""]:
         for label in _folders(folder / part):
-            found = _images_below(folder / part / label)
+            found, unknown = _images_below(folder / part / label)
             if not found:
                 raise DataError(
                     f"the class folder {folder / part / label} has no images ({some(sorted(IMAGE_SUFFIXES), 4)}); fill "
                     "it or remove it"
                 )
             prefix = f"{part}/{label}" if part else label
+            unread += [f"{prefix}/{name}" for name in unknown]
             files += [f"{prefix}/{name}" for name in found]
             labels += [label] * len(found)
             codes += [parts.get(part, -1)] * len(found)
@@ -68,7 +71,9 @@ def read_class_folders(folder: Path, place: str) -> Source:
         )
     table = pa.table({IMAGE: files, LABEL: pa.array(labels).dictionary_encode()})
     layout = np.asarray(codes, np.int64) if parts else None
-    return Source(place, table, folder=folder, parts=layout, roles={"image": IMAGE, "label": LABEL})
+    note = f"left out: {len(unread):,} files whose names are not those of images ({some(unread, 3)})"
+    roles = {"image": IMAGE, "label": LABEL}
+    return Source(place, table, folder=folder, parts=layout, roles=roles, notes=(note,) if unread else ())
 
 
 def metadata_file(folder: Path) -> Path | None:
@@ -122,14 +127,22 @@ def _files(folder: Path) -> list[str]:
         return sorted(entry.name for entry in entries if entry.is_file())
 
 
-def _images_below(folder: Path) -> list[str]:
-    """Images in a folder and in the folders below it, relative to it, sorted: a listing's order differs by machine."""
-    found = []
+def _images_below(folder: Path) -> tuple[list[str], list[str]]:
+    """Images in a folder and in the folders below it, relative to it, and other files that somebody put there.
+
+    Sorted: a listing's order differs by machine.
+    """
+    images, others = [], []
     for place, below, names in os.walk(folder):
         below.sort()
         inner = os.path.relpath(place, folder)
-        found += [name if inner == "." else f"{inner}/{name}" for name in names if is_image(name)]
-    return sorted(found)
+        for name in names:
+            path = name if inner == "." else f"{inner}/{name}"
+            if is_image(name):
+                images.append(path)
+            elif not name.startswith(".") and name.lower() not in _LEFT_BEHIND:
+                others.append(path)
+    return sorted(images), sorted(others)
 
 
 def has_images(folder: Path, depth: int = 3) -> bool:

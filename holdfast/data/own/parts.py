@@ -82,7 +82,19 @@ def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[
     return (places > first).astype(np.int64) + (places > second)
 
 
-def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Codes | None = None) -> Codes:
+def shuffled(rows: Codes, seed: int) -> NDArray[np.uint32]:
+    """Rows in the random order by which a split is made."""
+    # Short numbers stay in the cache while they are shuffled; draws and order don't depend on their length.
+    return data_stream(seed, "own split").permutation(rows.astype(np.uint32))
+
+
+def stratified(
+    groups: Codes,
+    shares: tuple[float, float],
+    seed: int,
+    rows: Codes | None = None,
+    order: NDArray[np.uint32] | None = None,
+) -> Codes:
     """A random split in which every group has its share of each part.
 
     A group of three or more is in all parts, one of two in training and test, a single example in training.
@@ -92,16 +104,15 @@ def stratified(groups: Codes, shares: tuple[float, float], seed: int, rows: Code
         shares: of validation and test; a share of 0 gives nothing to that part.
         seed: decides it.
         rows: split only these; others are -1.
+        order: what `shuffled` gives for them, where it was drawn before.
 
     Returns:
         0, 1 or 2 for each row, int64 of shape (n,).
     """
-    rng = data_stream(seed, "own split")
-    # Short numbers stay in the cache while they are shuffled; draws and order don't depend on their length.
-    chosen = np.arange(len(groups), dtype=np.uint32) if rows is None else rows.astype(np.uint32)
-    shuffled = rng.permutation(chosen)
+    chosen = np.arange(len(groups)) if rows is None else rows
+    drawn = shuffled(chosen, seed) if order is None else order
     short = groups.astype(np.min_scalar_type(int(groups.max(initial=0))))
-    order = shuffled[np.argsort(short[shuffled], kind="stable")]  # by counting, where numbers are short
+    order = drawn[np.argsort(short.take(drawn), kind="stable")]  # by counting, where numbers are short
     codes = np.full(len(groups), -1, np.int64)
     codes[chosen] = 0
     ordered = short[order]

@@ -57,6 +57,8 @@ def read_place(place: str, *, sample: bool = False) -> Source:
     """
     if place.startswith(HUB):
         return read_hub(place)
+    if not place.strip():
+        raise DataError(f"the place of the data is an empty text; give {_FORMS}")
     try:
         path = Path(place).expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()

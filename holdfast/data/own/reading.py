@@ -17,18 +17,18 @@ from numpy.typing import NDArray
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.inputs import InputBatch
 from holdfast.data.own.array_inputs import array_shape
-from holdfast.data.own.columns import arrow_told
+from holdfast.data.own.columns import arrow_told, is_text
 from holdfast.data.own.features import fit_encoder
 from holdfast.data.own.handed_on import hand_on, take
 from holdfast.data.own.image_inputs import guess_size
 from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, stratified
+from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, shuffled, stratified
 from holdfast.data.own.places import read_place
 from holdfast.data.own.python_objects import first_input, is_object_name
 from holdfast.data.own.roles import NONE, Roles, assign
 from holdfast.data.own.schema import HASHING, AttributeColumn, RowCodes, Schema, owners_of
 from holdfast.data.own.source import PART_NAMES, Source
-from holdfast.data.own.threads import in_threads
+from holdfast.data.own.threads import in_threads, side_by_side
 from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, quantiles_of
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
@@ -80,19 +80,23 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
     source = take(place) or read_place(place)
     roles = assign(source, options)
     assert roles.label is not None
-    labels = classes_of(source.table[roles.label], roles.label, place)
-    attributes, cells, members = _attributes(source, roles, options)
+    split_by_client = federated and options.client is not None
+    made = roles.split is None and source.parts is None and roles.time is None
+    # The split's order takes as long to draw as all words to be coded, and neither waits for the other.
+    order, (labels, (attributes, cells, members)) = side_by_side(
+        lambda: shuffled(np.arange(len(source)), options.split_seed) if made and not split_by_client else None,
+        lambda: _coded(source, roles, options),
+    )
     group = _explicit_group(source, roles)
     strata = labels.codes
     if group is not None:
         strata = group.codes
     elif cells is not None:
         strata = labels.codes * (1 + int(cells.max(initial=0))) + cells
-    split_by_client = federated and options.client is not None
-    parts, notes = _parts(source, roles, options, strata, seed if split_by_client else None)
-    made = roles.split is None and source.parts is None and roles.time is None
+    parts, notes = _parts(source, roles, options, strata, client_seed=seed if split_by_client else None, order=order)
+    counts = _counts(parts, labels.codes, len(labels.names))
     # Clients may be too small to be validated on; what chooses by validation says so itself.
-    _check_parts(parts, labels, source, made=made, needed=(0, 2) if split_by_client else (0, 1, 2))
+    _check_parts(counts, labels, source, made=made, needed=(0, 2) if split_by_client else (0, 1, 2))
     schema, encoding = _encoded(source, roles, options, np.flatnonzero(parts == 0))
     schema = replace(
         schema,
@@ -103,8 +107,8 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
     )
     codes = RowCodes(labels.codes, cells if members is None else None, members, None if group is None else group.codes)
     examples = schema.examples(source, schema.inputs_of(source, roles.inputs, options), codes)
-    empty = _empty_cells(examples, parts)
-    lines = (_summary(source, schema, parts), *source.notes, *roles.notes, *notes, *encoding, *empty)
+    empty = _empty_cells(examples, parts, counts)
+    lines = (_summary(source, schema, counts), *source.notes, *roles.notes, *notes, *encoding, *empty)
     return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
 
 
@@ -155,6 +159,19 @@ def count_clients(place: str, options: ReadingOptions) -> int:
     return len(owners_of(source, options.client).names) if options.client in source.columns else 0
 
 
+def _coded(
+    source: Source, roles: Roles, options: ReadingOptions
+) -> tuple[Coded, tuple[tuple[AttributeColumn, ...], Codes | None, NDArray[np.bool_] | None]]:
+    """Classes and attributes; words that are inputs are coded beside them, and kept by the source."""
+    assert roles.label is not None
+    labels = classes_of(source.table[roles.label], roles.label, source.place)
+    attributes = _attributes(source, roles, options)
+    for name in roles.inputs if roles.kind == "table" else ():
+        if is_text(source.table[name]):
+            source.words(name)
+    return labels, attributes
+
+
 def _attributes(
     source: Source, roles: Roles, options: ReadingOptions
 ) -> tuple[tuple[AttributeColumn, ...], Codes | None, NDArray[np.bool_] | None]:
@@ -199,7 +216,13 @@ def _explicit_group(source: Source, roles: Roles) -> Coded | None:
 
 
 def _parts(
-    source: Source, roles: Roles, options: ReadingOptions, strata: Codes, client_seed: int | None
+    source: Source,
+    roles: Roles,
+    options: ReadingOptions,
+    strata: Codes,
+    *,
+    client_seed: int | None,
+    order: NDArray[np.uint32] | None,
 ) -> tuple[Codes, list[str]]:
     shares = (options.validation_share, options.test_share)
     if roles.split is not None:
@@ -224,18 +247,18 @@ def _parts(
         f"split: made, {shares[0]:g} for validation and {shares[1]:g} for the test, stratified by group, seed "
         f"{options.split_seed}"
     )
-    return stratified(strata, shares, options.split_seed), [how]
+    return stratified(strata, shares, options.split_seed, order=order), [how]
 
 
-def _check_parts(parts: Codes, labels: Coded, source: Source, *, made: bool, needed: Sequence[int]) -> None:
+def _check_parts(counts: Codes, labels: Coded, source: Source, *, made: bool, needed: Sequence[int]) -> None:
     """Refuse a split in which the model can't learn a class that it is judged by, or a part is empty."""
     for part in needed:
-        if not (parts == part).any():
+        if not counts[part].any():
             raise DataError(
                 f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "
                 "rows of a class, or a split column"
             )
-    untaught = np.flatnonzero(np.bincount(labels.codes[parts == 0], minlength=len(labels.names)) == 0)
+    untaught = np.flatnonzero(counts[0] == 0)
     if len(untaught):
         names = some([labels.names[code] for code in untaught])
         remedy = (
@@ -277,17 +300,16 @@ def _encoded(source: Source, roles: Roles, options: ReadingOptions, training: Co
     return schema, notes
 
 
-def _empty_cells(examples: Examples, parts: Codes) -> list[str]:
+def _empty_cells(examples: Examples, parts: Codes, counts: Codes) -> list[str]:
     """Lines on classes that a part lacks and groups that training lacks: methods can't repair what they never see."""
     lines = []
-    counts = _counts(parts, examples.labels.numpy(), examples.n_classes)
     for part in (1, 2):
         lacking = [examples.class_names[code] for code in np.flatnonzero(counts[part] == 0)]
         if lacking:
             lines.append(f"warning: the {PART_NAMES[part]} set has no example of the class {some(lacking)}")
     if examples.groups is not None:
-        counts = _counts(parts, examples.groups.numpy(), examples.n_groups)
-        lacking = [examples.group_names[code] for code in np.flatnonzero(counts[0] == 0)]
+        trained = _counts(parts, examples.groups.numpy(), examples.n_groups)[0]
+        lacking = [examples.group_names[code] for code in np.flatnonzero(trained == 0)]
         if lacking:
             lines.append(f"warning: no training example of the group {some(lacking)}; it can't be learned")
     return lines
@@ -298,8 +320,8 @@ def _counts(parts: Codes, codes: Codes, values: int) -> Codes:
     return np.bincount(parts * values + codes, minlength=3 * values).reshape(3, values)
 
 
-def _summary(source: Source, schema: Schema, parts: Codes) -> str:
-    sizes = "/".join(f"{int((parts == part).sum()):,}" for part in range(3))
+def _summary(source: Source, schema: Schema, counts: Codes) -> str:
+    sizes = "/".join(f"{int(count):,}" for count in counts.sum(1))
     inputs = {
         "table": f"{len(schema.inputs)} columns as {schema.encoder.width if schema.encoder else 0} numbers",
         "text": f"texts in {schema.inputs[0] if schema.inputs else ''!r}, tokens by {schema.tokenizer}",

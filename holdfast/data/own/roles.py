@@ -38,6 +38,7 @@ _IMAGES = ("image", "img", "img_filename", "image_path", "file_name", "filename"
 _TEXTS = ("text", "sentence", "review", "comment", "content", "comment_text", "document", "body", "question")
 _IDS = ("", "unnamed: 0", "id", "img_id", "uid", "uuid", "example_id", "row_id", "index", "rownames")
 _LOOKED_AT = 500
+_FEW = 8  # values of an attribute, whatever the number of rows
 #: What is said instead of a column where none is to be guessed.
 NONE = "none"
 _TEXT_LENGTH = 30  # characters; categories are shorter on average
@@ -227,9 +228,10 @@ def _may_be_attribute(name: str, source: Source) -> bool:
     for column in source.columns:
         if column.lower() == name:
             try:
-                attribute_of(source.table[column], column, source.place)
+                values = attribute_of(source.table[column], column, source.place).names
             except (DataError, pa.ArrowException):
                 return bool(pa.types.is_list(source.table[column].type))
+            return len(values) <= max(_FEW, len(source) // 3)  # else groups are too small to be split
     return True
 
 

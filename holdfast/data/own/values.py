@@ -210,7 +210,7 @@ def coded_values(column: pa.ChunkedArray, known: Sequence[str] | None = None) ->
         known = tuple(dict.fromkeys(_name(values[code]) for code in ordered))  # " cat" and "cat" are one class
     place = {name: number for number, name in enumerate(known)}
     target = np.array([place.get(_name(value), -1) for value in values], np.int64)
-    return Coded(target[codes], tuple(known))
+    return Coded(target.take(codes), tuple(known))
 
 
 def coded_words(column: pa.ChunkedArray) -> Coded:

@@ -47,6 +47,7 @@ CELLS = {
     "numbers that float64 can't hold": lambda rng: str(rng.randint(2**62, 2**70)),
     "fractions": lambda rng: repr(rng.uniform(-1e30, 1e30)),
     "short fractions": lambda rng: str(rng.randint(-99, 99) / 10),
+    "numbers and what is none": lambda rng: rng.choice(["-nan", "0.5", "-0.25", "7"]),
     "truth values": lambda rng: rng.choice(["true", "false"]),
     "dates": lambda rng: str(date(1970, 1, 1) + timedelta(rng.randint(0, 20_000))),
     "missing": lambda rng: rng.choice(NULLS),
@@ -148,3 +149,14 @@ def test_numbers_keep_their_bits_until_they_are_scaled(tmp_path):
     training = times[rows.parts == 0]
     assert np.allclose(scaled, (times - training.mean()) / training.std(), atol=1e-6)
     assert pa.types.is_integer(tables.read_table(tmp_path / "t.csv")["id"].type)
+
+
+def test_pieces_with_more_rows_than_the_first_lets_expect_and_gaps_far_behind_are_read_whole(tmp_path):
+    """Long lines first, so that the columns have to grow; the last number of all is missing."""
+    n = 4_000
+    rows = [f"{row}.5,{row},{'long' * 20 if row < 40 else 's'}" for row in range(n - 1)] + [f",{n - 1},s"]
+    (tmp_path / "t.csv").write_text("x,n,w\n" + "\n".join(rows) + "\n")
+    with mock.patch.multiple(csv_pieces, _FIRST_BYTES=2_000, _PIECE_BYTES=4_000):
+        table = csv_pieces.read_in_pieces(tmp_path / "t.csv", pa_csv.ParseOptions(), pa_csv.ConvertOptions())
+    assert table["x"].to_pylist() == [row + 0.5 for row in range(n - 1)] + [None]
+    assert table["n"].to_pylist() == list(range(n)) and table["x"].num_chunks == table["n"].num_chunks == 1

@@ -74,6 +74,13 @@ def test_what_systems_leave_behind_is_no_image_and_links_are_followed(photos):
     assert sum(map(len, parts_of(read(photos)))) == 13
 
 
+def test_files_that_are_no_images_by_their_names_are_told(photos):
+    for name in ("7.heic", "Thumbs.db", ".hidden"):
+        (photos / "cat" / name).write_bytes(b"?")
+    told = [note for note in read(photos).notes if note.startswith("left out")]
+    assert len(told) == 1 and "1 files" in told[0] and "7.heic" in told[0]
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from holdfast.data import read
 from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.reading import recipe_for
+from holdfast.data.own.parts import stratified
+from holdfast.data.own.reading import read_rows, recipe_for
 from holdfast.data.own.schema import Schema
 from holdfast.errors import CheckpointError, ConfigError, DataError, HoldfastError
 from tests.data.own.wards import wards, write_csv
@@ -32,6 +33,13 @@ def test_a_table_is_read_without_a_word_and_what_was_guessed_is_told(table):
     )
     ids = torch.cat([part.ids for part in (splits.train, splits.validation, splits.test)])
     assert sorted(ids.tolist()) == list(range(60))
+
+
+def test_a_split_drawn_beside_the_coding_is_the_one_of_its_seed(table):
+    rows = read_rows(str(table), ReadingOptions(split_seed=3))
+    groups = rows.examples.groups
+    assert rows.parts.tolist() == stratified(groups.numpy(), (0.15, 0.15), 3).tolist()
+    assert rows.parts.tolist() != stratified(groups.numpy(), (0.15, 0.15), 0).tolist()
 
 
 def test_labels_and_groups_are_those_of_the_rows(table):

@@ -30,6 +30,11 @@ def test_what_the_user_says_wins_and_none_is_none():
     assert roles({**wards(), "id": range(60)}, id="none").id is None
 
 
+def test_a_column_called_like_an_attribute_with_a_value_for_every_row_is_an_input():
+    found = roles({"a": range(40), "b": range(40), "label": ["x", "y"] * 20})
+    assert found.attributes == () and found.inputs == ("a", "b")
+
+
 def test_a_column_called_split_that_says_something_else_is_an_input():
     found = roles({**wards(), "split": ["left", "right"] * 30})
     assert found.split is None and "split" in found.inputs

@@ -151,3 +151,8 @@ def test_parts_of_the_hub_without_labels_are_left_out(tmp_path):
     splits = read(tmp_path / "saved")
     assert sum(map(len, (splits.train, splits.validation, splits.test))) == 60
     assert "left out: unsupervised (neither train, validation nor test)" in splits.notes
+
+
+def test_no_place_is_not_the_folder_one_stands_in():
+    with pytest.raises(DataError, match="empty text"):
+        read(" ")
