@@ -19,7 +19,7 @@ from holdfast.primitives.memory import keep_freed_memory
 
 #: What each command is for, and the module whose `main(arguments)` runs it; imported only when it is called.
 COMMANDS = {
-    "demo": ("See the failure of plain training and its repair, on data that comes with the package.", "demo"),
+    "demo": ("See plain training fail on a group, and the repair, on data that comes with the package.", "demo"),
     "fit": ("Train a model and report how every group fares.", "fit"),
     "sweep": ("Compare methods fairly: each with as many trials and seeds, beside plain training.", "sweep.command"),
     "federate": (
@@ -31,9 +31,9 @@ COMMANDS = {
         "federation.command",
     ),
     "predict": ("Predict with a run's model: a table by example, and how every group fares.", "predict"),
-    "evaluate": ("Judge predictions, anybody's or a run's, by group: any metric, a page and a table.", "evaluate"),
-    "export": ("Hand a run's model on: as safetensors, as a torch.export program, or as ONNX.", "export"),
-    "audit": ("Look into data and models: groups that a shortcut makes, poisons, what CLIP leans on.", "audit.audit"),
+    "evaluate": ("Evaluate predictions by group, any model's or a run's: any metric, a page and a table.", "evaluate"),
+    "export": ("Export a run's model: as safetensors, as a torch.export program, or as ONNX.", "export"),
+    "audit": ("Inspect data and models: groups made by a shortcut, poisons, what CLIP relies on.", "audit.audit"),
     "select": ("Choose the part of the data that is worth fine-tuning a language model on.", "select.select"),
     "data": ("List data sets, describe one, fetch its files.", "data"),
     "runs": ("List runs, compare them.", "runs"),

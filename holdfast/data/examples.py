@@ -31,7 +31,7 @@ _FEW = 8
 Values = IntVector | Sequence[str]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Examples:
     """Inputs and labels with stable ids, and what is known about each example.
 
@@ -168,6 +168,11 @@ class Examples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    def __repr__(self) -> str:
+        """How much there is of it: a notebook shows this in place of the tensors, and no input is read for it."""
+        groups = f", {self.n_groups} groups" if self.n_groups else ""
+        return f"Examples({len(self):,} examples, {self.n_classes} classes{groups}; {type(self.inputs).__name__})"
 
     @property
     def n_classes(self) -> int:

@@ -181,8 +181,8 @@ class Expected:
         )
         works = self.bearable_cohort(aggregator)
         if works is None:
-            return f"{said}; no cohort is large enough, so expect fewer, or use a rule that stands more"
-        return f"{said}; use --cohort {works} (up to {self.of_cohort(works)} malicious), or a rule that stands more"
+            return f"{said}; no cohort is large enough, so expect fewer, or use a rule that withstands more"
+        return f"{said}; use --cohort {works} (up to {self.of_cohort(works)} malicious), or a rule that withstands more"
 
     def bearable_cohort(self, aggregator: Aggregator) -> int | None:
         """The smallest larger cohort in which the rule stands as many as are expected; None if there is none.

@@ -374,7 +374,7 @@ class Federation:
 
         remedy = "lower the learning rate"
         if self.prepared.expected.overwhelms(self.aggregator) or (self.threat is not None and not self.f):
-            remedy = "combine updates by a rule that stands the attackers, such as the median, and expect them"
+            remedy = "combine updates by a rule that withstands the attackers, such as the median, and expect them"
         history = self.state.history
         found = divergence_of(loss, self.prepared.clients, initial_loss, history, remedy)
         if found is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Instructions
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, HoldfastWarning
 from holdfast.finetuning.estimates import Estimate, estimate
 from holdfast.finetuning.language_models.fine_tuning import FineTuningSettings, Progress, fine_tune
 from holdfast.finetuning.language_models.losses import Floats
@@ -65,7 +66,8 @@ def record_trajectories(
         processes: those that share the work.
         progress: told how far it is.
         ready: told which examples have no response token left, once all that was asked for makes sense and before
-            anything is written; what it raises ends the run.
+            anything is written; what it raises ends the run. By default there is a warning if there are any, unless
+            they may be those that `skip_bad` passes over.
         estimated: told what it will cost, before anything is begun; measuring that takes two mini-batches.
         by_memory: give a pass as many tokens as fit into the memory that is free; else as the settings say.
         skip_bad: conversations that the tokenizer's chat template refuses have no loss, instead of ending the run.
@@ -107,8 +109,8 @@ def record_trajectories(
     settings = _priced(
         proxy, tokens, trained_on, settings, len(schedule), processes=processes, told=estimated, by_memory=by_memory
     )
-    if ready is not None:
-        ready(tokens.undefined)
+    if ready is not None or not skip_bad:
+        (ready or _warn_of_lost)(tokens.undefined)
     how = {name: value for name, value in asdict(settings).items() if name != "most_tokens"}  # it changes rounding only
     key = {
         "data": data.fingerprint,
@@ -134,6 +136,17 @@ def record_trajectories(
         progress=progress,
     )
     return _compared(recorder.trajectories(), len(trained_on), settings.batch_size)
+
+
+def _warn_of_lost(undefined: NDArray[np.bool_]) -> None:
+    """Say that examples can't be chosen, which a selection would only show by what it lacks."""
+    if lost := int(undefined.sum()):
+        warnings.warn(
+            f"{lost:,} of {len(undefined):,} examples have no room for their response and can't be chosen; raise "
+            "max_length",
+            HoldfastWarning,
+            stacklevel=3,
+        )
 
 
 def _schedule(total: int, first: int, every: int | None, points: int | None) -> Sequence[int]:
@@ -210,8 +223,8 @@ def train_reference(
         processes=processes,
     )
     settings = _priced(proxy, tokens, trained_on, settings, 0, processes=processes, told=estimated, by_memory=by_memory)
-    if ready is not None:
-        ready(tokens.undefined)
+    if ready is not None or not skip_bad:
+        (ready or _warn_of_lost)(tokens.undefined)
     before = response_scores(proxy.model, tokens, processes=processes).loss if scored_before else None
     folder.mkdir(parents=True, exist_ok=True)
     fine_tune(

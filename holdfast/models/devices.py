@@ -34,7 +34,7 @@ def find_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError, ImportError, ValueError, TypeError) as error:
         reason = " ".join(str(error).strip().partition("\n")[0].rstrip(".").split())[:200]
         raise ConfigError(
-            f"there is no computing on the device {name!r} here ({reason}); give cpu, or auto for the best there is"
+            f"can't compute on the device {name!r} here ({reason}); give cpu, or auto for the best there is"
         ) from error
     return device
 

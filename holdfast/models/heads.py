@@ -54,7 +54,7 @@ def find_head(model: nn.Module, head: str | None = None) -> tuple[str, nn.Linear
     candidates = _candidates(modules[start], start)
     if len(candidates) != 1:
         where = type(model).__name__ if head is None else f"{head!r} of {type(model).__name__}"
-        raise ConfigError(f"the linear head of {where} can't be told; {_choices(model)}")
+        raise ConfigError(f"the linear head of {where} can't be determined; {_choices(model)}")
     layer = modules[candidates[0]]
     assert isinstance(layer, nn.Linear)
     return candidates[0], layer

@@ -34,7 +34,7 @@ def check_weights(model: nn.Module, clock: Clock, settings: Training, learning_r
         HoldfastError: if a weight is not finite.
     """
     if not all(bool(parameter.isfinite().all()) for parameter in model.parameters()):
-        raise _diverged("weights became infinite or no numbers", clock, settings, learning_rate)
+        raise _diverged("weights became infinite or NaN", clock, settings, learning_rate)
 
 
 def _diverged(what: str, clock: Clock, settings: Training, learning_rate: float) -> HoldfastError:

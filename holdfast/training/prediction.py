@@ -115,7 +115,7 @@ def class_scores(
                 ids = ", ".join(str(number) for number in examples.ids[wrong[:5]].tolist())
                 raise DataError(
                     f"the model's outputs are not finite for {len(wrong)} of {len(positions)} examples, ids {ids}; "
-                    "look at their inputs, which may be infinite or no numbers"
+                    "look at their inputs, which may be infinite or NaN"
                 )
             parts.append(_read_outputs(outputs, task, top))
             count += len(positions)

@@ -29,6 +29,11 @@ def test_groups_are_label_times_attribute() -> None:
     assert examples.group_counts().tolist() == [1] * 6
 
 
+def test_examples_are_shown_by_how_many_there_are_and_not_by_their_tensors() -> None:
+    shown = repr(Examples.of(torch.zeros(3, 2), [0, 1, 1], attributes=[0, 1, 0]))
+    assert shown == "Examples(3 examples, 2 classes, 4 groups; TensorInputs)"
+
+
 def test_a_subset_of_a_subset_keeps_ids_and_everything_aligned() -> None:
     examples = small()
     inner = examples.subset([5, 1, 3]).subset([2, 0])

@@ -15,6 +15,7 @@ import importlib
 import io
 import re
 import shlex
+import sys
 from pathlib import Path
 from unittest.mock import patch
 
@@ -91,6 +92,33 @@ def test_every_code_block_runs(page, capsys, monkeypatch):
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_block_says_its_language(page):
     assert {block.language for block in blocks(page)} <= LANGUAGES
+
+
+def test_a_page_says_how_to_install_what_its_blocks_import_beyond_our_dependencies():
+    extras = {"flwr": "flower", "peft": "llm", "transformers": "llm"}
+    always = {
+        "torch",
+        "numpy",
+        "sklearn",
+        "safetensors",
+        "pyarrow",
+        "rich",
+        "PIL",
+        "yaml",
+        "holdfast",
+        *sys.stdlib_module_names,
+    }
+    silent = []
+    for page in PAGES:
+        code = "\n".join(block.body for block in blocks(page) if block.language == "python")
+        imported = {
+            match.partition(".")[0] for match in re.findall(r"^ *(?:from|import) +([\w.]+)", code, re.MULTILINE)
+        }
+        for name in imported - always - {"my_package"}:
+            said = re.findall(r"pip install .*|`holdfast\[.*\]`", page.read_text())
+            if not any(name in line or f"[{extras.get(name)}]" in line for line in said):
+                silent.append(f"{name_of(page)} does not say how to install {name}")
+    assert not silent
 
 
 @pytest.mark.parametrize(

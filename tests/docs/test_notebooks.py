@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,12 @@ def test_a_notebook_prints_what_is_committed(file: Path):
     assert len(ran) == len(committed) > 2
     for number, (shown, actual) in enumerate(zip(committed, ran, strict=True)):
         expect_lines(shown, actual, f"{file.name}, output {number}")
+
+
+def test_the_choice_of_fine_tuning_data_shows_equal_shares():
+    """Numbers are not compared above, and this notebook's are what it is about."""
+    (shares,) = [text for text in printed(json.loads(notebooks.NOTEBOOKS[1].read_text())["cells"]) if " kept" in text]
+    assert re.findall(r"(\w+) +(\d+) of", shares) == [("sums", "24"), ("products", "24"), ("sequences", "12")]
 
 
 def test_there_is_one_for_each_subject():

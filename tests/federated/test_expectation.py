@@ -154,7 +154,7 @@ def test_a_number_that_is_expected_reaches_the_rule():
         for expect in (0.25, 0)
     )
     assert told.divergence is None and told.weights.abs().max() < 10
-    assert untold.divergence is not None and "stands the attackers" in untold.divergence.sentence()
+    assert untold.divergence is not None and "withstands the attackers" in untold.divergence.sentence()
 
 
 def test_a_shared_model_whose_loss_explodes_is_said_to_have_diverged_and_a_bad_one_is_not():

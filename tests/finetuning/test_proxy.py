@@ -6,7 +6,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from holdfast.errors import ConfigError, DataError
+from holdfast.errors import ConfigError, DataError, HoldfastWarning
 from holdfast.finetuning import FineTuningSettings, LanguageModel, load_language_model, with_lora
 from holdfast.finetuning.estimates import Estimate
 from holdfast.finetuning.language_models.losses import trajectory_point
@@ -98,6 +98,11 @@ def test_who_is_told_that_it_begins_can_refuse(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_examples_without_room_for_a_response_are_a_warning_where_nobody_asked_to_be_told(tmp_path: Path) -> None:
+    with pytest.warns(HoldfastWarning, match=r"of 24 examples have no room for their response .* raise max_length"):
+        record_trajectories(DATA, language(DATA), tmp_path, QUICK, template="plain", max_length=14)
+
+
 def test_another_run_in_the_same_folder_is_refused(tmp_path: Path) -> None:
     record_trajectories(DATA, language(DATA), tmp_path, QUICK)
     with pytest.raises(ConfigError, match="another learning_rate"):
@@ -156,14 +161,15 @@ def test_half_a_download_is_said_to_be_one(tmp_path: Path) -> None:
 def test_examples_longer_than_the_positions_that_a_model_has_learned_are_refused(tmp_path: Path) -> None:
     from transformers import GPT2Config, GPT2LMHeadModel
 
+    told: list[NDArray[np.bool_]] = []  # what is cut away is no matter here
     rotary = language(DATA, longest=16)
     config = GPT2Config(vocab_size=300, n_positions=16, n_embd=16, n_layer=1, n_head=2)
     learned = LanguageModel(GPT2LMHeadModel(config), rotary.tokenizer)
     with pytest.raises(ConfigError, match=r"learned 16 positions and an example has \d\d tokens; .* --max-length 16"):
         record_trajectories(DATA, learned, tmp_path, QUICK, template="plain", max_length=17)
     assert list(tmp_path.iterdir()) == []
-    record_trajectories(DATA, learned, tmp_path / "cut", QUICK, template="plain", max_length=16)
-    record_trajectories(DATA, rotary, tmp_path / "rotary", QUICK, template="plain", max_length=17)
+    record_trajectories(DATA, learned, tmp_path / "cut", QUICK, template="plain", max_length=16, ready=told.append)
+    record_trajectories(DATA, rotary, tmp_path / "rotary", QUICK, template="plain", max_length=17, ready=told.append)
 
 
 def test_pickled_weights_are_never_loaded(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_a_hidden_layer_under_a_known_name_is_not_taken_for_the_head():
 
 
 def test_two_known_names_are_ambiguous():
-    with pytest.raises(ConfigError, match="can't be told"):
+    with pytest.raises(ConfigError, match="can't be determined"):
         find_head(Auxiliary("head", "classifier"))
 
 
@@ -135,7 +135,7 @@ def test_wrappers_around_one_model_are_looked_through():
     "model", [nn.Sequential(nn.Conv2d(1, 2, 3)), nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), nn.ReLU()]
 )
 def test_a_model_that_does_not_end_in_a_linear_layer_has_no_head(model):
-    with pytest.raises(ConfigError, match="can't be told"):
+    with pytest.raises(ConfigError, match="can't be determined"):
         find_head(model)
 
 

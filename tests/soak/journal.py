@@ -40,13 +40,13 @@ class Journal:
         """Write down how something went."""
         if not self.path.exists():
             self.path.write_text(f"{self._title}\n\n")
-        line = f"{_commit()}  {what}: {' '.join(verdict.split())}"
+        line = f"{commit()}  {what}: {' '.join(verdict.split())}"
         with self.path.open("a") as file:
             file.write(line + "\n")
         print(line, flush=True)
 
 
-def _commit() -> str:
+def commit() -> str:
     """The commit, and whether the code is another since; that logs have grown does not count."""
     git = [["git", "rev-parse", "--short", "HEAD"], ["git", "status", "--porcelain", "--", ":/", ":!/results"]]
     commit, changed = (subprocess.run(one, capture_output=True, text=True, check=True, cwd=FOLDER) for one in git)

@@ -32,7 +32,7 @@ _MOST_COMBINATIONS = 20_000
 
 @dataclass(frozen=True)
 class Evaluate:
-    """Judge predictions by group: any metric, several attributes, with intervals, gaps and calibration.
+    """Evaluate predictions by group: any metric, several attributes, with intervals, gaps and calibration.
 
     PREDICTIONS is a table of anybody's predictions (csv, parquet, arrow, jsonl), a row per example; or a RUN directory,
     whose model predicts first, its own test set or DATA. Writes a page, and beside it a table with a row per group and

@@ -139,7 +139,7 @@ def _best_so_far(run: Run) -> Mapping[str, Any]:
     if not weights:
         raise ConfigError(
             f"the run at {run.path} has no epoch to choose from yet; "
-            f"`holdfast fit --resume {shlex.quote(str(run.path))}` goes on with it"
+            f"`holdfast fit --resume {shlex.quote(str(run.path))}` continues it"
         )
     return weights
 

@@ -3,9 +3,9 @@
 The paper is https://arxiv.org/abs/2403.07384; algorithms and figures are numbered as in chapter 3 of the dissertation,
 https://escholarship.org/uc/item/0399v1qw.
 
-Examples whose losses run alike under a small model have similar gradients under a large one, so a few of them stand for
-all. Trajectories are clustered, within each source where sources are known, and equally many examples are taken of
-every cluster, which lifts the rare ones. No large model looks at the data.
+Examples whose loss curves are similar under a small model have similar gradients under a large one, so a few of them
+stand for all. Trajectories are clustered, within each source where sources are known, and equally many examples are
+taken of every cluster, which lifts the rare ones. No large model looks at the data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryClusters:
-    """Clusters of examples whose losses run alike.
+    """Clusters of examples whose loss curves are similar.
 
     Attributes:
         labels: cluster of each example, int64 of shape (n,); -1 for those that were left out.

@@ -97,7 +97,7 @@ def check_export_place(to: str, out: Path, *, overwrite: bool) -> Format:
         kind = "folder" if out.is_dir() else "file"
         raise ConfigError(f"{out} is a {kind}, and --to {to} writes something else there; choose another --out")
     if not overwrite:
-        raise ConfigError(f"there is something at {out} already; choose another --out, or say --overwrite")
+        raise ConfigError(f"{out} already exists; choose another --out, or say --overwrite")
     if out.is_dir() and (foreign := sorted({path.name for path in out.iterdir()} - _OF_FOLDER)):
         raise ConfigError(f"{out} holds other things than an export, such as {foreign[0]}; choose another --out")
     return form

@@ -241,7 +241,7 @@ class RobustStrategy(FlowerFedAvg):
         if stands is not None and f > stands:
             raise ConfigError(
                 f"{self.aggregator.label} stands {stands} malicious replies among {replies}, and {f} are expected; "
-                "take more nodes into a round, expect fewer, or use a rule that stands more"
+                "take more nodes into a round, expect fewer, or use a rule that withstands more"
             )
 
     def _numbers(self, message: Message) -> Reply:

@@ -392,7 +392,7 @@ def _marks_in_words(record: RunRecord) -> str:
     if len(record.plans) > 1:
         sentence += f"; dotted: {counted(len(record.plans) - 1, 'change')} of plan"
     if record.restarts:
-        sentence += "; solid: training began again from the start"
+        sentence += "; solid: training restarted from scratch"
     return sentence + "."
 
 

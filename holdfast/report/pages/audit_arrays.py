@@ -68,7 +68,7 @@ def audit(
         [4]
     """
     if out is not None and (place := Path(out)).exists() and not (place.is_dir() and not any(place.iterdir())):
-        raise ConfigError(f"there is something at {out} already; choose another place")
+        raise ConfigError(f"{out} already exists; choose another place")
     found = audit_arrays(
         labels, probabilities, features, class_names=class_names, neighbours=neighbours, k_max=k_max, seed=seed
     )
@@ -175,7 +175,7 @@ def _headline(audit: ArrayAudit, name: str) -> Html:
         assert audit.surroundings is not None
         sets = audit.surroundings.sets()
         large = large_number("Near duplicates", number(len(sets)), None, ["sets of examples"])
-    about = "from labels and model outputs, without training; this page accuses nobody: look before you delete"
+    about = "from labels and model outputs, without training; these are suspects: look before you delete"
     return opening(
         "holdfast audit of arrays", "outputs of a model", name, [about], hero(large, findings(*sentences(audit)))
     )

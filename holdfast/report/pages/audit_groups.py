@@ -157,7 +157,7 @@ def doubts(audit: GroupAudit, names: Sequence[str], looks: Sequence[Finding] = (
     if nearly := [names[label] for label, one in largest.items() if _NEARLY_ALL < one.share < 1]:
         sentences.append(
             f"One cluster holds nearly all of {_first_few(nearly)}, so the others may be a handful of odd examples "
-            "and no group."
+            "rather than a group."
         )
     if constant := [names[label] for label, separation in classes.items() if separation.k == 1]:
         sentences.append(
@@ -219,7 +219,7 @@ def _verdict(audit: GroupAudit, names: Sequence[str]) -> Html:
             "0",
             None,
             ["No cluster is taken for one other class in most cases."],
-            note("A network that was trained to the end may know its exceptions by heart: audit an early one too.")
+            note("A fully trained network may have memorised its exceptions: audit an early one too.")
             if audit.epoch is None
             else None,
         )
@@ -251,8 +251,8 @@ def _glance(audit: GroupAudit, names: Sequence[str], sheets: _Sheets) -> Html | 
         return None
     lead = tag(
         "p",
-        "A young network follows the easiest feature first, and examples on which that feature points to another class "
-        "end up in a cluster of their own. ",
+        "An early network follows the easiest feature first, and examples on which that feature points to another "
+        "class end up in a cluster of their own. ",
         tag("b", "Is there something that the first two have in common and the third lacks? That is the shortcut."),
         class_="lead",
     )
@@ -515,7 +515,7 @@ def _draw(audit: GroupAudit, examples: Examples, model: nn.Module | None) -> _Sh
         return _Sheets(audit, examples, by_place, {}, note(why))
     heat = {place: overlay(by_place[place], one) for place, one in zip(places.tolist(), maps, strict=True)}
     sentence = (
-        "Orange marks places that speak for the predicted class (GradCAM), scaled image by image. "
-        "A shortcut that is no place, such as a colour, doesn't show there."
+        "Orange marks places that support the predicted class (GradCAM), scaled image by image. "
+        "A shortcut that has no place, such as a colour, doesn't show there."
     )
     return _Sheets(audit, examples, by_place, heat, note(sentence))

@@ -180,7 +180,7 @@ def _credits(evidence: Evidence, names: Sequence[str]) -> Html | None:
 def _doubts(evidence: Evidence, names: Sequence[str]) -> Html:
     kindred = kindred_words(evidence.attributes.words, names)
     sentences = [
-        "Orange marks places that speak for what the model says (GradCAM), scaled image by image. A shortcut that is "
+        "Orange marks places that support what the model says (GradCAM), scaled image by image. A shortcut that has "
         "no place, such as the light, doesn't show there.",
         f"{counted(len(evidence.attributes.words), 'word')} were tried; with many of them some stand out by chance.",
         "Names of classes are no attributes, but their synonyms stay in"

@@ -2,7 +2,7 @@
 
 The page is for somebody who must decide what to delete. Poisons and clean oddities both stand alone. What tells
 them apart is for eyes: a label that doesn't fit, a pattern that returns, a source that all suspects share. So the page
-has pictures, by class and by the round that dropped them, and says plainly that it accuses nobody.
+has pictures, by class and by the round that dropped them, and says plainly that these are suspects.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def second_sentences(second: Sequence[Accused]) -> list[str]:
     count = Counter(one.speaks for one in second)
     rare = sum(one.minority for one in second)
     said = [
-        f"Of {counted(len(second), 'suspect')} both speak against {number(count['both'])}, isolation alone against "
-        f"{number(count['isolation'])}, self-confidence alone against {number(count['self-confidence'])}."
+        f"Of {counted(len(second), 'suspect')} both checks flag {number(count['both'])}, isolation alone "
+        f"{number(count['isolation'])}, self-confidence alone {number(count['self-confidence'])}."
     ]
     if rare:
         said.append(
@@ -96,7 +96,8 @@ def _headline(
         if suspects
         else None,
         *(second_sentences(second) if second is not None else ()),
-        "Poisons stand alone before they take effect. So do odd and mislabelled examples: this page accuses nobody.",
+        "Poisons stand alone before they take effect. So do odd and mislabelled examples: these are suspects, not "
+        "proven poisons.",
     ]
     large = large_number("Isolated", f"{100 * share:.1f}", "%", [counted(len(suspects), "example")])
     return opening("holdfast audit of poisons", "training set", name, [about], hero(large, findings(*sentences)))
@@ -183,14 +184,14 @@ def _both(second: Sequence[Accused], train: Examples) -> Html:
 
 
 def _accused_sheets(second: Sequence[Accused], train: Examples) -> list[Html]:
-    """Pictures of suspects, those first whom both speak against, then by self-confidence."""
+    """Pictures of suspects, those first that both checks flag, then by self-confidence."""
     shown = sorted(second, key=lambda one: one.speaks != "both")[: _TILES * 2]
     if not shown:
         return []
     drawn = pictures(train, torch.tensor([one.position for one in shown]))
     if drawn is None:
         return [section("Suspects", NO_IMAGES, id_="suspects")]
-    lead = tag("p", "First those that both speak against, the label that fits least first.", class_="lead")
+    lead = tag("p", "First those that both checks flag, the least fitting label first.", class_="lead")
     cards = [_accused_card(one, picture, train) for one, picture in zip(shown, drawn, strict=True)]
     return [section("Suspects", lead, tag("ul", *cards, class_="sheet"), id_="suspects")]
 

@@ -103,7 +103,7 @@ def write_before_after(
         cards = (_two_maps(row, int(places[row]), pixels, before=before, after=after, test=test) for row in rows)
         sheets.append(tag("ul", *cards, class_="sheet"))
     lead = (
-        "Each image as it is, before and after. Orange marks places that speak for its true class (GradCAM), scaled "
+        "Each image as it is, before and after. Orange marks places that support its true class (GradCAM), scaled "
         "image by image."
     )
     content = [

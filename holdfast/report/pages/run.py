@@ -225,7 +225,7 @@ def _sheet(run: Run, report: GroupReport, splits: Splits | None) -> Html:
     return join(
         [
             note(
-                "The data set was not at hand when this page was written, so its images can't be shown. "
+                "The data set was not available when this page was written, so its images can't be shown. "
                 "Where it is, write the page again:"
             ),
             code(f"holdfast report {shlex.quote(str(run.path.resolve()))} --data-root DIR"),

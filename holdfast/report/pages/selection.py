@@ -97,7 +97,7 @@ def _headline(chosen: S2lSelection, data: Instructions, trajectories: Trajectori
     left_out = int(trajectories.undefined.sum())
     side = "within" if _within_sources(chosen, data) else "across"
     sentences = [
-        f"{counted(len(sizes), 'cluster')} of examples whose losses run alike"
+        f"{counted(len(sizes), 'cluster')} of examples whose loss curves are similar"
         + (f", {side} {counted(len(data.source_names), 'source')}." if _several(data) else "."),
         f"{counted(whole, 'cluster')} {'is' if whole == 1 else 'are'} taken whole; of the largest, with "
         f"{number(int(sizes.max()))} examples, {number(int(taken[sizes.argmax()]))} are taken.",

@@ -62,7 +62,7 @@ ERROR_COUNT = Check(
     10,
     None,
     "below",
-    "fewer examples, repeated dozens of times, are learned by heart",
+    "fewer examples, repeated dozens of times, are memorised",
     "stop the first stage earlier, or regularise it more (first_weight_decay)",
 )
 

@@ -115,7 +115,7 @@ class Health:
     def headline(self) -> str:
         """The verdict in a sentence."""
         if self.verdict == "ok":
-            return f"Nothing speaks against this result ({len(self.findings)} checks)."
+            return f"No problem found ({len(self.findings)} check{'' if len(self.findings) == 1 else 's'})."
         because = "; ".join(finding.sentence for finding in self.concerns if finding.verdict == self.verdict)
         begin = "should not be used" if self.verdict == "failed" else "is doubtful"
         return f"This result {begin}, because {because}."

@@ -18,7 +18,7 @@ CHANCE = Check(
     "below",
     "a model that guesses has a mean class accuracy of one over the number of classes; two standard errors of the test "
     "set separate it from luck",
-    "compare with plain training (--method erm) and look at what the method inferred",
+    "train longer (--epochs); if plain training (--method erm) does better then, look at what the method inferred",
 )
 MAJORITY = Check(
     "majority class",
@@ -35,7 +35,7 @@ WORST_GROUP = Check(
     -2.0,
     "below",
     "a group that is right less often than by guessing follows a shortcut; two standard errors separate it from luck",
-    "the method did not reach its aim here: try another one, or group labels",
+    "train longer, or the method did not reach its aim here: try another one, or group labels",
 )
 REFERENCE = Check(
     "plain training",
@@ -77,7 +77,7 @@ def above_majority(report: GroupReport) -> Finding:
     share = max(counts) / sum(counts)
     return MAJORITY.finding(
         report.accuracy - share,
-        f"{100 * report.accuracy:.1f} % are right, and always answering the most frequent class has "
+        f"{100 * report.accuracy:.1f} % are right, and always answering the most frequent class gets "
         f"{100 * share:.1f} %",
     )
 
@@ -89,7 +89,7 @@ def worst_group(report: GroupReport) -> Finding:
     distance = math.inf if error == 0 else (report.worst_accuracy - chance) / error
     return WORST_GROUP.finding(
         distance,
-        f"of its worst group ({worst.name}) {100 * report.worst_accuracy:.1f} % are right, where guessing has "
+        f"{100 * report.worst_accuracy:.1f} % of its worst group ({worst.name}) are right, where guessing gets "
         f"{100 * chance:.1f} %",
     )
 
@@ -115,11 +115,11 @@ def chosen_by(select_by: str, validation: GroupReport, *, needs_groups: bool) ->
     reads = criterion_uses_groups(select_by) and validation.grouping != "classes"
     parts = validation.by_group if reads else validation.by_class if select_by == "worst_class" else ()
     smallest = min((score.count for score in parts if score.count), default=validation.count)
-    told = ", which reads group labels that the method itself does without" if reads and not needs_groups else ""
+    told = " (it also reads group labels, which the method itself does not need)" if reads and not needs_groups else ""
+    part = f"smallest validation {'group' if reads else 'class'}" if parts else "validation set"
     return CRITERION.finding(
         smallest,
-        f"the epoch was chosen by {select_by} on the validation set{told}, where the smallest part that can decide has "
-        f"{smallest:,} examples",
+        f"the epoch was chosen by {select_by}, and the {part} that decides it has {smallest:,} examples{told}",
     )
 
 

@@ -4,7 +4,6 @@ import csv
 import importlib.util
 import json
 import math
-import warnings
 
 import numpy as np
 import pandas as pd
@@ -107,42 +106,6 @@ def _edges(ours):
 
 def test_xgboost_is_tried_where_it_is_installed():
     assert importlib.util.find_spec("xgboost") is not None, "install it with `make` or pip install --no-deps xgboost"
-
-
-def test_random_tables_with_empty_and_overlapping_groups_give_fairlearns_numbers(tmp_path):
-    """Through the reader; 25 tables, each with gaps, lists and a group of nobody's positives."""
-    from holdfast.data.own.source import Source
-    from holdfast.training.evaluation.by_group.group_metrics import GroupMetrics
-    from holdfast.training.evaluation.by_group.predictions import PredictionColumns, judged_table
-
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        n = int(rng.integers(4, 50))
-        y, guess = rng.integers(0, 2, n), rng.integers(0, 2, n)
-        y[:2] = 0, 1
-        group = rng.choice(np.array(["a", "b", None], object), n)
-        group[0] = "a"
-        tags = [list(rng.choice(["x", "y", "z"], rng.integers(0, 4), replace=False)) for _ in range(n)]
-        tags[0] = ["x"]
-        source = Source("t", pa.table({"y": y, "p": guess, "g": list(group), "tags": tags}))
-        table = judged_table(source, PredictionColumns("y", "p", groups=("g", "tags")))
-        report = GroupMetrics.of(table.judged, table.groups, ["recall", "selection_rate"], draws=0)
-        filled = np.array([word or "(missing)" for word in group])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            frame = fair.MetricFrame(
-                metrics=fair.selection_rate, y_true=y, y_pred=guess, sensitive_features=filled
-            ).by_group
-            assert {one.name: one.values["selection_rate"].value for one in report.by("g")} == pytest.approx(
-                frame.to_dict()
-            )
-            for one in report.by("g", "tags"):
-                inside = (filled == one.levels[0]) & np.array([one.levels[1] in some for some in tags])
-                assert one.count == inside.sum()
-                wanted = math.nan
-                if inside.any():
-                    wanted = sk.recall_score(y[inside], guess[inside], zero_division=np.nan)
-                assert one.values["recall"].value == pytest.approx(wanted, nan_ok=True)
 
 
 def test_a_regression_of_strings_of_towns():

@@ -33,7 +33,7 @@ def test_a_result_on_noise_is_said_to_be_doubtful_and_a_doubt_is_no_failure(caps
 
 def test_a_strict_run_that_worked_ends_with_zero(capsys):
     assert main([*FIT, "--strict", "--out", "good"]) == 0
-    assert "Nothing speaks against this result" in capsys.readouterr().out
+    assert "No problem found" in capsys.readouterr().out
     config = yaml.safe_load(Path("good/config.yaml").read_text())
     assert not {"strict", "reference"} & set(config)
 

@@ -79,7 +79,7 @@ def test_a_restart_is_marked_and_explained(finished):
     epochs = tuple({**event, "stage": int(event["epoch"] >= 2)} for event in record.epochs)
     figure = read_page(accuracy_figure(replace(record, epochs=epochs)))
     assert float(figure.one("line", class_="restart").attributes["x1"]) == pytest.approx(500)
-    assert "began again from the start" in figure.one("figcaption").text
+    assert "restarted from scratch" in figure.one("figcaption").text
 
 
 def test_the_active_examples_go_down_in_steps(shrinking):

@@ -14,7 +14,7 @@ def test_a_failed_result_is_said_first_with_its_remedy_and_names_are_text():
 
 def test_a_good_result_is_a_note_and_no_banner():
     shown = health_banner(Health.of([CHECK.finding(0.9, "it learned")]))
-    assert "Nothing speaks against this result" in shown
+    assert "No problem found" in shown
     assert "banner" not in shown
 
 

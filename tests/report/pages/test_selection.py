@@ -45,7 +45,7 @@ def test_clusters_within_sources_bear_their_names(tmp_path: Path) -> None:
         assert all(text.text.startswith(source) for text in card.all("li"))
         assert not card.all("p", class_="note")
     assert "clusters" in heads(page)
-    assert "6 clusters of examples whose losses run alike, within 3 sources." in page.text
+    assert "6 clusters of examples whose loss curves are similar, within 3 sources." in page.text
 
 
 def test_clusters_of_all_sources_say_how_many_are_of_each(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_clusters_of_all_sources_say_how_many_are_of_each(tmp_path: Path) -> Non
     assert heads(page) == ["source", "examples", "chosen", "of the data", "of the choice", "weight"]
     rows = page.one("section", id_="sources").one("tbody").all("tr")
     assert [len(row.all("td")) for row in rows] == [5, 5, 5]
-    assert "2 clusters of examples whose losses run alike, across 3 sources." in page.text
+    assert "2 clusters of examples whose loss curves are similar, across 3 sources." in page.text
 
 
 def test_of_many_sources_the_rest_is_summed_up(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_one_source_is_not_spoken_of(tmp_path: Path) -> None:
     page = page_of(tmp_path, by_source=False, data=alone)
     assert not page.all("section", id_="sources")
     assert "source" not in page.one("section", id_="clusters").text.lower()
-    assert "whose losses run alike." in page.text
+    assert "whose loss curves are similar." in page.text
 
 
 @pytest.mark.parametrize("curves", [CURVES[:, :1], 0 * CURVES, -CURVES])

@@ -42,7 +42,7 @@ def test_the_headline_names_what_failed_and_not_what_is_only_doubtful():
     health = Health.of([BELOW.finding(0.5, "it hardly learned"), BELOW.finding(0.1, "it did not learn")])
     assert health.headline == "This result should not be used, because it did not learn."
     assert Health.of([BELOW.finding(0.5, "it hardly learned")]).headline.startswith("This result is doubtful, because")
-    assert Health.of([BELOW.finding(0.9, "it learned")]).headline == "Nothing speaks against this result (1 checks)."
+    assert Health.of([BELOW.finding(0.9, "it learned")]).headline == "No problem found (1 check)."
 
 
 @given(st.floats(allow_nan=False))

@@ -46,6 +46,6 @@ AUDITS = {"groups": groups, "poison": poison, "arrays": arrays, "multimodal": mu
 
 def main(arguments: list[str]) -> int:
     """Run the command; alone it lists what can be audited."""
-    about = "Look into data and models; each audit leaves a page behind."
+    about = "Inspect data and models; each audit writes a page."
     run_subcommand(AUDITS, arguments, program="holdfast audit", about=about)
     return 0

@@ -1,4 +1,4 @@
-"""`holdfast audit groups`: the clusters that a young network makes of each class, for a person to look at."""
+"""`holdfast audit groups`: the clusters of an early network's outputs in each class, for a person to look at."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast.spurious.group_inference.discovery import GroupAudit
     from holdfast.training.health.check import Finding
 
-_PREAMBLE = """Show the clusters that a young network makes of each class, so that a person can see the shortcut.
+_PREAMBLE = """Show the clusters of an early network's outputs in each class, so that a person can see the shortcut.
 
 Trains the data set's recipe for a few epochs, clusters the outputs of each class as SPARE does, and writes a page with
 the clusters, what they are taken for, and their members; no group labels are used. Open audit.html in a browser. Beside

@@ -116,7 +116,7 @@ def parse_audit(
 def whole_folder(out: Path) -> Iterator[Path]:
     """A folder to write to that appears at `out` when all is written, or not at all."""
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ConfigError(f"there is something at {out} already; choose another place with --out")
+        raise ConfigError(f"{out} already exists; choose another place with --out")
     with written_whole(out) as folder:
         folder.mkdir()
         yield folder

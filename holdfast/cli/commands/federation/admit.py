@@ -52,7 +52,7 @@ def dismiss(folder: tyro.conf.Positional[Path], name: tyro.conf.Positional[str])
     from holdfast.integrations.flower.operation.federation_folder import FederationFolder
 
     federation = FederationFolder.open(folder)
-    _follow(federation, f"{membership.dismiss(federation, name).name} is let in no more")
+    _follow(federation, f"{membership.dismiss(federation, name).name} is no longer admitted")
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -14,8 +14,8 @@ from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError
 
-_ABOUT = """Start the rounds of a federation, or go on with them after an interruption; `holdfast federation serve` \
-must be running. What only concerns the server can be given otherwise than at the founding: --rounds, --cohort, \
+_ABOUT = """Start the rounds of a federation, or continue after an interruption; `holdfast federation serve` \
+must be running. What only concerns the server may differ from what was given at the founding: --rounds, --cohort, \
 --timeout, --minimum, --on-few, --aggregate, --expect-malicious, ...; nodes refuse everything else."""
 
 

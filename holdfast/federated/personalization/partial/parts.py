@@ -97,8 +97,8 @@ def _head(network: Network, method: str) -> str:
         return find_head(network.module)[0]
     except ConfigError as error:
         raise ConfigError(
-            f"the head of {network.called} can't be told; name the layers that stay with clients under {method}, such "
-            f"as {list(network.slices)[network.layout.parameters - 1]}"
+            f"the head of {network.called} can't be determined; name the layers that stay with clients under {method}, "
+            f"such as {list(network.slices)[network.layout.parameters - 1]}"
         ) from error
 
 

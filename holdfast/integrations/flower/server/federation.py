@@ -171,7 +171,7 @@ class FlowerFederation(Federation):
         super()._combine(chosen, updates, losses)
 
     def _check_answers(self, answers: int) -> None:
-        """Refuse to combine so few that the rule no longer stands as many malicious ones as are expected."""
+        """Refuse to combine so few that the rule no longer withstands as many malicious ones as are expected."""
         if self.privacy is not None:
             return  # the sum of nobody is a sum, and gets its noise
         self.aggregator.check(answers, min(self.f, answers))

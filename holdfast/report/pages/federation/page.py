@@ -251,7 +251,7 @@ def _attack(record: FederationRecord) -> Html | None:
         else "Every client took part at least once."
     )
     sentences += results["warnings"]
-    return section("What was attacked, what was dropped", findings(*sentences), id_="attack")
+    return section("Attacks and dropped updates", findings(*sentences), id_="attack")
 
 
 def _privacy(record: FederationRecord) -> Html | None:
@@ -266,9 +266,9 @@ def _privacy(record: FederationRecord) -> Html | None:
         "Personal models stay with their clients and learn of other clients through the shared model only.",
     )
     numbers = (
-        ("Epsilon", f"{spent['epsilon']:.3g}", "the smaller, the better hidden"),
+        ("Epsilon", f"{spent['epsilon']:.3g}", "smaller is more private"),
         ("Delta", f"{spent['delta']:.2g}", "probability of a failure"),
-        ("Noise multiplier", f"{spent['noise_multiplier']:.3g}", "of the sum of cut updates"),
+        ("Noise multiplier", f"{spent['noise_multiplier']:.3g}", "of the sum of clipped updates"),
     )
     cards = tag(
         "dl",
@@ -278,7 +278,7 @@ def _privacy(record: FederationRecord) -> Html | None:
         ),
         class_="numbers",
     )
-    return section("How well clients are hidden", cards, findings(*sentences), id_="privacy")
+    return section("Privacy of clients", cards, findings(*sentences), id_="privacy")
 
 
 def _expected(results: Mapping[str, Any]) -> str:
@@ -289,7 +289,7 @@ def _expected(results: Mapping[str, Any]) -> str:
 
 
 def _or_refused(results: Mapping[str, Any]) -> str:
-    return ", or otherwise not what was asked for" if results.get("faults") else ""
+    return ", or not what the server asked for" if results.get("faults") else ""
 
 
 def _participation(record: FederationRecord) -> Html | None:
@@ -299,8 +299,8 @@ def _participation(record: FederationRecord) -> Html | None:
         return None
     sentences = [
         str(took_part["sentence"]),
-        "Accuracies and losses are what nodes report of themselves; nobody has checked them, and of no client is it "
-        "known that it is benign.",
+        "Accuracies and losses are reported by the nodes themselves and are not verified; no client is known to be "
+        "benign.",
     ]
     rows = [
         tag("tr", *(tag("td", str(one[key])) for key in ("client", "drawn", "counted", "slow")))
@@ -324,7 +324,7 @@ def _faults(record: FederationRecord) -> Html | None:
         clients = ", ".join(map(str, fault["clients"])) or "none"
         cells = (str(fault["round"]), fault["kind"], clients, fault["reason"])
         rows.append(tag("tr", *(tag("td", cell) for cell in cells)))
-    lead = f"{counted(len(faults), 'fault')} in all. Those that were out of a round are in no update of it."
+    lead = f"{counted(len(faults), 'fault')} in all. A client that was out of a round did not contribute to it."
     if len(faults) > _FAULTS_SHOWN:
         lead += f" The first {_FAULTS_SHOWN} are shown; results.json has every one."
     return section("Faults", tag("p", lead, class_="lead"), tag("table", head, tag("tbody", *rows)), id_="faults")
@@ -344,9 +344,12 @@ def _lambdas(record: FederationRecord) -> Html | None:
     }
     if not chosen:
         return None
-    lead = "The pull towards the shared model that each benign client chose by its validation data, most often if anew "
+    lead = (
+        "The pull towards the shared model that each benign client chose by its validation data, or chose most often "
+        "if it chose at every step."
+    )
     tables = [tag("div", tag("h3", label), lambda_bars(counts)) for label, counts in chosen.items()]
-    return section("Lambdas chosen", tag("p", lead + "at every step.", class_="lead"), *tables, id_="lambdas")
+    return section("Lambdas chosen", tag("p", lead, class_="lead"), *tables, id_="lambdas")
 
 
 def _client_table(record: FederationRecord) -> Html | None:

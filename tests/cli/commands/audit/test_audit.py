@@ -211,7 +211,7 @@ def test_weights_for_other_classes_are_refused(audited, capsys):
 def test_a_taken_place_is_refused_before_any_work(capsys):
     Path("taken").mkdir()
     (Path("taken") / "mine.txt").write_text("precious")
-    assert "something at taken already" in refused(["--out", "taken"], capsys)
+    assert "taken already exists" in refused(["--out", "taken"], capsys)
     assert (Path("taken") / "mine.txt").read_text() == "precious"
 
 

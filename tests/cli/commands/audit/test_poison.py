@@ -34,7 +34,7 @@ def test_suspects_are_left_behind(somewhere_else: None, capsys: pytest.CaptureFi
     assert f"{len(rows)} of" in said
     assert "look before you delete" in said
     page = Path("audit/audit.html").read_text()
-    assert "this page accuses nobody" in page
+    assert "these are suspects, not proven poisons" in page
     assert page.count("<img") == min(len(rows), page.count("<img"))
     assert "isolated in epoch" in page
 
@@ -52,7 +52,7 @@ def test_a_second_opinion_says_who_accuses_and_accuses_others_too(
     confidence = [float(row["self_confidence"]) for row in rows]
     assert confidence == sorted(confidence)
     said = " ".join(capsys.readouterr().out.split())
-    assert "both speak against" in said
+    assert "both checks flag" in said
     page = Path("audit/audit.html").read_text()
     assert "Two witnesses" in page
     assert "self-confidence" in page

@@ -201,7 +201,7 @@ def test_a_report_says_what_was_expected_and_that_a_model_diverged(tmp_path, cap
     assert main(["federate", *QUICK, *typed, "--aggregate", "k-norm", "--expect-malicious", "0", "--out", "run"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "No client was expected to be malicious, as was stated." in shown
-    assert "the shared model diverged" in shown and "rule that stands the attackers" in shown
+    assert "the shared model diverged" in shown and "rule that withstands the attackers" in shown
     found, page = results(tmp_path / "run"), (tmp_path / "run" / "report.html").read_text()
     assert found["divergence"]["loss"] > 1e10 and found["expected"]["malicious"] == 0
     assert "The shared model diverged" in page and "No client was expected" in page

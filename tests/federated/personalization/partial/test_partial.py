@@ -125,7 +125,7 @@ def test_layers_are_modules_or_parameters_with_their_statistics_and_tied_weights
         (FedPer(("0", "2")), model(), r"the layers 0, 2 are all that Sequential trains, so fedper would share nothing"),
         (FedPer(), nn.Linear(4, 3), r"the layers head are all that Linear trains, .* use local"),
         (FedPer(()), model(), r"fedper has no layers that stay with clients; name some"),
-        (FedPer(), nn.Sequential(nn.Linear(4, 3), nn.Conv1d(1, 1, 1)), r"can't be told.*name the layers"),
+        (FedPer(), nn.Sequential(nn.Linear(4, 3), nn.Conv1d(1, 1, 1)), r"can't be determined.*name the layers"),
         (FedBn(), model(), r"fedbn keeps batch normalisation with clients, and Sequential has none; use a model with"),
         (FedBn(), nn.Sequential(nn.BatchNorm1d(4)), r"trains nothing but batch normalisation"),
     ],

@@ -1,106 +1,20 @@
-"""Every number against scikit-learn's and fairlearn's, on random predictions with empty and overlapping groups."""
+"""Metrics by group beside scikit-learn's; tests/soak/test_evaluations.py has fairlearn's, through the command."""
 
 import math
-import warnings
 
 import numpy as np
-import pandas as pd
 import pytest
-from fairlearn import metrics as fair
 from sklearn import metrics as sk
 from sklearn.calibration import calibration_curve
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.training.evaluation.by_group.exports import metric_frame, to_arrow, to_pandas
 from holdfast.training.evaluation.by_group.group_metrics import GroupMetrics
-
-CASES = 25
-
-
-def binary_reference(y, guess, p, w):
-    """scikit-learn's and fairlearn's numbers on the examples of one group, nan where a metric has no value."""
-    kw = {"sample_weight": w}
-    both = len(np.unique(y[w > 0])) == 2
-    bins = 15
-    number = np.clip(np.searchsorted(np.linspace(0, 1, bins + 1)[1:-1], p), 0, bins - 1)
-    gaps = [abs(np.sum(w[number == k] * (p[number == k] - y[number == k]))) for k in range(bins)]
-    true, false = w[y == 1].sum(), w[y == 0].sum()
-    return {
-        "accuracy": sk.accuracy_score(y, guess, **kw),
-        "recall": sk.recall_score(y, guess, zero_division=np.nan, **kw),
-        "precision": sk.precision_score(y, guess, zero_division=np.nan, **kw),
-        "f1": sk.f1_score(y, guess, zero_division=np.nan, **kw),
-        "selection_rate": fair.selection_rate(y, guess, **kw),
-        "false_positive_rate": fair.false_positive_rate(y, guess, **kw) if false else math.nan,
-        "false_negative_rate": fair.false_negative_rate(y, guess, **kw) if true else math.nan,
-        "auroc": sk.roc_auc_score(y, p, **kw) if both else math.nan,
-        "log_loss": sk.log_loss(y, p, labels=[0, 1], **kw),
-        "brier": sk.brier_score_loss(y, p, labels=[0, 1], **kw),
-        "calibration_error": sum(gaps) / w.sum(),
-    }
-
-
-def same(ours, theirs):
-    assert ours == pytest.approx(theirs, rel=1e-9, abs=1e-12, nan_ok=True)
-
-
-def random_case(seed):
-    rng = np.random.default_rng(seed)
-    n = int(rng.integers(2, 60))
-    y = (rng.random(n) < rng.random()).astype(int)
-    y[rng.integers(n)] = 1 - y[0] if n > 1 else y[0]
-    p = np.round(rng.random(n), int(rng.integers(1, 4)))  # ties and values at the edges of bins
-    weights = rng.integers(1, 4, n).astype(float) if seed % 3 == 0 else np.ones(n)
-    sex = pd.Categorical(rng.choice(["f", "m"], n), categories=["f", "m", "x"])  # nobody is x
-    tags = [list(rng.choice(["a", "b", "c"], rng.integers(0, 4), replace=False)) for _ in range(n)]
-    tags[0] = ["a"]
-    return y, p, weights, {"sex": sex, "tags": tags}
-
-
-@pytest.mark.soak
-def test_two_classes_agree_with_scikit_learn_and_fairlearn_on_random_predictions(seed):
-    """Cases with an empty group, overlapping groups and their intersections; a soak goes on to others.
-
-    scikit-learn computes for nearly half a second on each.
-    """
-    for case in range(CASES * seed, CASES * (seed + 1)):
-        y, p, w, groups = random_case(case)
-        if len(set(y)) < 2:
-            continue
-        guess = (p >= 0.5).astype(int)
-        names = list(binary_reference(y, guess, p, w))
-        report = GroupMetrics.of_classes(y, probabilities=p, groups=groups, metrics=names, weights=w, draws=0)
-        members = {
-            **{("sex", s): np.asarray(groups["sex"] == s) for s in "fmx"},
-            **{("tags", t): np.array([t in some for some in groups["tags"]]) for t in "abc"},
-        }
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            same({k: v.value for k, v in report.overall.values.items()}, binary_reference(y, guess, p, w))
-            for group in report.groups:
-                keys = zip(group.attributes, group.levels, strict=True)
-                inside = np.logical_and.reduce([members[key] for key in keys])
-                assert group.count == inside.sum()
-                part = (column[inside] for column in (y, guess, p, w))
-                wanted = binary_reference(*part) if inside.any() else dict.fromkeys(names, math.nan)
-                same({k: v.value for k, v in group.values.items()}, wanted)
-            sex = np.asarray(groups["sex"])
-            frame = metric_frame(report, "sex")
-            differences, ratios = frame.difference(), frame.ratio()
-            for name in names:
-                same(report.difference(name, "sex"), differences[name])
-                if not np.isnan(frame.by_group[name]).any() and frame.by_group[name].max() > 0:
-                    same(report.ratio(name, "sex"), ratios[name])
-            kw = {"sensitive_features": sex, "sample_weight": w}
-            ours = report.parity("sex")
-            same(ours["demographic_parity_difference"], fair.demographic_parity_difference(y, guess, **kw))
-            if all({0, 1} <= set(y[sex == s]) for s in set(sex)):
-                same(ours["equal_opportunity_difference"], fair.equal_opportunity_difference(y, guess, **kw))
-                same(ours["equalized_odds_difference"], fair.equalized_odds_difference(y, guess, **kw))
+from tests.training.evaluation.by_group.reference import same
 
 
 def test_several_classes_agree_with_scikit_learn():
-    for seed in range(40):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         n, k = int(rng.integers(8, 60)), int(rng.integers(3, 6))
         y, p = rng.integers(0, k, n), rng.dirichlet(np.ones(k), n)
@@ -122,7 +36,7 @@ def test_several_classes_agree_with_scikit_learn():
 
 
 def test_quantities_agree_with_scikit_learn():
-    for seed in range(60):
+    for seed in range(20):
         rng = np.random.default_rng(seed)
         n = int(rng.integers(8, 80))
         y = rng.normal(1e3, 5, n)
@@ -158,7 +72,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 def test_a_function_of_ones_own_is_a_metric_with_an_interval():
     y, guess = [0, 1, 1, 0, 1, 0] * 5, [0, 1, 0, 0, 1, 1] * 5
     groups = {"half": ["l", "r"] * 15}
-    report = GroupMetrics.of_classes(y, guess, groups=groups, metrics={"kappa": sk.cohen_kappa_score})
+    report = GroupMetrics.of_classes(y, guess, groups=groups, metrics={"kappa": sk.cohen_kappa_score}, draws=50)
     value = report.overall.values["kappa"]
     same(value.value, sk.cohen_kappa_score(y, guess))
     assert value.low < value.value < value.high
