@@ -89,7 +89,7 @@ def test_the_app_holds_the_configuration_and_nothing_that_is_run_but_holdfast(tm
 @pytest.mark.xdist_group("flower")
 def test_ctrl_c_stops_every_process_and_the_run_continues(tmp_path):
     pytest.importorskip("flwr")
-    words = ["--engine", "flower", "--nodes", "2", "--rounds", "5", "--evaluate-every", "0", "--cohort", "4"]
+    words = ["--engine", "flower", "--nodes", "2", "--rounds", "3", "--evaluate-every", "0", "--cohort", "4"]
     words += ["--digits-clients.clients", "8", "--ditto.lambda", "0.5", "--out", str(tmp_path / "run")]
     command = [sys.executable, "-m", "holdfast.cli.main", "federate"]
     run = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -103,7 +103,7 @@ def test_ctrl_c_stops_every_process_and_the_run_continues(tmp_path):
     assert "continue with: holdfast federate --resume" in " ".join(said.split())
     assert not _processes_in(tmp_path)
     assert main(["federate", "--resume", str(tmp_path / "run")]) == 0
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["history"][-1]["round"] == 5
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["history"][-1]["round"] == 3
     assert not _processes_in(tmp_path)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.cli.commands.federation.options import FederateOptions
     from holdfast.data import Clients
     from holdfast.integrations.flower.nodes.node import Node
+    from holdfast.training.prediction import PredictionData
     from holdfast.training.trained import TrainedModel
 
 _OPTIONS, _CONFIG, _SHARED = "options.json", "node.json", "shared.safetensors"
@@ -32,9 +34,12 @@ def node_state(path: Path) -> Path | None:
     if (path / _OPTIONS).is_file() and (path / _CONFIG).is_file():
         return path
     inside = sorted(file.parent for file in path.glob(f"*/{_OPTIONS}") if (file.parent / _CONFIG).is_file())
+    inside = [folder for folder in inside if (folder / _SHARED).exists()] or inside  # not those that came to nothing
     if len(inside) > 1:
-        names = ", ".join(folder.name for folder in inside)
-        raise ConfigError(f"the node at {path} has taken part in {names}; give the folder of one, as {inside[0]}")
+        raise ConfigError(
+            f"the node at {path} has models of several runs; give the folder of one: "
+            + ", ".join(f"{folder} (of {_day(folder)})" for folder in sorted(inside, key=_touched))
+        )
     if not inside and not (path / "config.yaml").exists() and any(path.glob("run-*/*.safetensors")):
         raise ConfigError(
             f"{path} has personal models of a Flower project of your own, whose network only your code can build; "
@@ -57,18 +62,23 @@ class NodeModels:
 
     @property
     def names(self) -> list[str]:
-        """The clients of this node, by their ids."""
-        return [str(client) for client in self._holdings[1]]
+        """What the clients of this node are called: as in its own data, or by their ids."""
+        clients, ids = self._holdings
+        return list(clients.names) or [str(client) for client in ids]
 
     def find(self, name: str) -> int:
-        """The client called `name`.
+        """The id of the client called `name`.
 
         Raises:
             ConfigError: if the node has no such client.
         """
-        if name not in self.names:
-            raise ConfigError(f"the node at {self.folder} has no client {name!r}{nearest(name, self.names)}")
-        return int(name)
+        ids, names = self._holdings[1], self.names
+        if name in names:
+            return ids[names.index(name)]
+        if name in (numbers := [str(client) for client in ids]):
+            here = names[numbers.index(name)]
+            raise ConfigError(f"client {name} of the federation is called {here!r} here; give --client {here}")
+        raise ConfigError(f"the node at {self.folder} has no client {name!r}{nearest(name, names)}")
 
     def took_part(self, client: int) -> bool:
         """Whether a client has a model of its own."""
@@ -120,6 +130,22 @@ class NodeModels:
 
         return replace(self._holdings[0], names=tuple(self.names))
 
+    def read(self, place: str) -> PredictionData:
+        """Other data of the node's own, read as the federation's charter and this node's first data say.
+
+        Raises:
+            ConfigError: if the node's data was no table, images or texts, so that nothing says how others are read.
+        """
+        from holdfast.cli.common.scoring import read_by_schema
+
+        schema = self._holdings[0].schema
+        if schema is None:
+            raise ConfigError(
+                f"the node at {self.folder} has no schema that says what {place} means; leave the file out, or export "
+                "the model with `holdfast export`"
+            )
+        return read_by_schema(schema, place, stacked=True)
+
     @property
     def _holdings(self) -> tuple[Clients, list[int]]:
         return self._node.holdings
@@ -138,6 +164,14 @@ class NodeModels:
         # The folder may have been copied or moved since the node wrote where it was.
         config = {**_read(self.folder / _CONFIG), "state": str(self.folder.resolve().parent)}
         return Node(blueprint_of(self._options), config, self.folder.resolve().name)
+
+
+def _touched(folder: Path) -> float:
+    return (folder / _OPTIONS).stat().st_mtime
+
+
+def _day(folder: Path) -> str:
+    return f"{datetime.fromtimestamp(_touched(folder)).astimezone():%Y-%m-%d %H:%M}"
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from holdfast.data import Clients, Examples, Splits
+    from holdfast.data.own.schema import Schema
     from holdfast.federated.saved_models import PersonalModels
     from holdfast.training import Run
     from holdfast.training.prediction import ClassScores, PredictionData
@@ -100,18 +101,13 @@ def _of_run(options: ScoringRequest) -> Sources:
 
 
 def _of_node(folder: Path, options: ScoringRequest) -> Sources:
-    if options.data is not None:
-        raise ConfigError(
-            f"a node predicts the examples of its own clients; leave out {options.data!r}, or export the model with "
-            f"`holdfast export {options.run} --client NUMBER` and run it on them"
-        )
-    models = NodeModels(folder, options.method)
+    models, place = NodeModels(folder, options.method), options.data
     return Sources(
         folder,
-        "node",
+        "node" if place is None else Path(place).name,
         models.trained,
         lambda: models,
-        lambda: _of_clients(models.clients, options.part, same_clients=True),
+        lambda: _of_clients(models.clients, options.part, same_clients=True) if place is None else models.read(place),
     )
 
 
@@ -192,17 +188,29 @@ def own_data_of(request: ScoringRequest) -> str | None:
 
 def _at_place(run: Run, place: str) -> PredictionData:
     """Other data of the user's own, read as the run read its training data; labels may be missing."""
-    from holdfast.data.clients.own import stackable
     from holdfast.data.own.schema import Schema
-    from holdfast.training.prediction import PredictionData
 
     if not (run.path / "schema.json").exists():
         raise ConfigError(
             f"the run at {run.path} was trained on the data set {run.config.get('data')!r}, so it can't tell what the "
             f"columns of {place} mean; name a data set, or train on data of your own"
         )
-    new = Schema.load(run.path / "schema.json").read(place)
-    examples = stackable(new.examples) if run.kind == "federation" else new.examples
+    return read_by_schema(Schema.load(run.path / "schema.json"), place, stacked=run.kind == "federation")
+
+
+def read_by_schema(schema: Schema, place: str, *, stacked: bool) -> PredictionData:
+    """Data of the user's own, read as other data was; labels may be missing.
+
+    Args:
+        schema: how.
+        place: a file or folder.
+        stacked: whether inputs are to be one tensor, as federations have them.
+    """
+    from holdfast.data.clients.own import stackable
+    from holdfast.training.prediction import PredictionData
+
+    new = schema.read(place)
+    examples = stackable(new.examples) if stacked else new.examples
     names = None if examples.names is None else [str(name) for name in examples.names]
     clients = (
         None if examples.sources is None else [examples.source_names[owner] for owner in examples.sources.tolist()]

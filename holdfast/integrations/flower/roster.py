@@ -17,7 +17,8 @@ The file is JSON, or YAML where its name ends so::
         {"name": "north", "key": "ecdsa-sha2-nistp384 AAAA...", "clients": "0-3"},
         {"name": "south", "key": "ecdsa-sha2-nistp384 AAAA...", "clients": 2, "most_examples": 800}]}
 
-A number of clients gives the node the lowest ids that nobody else has, in the order of the file.
+A number of clients gives the node the lowest ids that nobody else has, in the order of the file. A node that was
+dismissed has ``"dismissed": true`` and no proof: it keeps its place and its ids, and is let in no more.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FORMAT = "holdfast-roster-1"
 _MOST_BYTES, _MOST_NODES, MOST_CLIENTS, MOST_EXAMPLES = 64 * 2**20, 10**5, 10**6, 2**40
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._ -]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_KEYS = {"name", "key", "token", "clients", "most_examples"}
+_KEYS = {"name", "key", "token", "clients", "most_examples", "dismissed"}
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class RosterNode:
         clients: ids that it hosts, ascending.
         most_examples: the most examples that one of its clients counts for.
         key: its public key as OpenSSH writes it or as PEM, empty where it has a token.
-        token: SHA-256 of its secret, 64 hexadecimal digits, empty where it has a key.
+        token: SHA-256 of its secret, 64 hexadecimal digits, empty where it has a key. Without both it was dismissed.
     """
 
     name: str
@@ -68,9 +69,16 @@ class RosterNode:
         """Of its public key."""
         return key_fingerprint(self.key.encode())
 
+    @property
+    def is_dismissed(self) -> bool:
+        """Whether it may take part no more."""
+        return not self.key and not self.token
+
     def as_dict(self) -> dict[str, Any]:
         """Plain values, as the file has them."""
-        proof = {"key": self.key} if self.key else {"token": self.token}
+        proof: dict[str, Any] = {"key": self.key} if self.key else {"token": self.token}
+        if self.is_dismissed:
+            proof = {"dismissed": True}
         return {"name": self.name, **proof, "clients": spelled(self.clients), "most_examples": self.most_examples}
 
 
@@ -118,6 +126,11 @@ class Roster:
         token = token_of(secret)
         return next((node for node in self.nodes if node.token and hmac.compare_digest(node.token, token)), None)
 
+    @cached_property
+    def present(self) -> tuple[RosterNode, ...]:
+        """Those that were not dismissed."""
+        return tuple(node for node in self.nodes if not node.is_dismissed)
+
     @property
     def has_tokens(self) -> bool:
         """Whether a node may prove who it is by a secret that it sends."""
@@ -125,7 +138,7 @@ class Roster:
 
     def largest(self, nodes: int) -> int:
         """How many clients so many nodes host, at most: what they can send if all of them are malicious."""
-        return sum(sorted((len(node.clients) for node in self.nodes), reverse=True)[:nodes])
+        return sum(sorted((len(node.clients) for node in self.present), reverse=True)[:nodes])
 
     # ---------------------------------------------------------------------------------------------- files
 
@@ -187,7 +200,8 @@ class _Entry:
             raise ConfigError(f"{where} has the name {name!r:.60}; write 1 to 64 letters, digits, dots, dashes")
         where = f"{where} ({name})"
         key, token = entry.get("key", ""), entry.get("token", "")
-        if not isinstance(key, str) or not isinstance(token, str) or bool(key) == bool(token):
+        proofs = [bool(key), bool(token), entry.get("dismissed") is True]
+        if not isinstance(key, str) or not isinstance(token, str) or sum(proofs) != 1:
             raise ConfigError(f"{where} must have a key (the text of its .pub file), or else a token")
         if token and not _DIGEST.fullmatch(token):
             raise ConfigError(f"{where} has a token that is no SHA-256; write 64 hexadecimal digits")

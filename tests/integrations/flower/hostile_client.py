@@ -1,4 +1,4 @@
-"""A ClientApp for tests: the last of four nodes sends something else in every round."""
+"""A ClientApp for tests: the last two of four nodes send something else in every one of four rounds."""
 
 import io
 
@@ -55,7 +55,8 @@ MISDEEDS = [nan, shape, dtype, claim, header, negative, stale, strangers]
 def train(message: Message, context) -> Message:
     reply = honest(message, context)
     order = message.content["holdfast"]
-    if order["action"] == "train" and context.node_config["share"] == "3/4":
-        misdeed = MISDEEDS[order["number"] % len(MISDEEDS)]
+    first = {"3/4": 0, "2/4": 4}.get(context.node_config["share"])
+    if order["action"] == "train" and first is not None:
+        misdeed = MISDEEDS[first + order["number"] % 4]
         misdeed(reply.content["arrays"], reply.content["holdfast"])
     return reply

@@ -1,4 +1,4 @@
-"""A ClientApp for tests: the last of four nodes needs six seconds more for every order to train."""
+"""A ClientApp for tests: the last of four nodes needs so many seconds more for every order to train."""
 
 import time
 
@@ -14,5 +14,5 @@ app = ClientApp()
 @app.train()
 def train(message: Message, context) -> Message:
     if message.content["holdfast"]["action"] == "train" and context.node_config["share"] == "3/4":
-        time.sleep(6.0)
+        time.sleep(SECONDS)  # noqa: F821 - the test writes a number
     return honest(message, context)

@@ -1,6 +1,5 @@
 """Twenty clients on four nodes, real processes, one of the nodes three times slower than the timeout."""
 
-import math
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,20 @@ from tests.integrations.flower.small_federation import new_run, on_flower, optio
 
 pytestmark = pytest.mark.xdist_group("flower")
 
-NODES, CLIENTS, STEPS, TIMEOUT, SLOW = 4, 20, 2, 2.0, 6.0
+NODES, CLIENTS, STEPS = 4, 20, 2
 SLOW_CLIENT = Path(__file__).with_name("slow_client.py")
 SLOW_ONES = range(15, 20)
 
 
-def slow_run(deployment, tmp_path, rounds: int, *words: str):
+def slow_run(deployment, tmp_path, rounds: int, timeout: float, *words: str):
+    """The last node needs three timeouts more for every order to train."""
     options = options_of(
         *("--nodes", str(NODES), "--digits-clients.clients", str(CLIENTS), "--cohort", str(CLIENTS), "--rounds"),
         *(str(rounds), "--local-steps", str(STEPS), "--personalize", "ditto", "--ditto.lambda", "0.5"),
-        *("--timeout", str(TIMEOUT), "--join-timeout", "60", *words),
+        *("--timeout", str(timeout), "--join-timeout", "60", *words),
     )
     run = new_run(tmp_path / "run", options)
-    files = {"holdfast_client.py": SLOW_CLIENT.read_bytes()}
+    files = {"holdfast_client.py": SLOW_CLIENT.read_text().replace("SECONDS", str(3 * timeout)).encode()}
     return on_flower(deployment, options, run, files=files), run
 
 
@@ -34,8 +34,8 @@ def trained(deployment, run, client: int) -> int:
 
 
 def test_late_answers_that_are_weighed_let_a_slow_node_take_part_as_often_as_is_promised(four_nodes, tmp_path):
-    rounds, needs = 5, math.ceil(SLOW / TIMEOUT) + 1  # timeouts, with one for the work itself
-    outcome, run = slow_run(four_nodes, tmp_path, rounds, "--late", "weigh")
+    rounds, needs = 5, 3 + 1  # timeouts, with one for the work itself
+    outcome, run = slow_run(four_nodes, tmp_path, rounds, 2.0, "--late", "weigh")
     for client in SLOW_ONES:
         counted = int(outcome.joined[client])
         assert counted >= rounds // (1 + needs)
@@ -44,7 +44,7 @@ def test_late_answers_that_are_weighed_let_a_slow_node_take_part_as_often_as_is_
 
 
 def test_a_server_that_waits_for_all_gets_all_of_a_slow_node_in_every_round(four_nodes, tmp_path, caplog):
-    outcome, run = slow_run(four_nodes, tmp_path, 2, "--on-few", "wait", "--minimum", str(CLIENTS))
+    outcome, run = slow_run(four_nodes, tmp_path, 2, 0.5, "--on-few", "wait", "--minimum", str(CLIENTS))
     assert outcome.joined.tolist() == [2] * CLIENTS
     assert [trained(four_nodes, run, client) for client in range(CLIENTS)] == [2] * CLIENTS
     assert "still waiting for clients 15-19" in caplog.text

@@ -17,8 +17,8 @@ def admit(
     name: tyro.conf.Positional[str],
     key: tyro.conf.Positional[Path],
     *,
-    clients: int = 1,
-    most_examples: int = 10_000,
+    clients: int | None = None,
+    most_examples: int | None = None,
     replace: bool = False,
 ) -> None:
     """Put a node on the roster, by its public key; nobody else can speak for its clients.
@@ -27,9 +27,10 @@ def admit(
         folder: of the federation.
         name: what you call the node.
         key: its .pub file, which it sent you.
-        clients: how many clients it hosts.
-        most_examples: the most training examples that one of its clients may count for.
-        replace: the node is on the roster and has lost its key; give it this one.
+        clients: how many clients it hosts, which its `join` has said; 1 by default.
+        most_examples: the most training examples that one of its clients may count for; 10,000 by default.
+        replace: change what the roster says of this node: its key, and what else is given. Also lets one in again that
+            was dismissed. Another number of clients deals all ids out anew, and only between runs.
     """
     from holdfast.integrations.flower.operation import membership
     from holdfast.integrations.flower.operation.federation_folder import FederationFolder
@@ -71,9 +72,20 @@ def _follow(federation: object, said: str) -> None:
     from holdfast.integrations.flower.operation.membership import register
 
     assert isinstance(federation, FederationFolder)
+    spent: list[str] = []
     try:
-        register(federation.access(), federation.roster())
+        spent = register(federation.access(), federation.roster())
         when = ""
     except FederationError:
         when = " from the next start of `holdfast federation serve` on"
-    Console().print(escape(f"{said}{when}."), highlight=False, soft_wrap=True)
+    lines = [f"{said}{when}.", *(spent_key(name) for name in spent)]
+    for line in lines:
+        Console().print(escape(line), highlight=False, soft_wrap=True)
+
+
+def spent_key(name: str) -> str:
+    """What to do with a node that comes back after it was dismissed."""
+    return (
+        f"The key of {name} was shut out when it was dismissed, and a SuperLink takes no key twice: have the node "
+        "remove `node` and `node.pub` from its state folder and start again, then admit its new key with --replace."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from holdfast.cli.common.sections import Section, found_anywhere, parse_sections
 from holdfast.errors import ConfigError, HoldfastError
 
 if TYPE_CHECKING:
-    from flwr.app import Context, Message
+    from flwr.app import Context, Message, RecordDict
 
     from holdfast.data.own.options import ReadingOptions
     from holdfast.integrations.flower.operation.invitation import Invitation
@@ -90,7 +91,7 @@ def take_part(joining: Joining, reading: ReadingOptions) -> None:
         key=key,
         state=state,
         config={"data": str(state / _DATA)},
-        answer=_answer(invitation),
+        answer=_answer(invitation, state / _DATA, os.dup(sys.stdout.fileno())),
         threads=joining.threads,
         tell=_tell,
     ).run()
@@ -105,8 +106,12 @@ def _elsewhere(work: Callable[..., list[str]], *given: object) -> list[str]:
             raise error from None  # where in that process it was raised is nothing for the user
 
 
-def _answer(invitation: Invitation) -> Callable[[Message, Context], Message]:
-    """The app of this node: what holdfast installed here makes of an order, where the invitation allows it."""
+def _answer(invitation: Invitation, data: Path, terminal: int) -> Callable[[Message, Context], Message]:
+    """The app of this node: what holdfast installed here makes of an order, where the invitation allows it.
+
+    Messages are answered in processes that print to the log. What the node's own people need to know is written to
+    `terminal`: who takes part under which number, or why nobody does.
+    """
     from holdfast.cli.commands.federation.apps import make_client_app, ordered
     from holdfast.cli.commands.federation.options import parse
     from holdfast.cli.common.arguments import as_arguments
@@ -114,12 +119,39 @@ def _answer(invitation: Invitation) -> Callable[[Message, Context], Message]:
     parse(as_arguments(invitation.options))  # imports what every message needs
     app = make_client_app()
 
+    def tell(sentence: str) -> None:
+        with contextlib.suppress(OSError):  # the terminal may be gone, and the node goes on
+            os.write(terminal, _line(sentence).encode())
+
     def answer(message: Message, context: Context) -> Message:
-        invitation.check_order(*ordered(context))
-        invitation.charter.model.check_here()
-        return app(message, context)
+        try:
+            invitation.check_order(*ordered(context))
+            invitation.charter.model.check_here()
+            reply = app(message, context)
+        except HoldfastError as error:
+            tell(f"an order of the server was refused: {error}")
+            raise
+        if (said := _roles(reply.content, data)) is not None:
+            tell(said)
+        return reply
 
     return answer
+
+
+def _roles(content: RecordDict, data: Path) -> str | None:
+    """What a node has answered when it was asked whom it hosts, for its own people; None of another answer."""
+    from holdfast.data import Clients
+    from holdfast.integrations.flower.messages.wire import head_of, wholes, word
+    from holdfast.integrations.flower.roster import spelled
+
+    head = head_of(content)
+    if "refusal" in head:
+        return f"a run began, and this node does not take part: {word(head, 'refusal')}"
+    if "charter" not in head:
+        return None
+    names, ids = Clients.open(data).names, wholes(head, "clients")
+    pairs = [f"{name} is client {number}" for name, number in zip(names, ids, strict=False)]
+    return f"takes part: {', '.join(pairs[:8]) or spelled(ids)}{', ...' if len(pairs) > 8 else ''}"
 
 
 def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state: Path) -> list[str]:
@@ -148,6 +180,8 @@ def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state:
         f"{place}: {counted(len(clients), 'client')} ({names}), {int(clients.train.counts.sum()):,} rows to train on, "
         f"the largest part of a client has {most_examples(clients):,}; it fits the federation",
         *clients.notes,
+        f"the operator admits this node with: holdfast federation admit FOLDER NAME node.pub --clients {len(clients)} "
+        f"--most-examples {most_examples(clients)}",
     ]
 
 
@@ -158,8 +192,9 @@ def _check_code(invitation: Invitation, allowed: Sequence[str]) -> None:
         return
     if model.package not in allowed:
         raise ConfigError(
-            f"the federation trains {model.name}, which is code of the package {model.package} {model.version} (source "
-            f"{model.sha256[:16]}); read it, and if it may run here add --allow-code {model.package}"
+            f"the federation trains {model.name}, which is code of the package {model.package} "
+            f"{model.version or '(no version)'} (source {model.sha256[:16]}); read it, and if it may run here add "
+            f"--allow-code {model.package}"
         )
     model.check_here()
 
@@ -190,7 +225,11 @@ def _certificate(state: Path, invitation: Invitation) -> Path:
 
 def _tell(sentence: str) -> None:
     """A line for the user; what others wrote can't move the cursor."""
+    sys.stdout.write(_line(sentence))
+    sys.stdout.flush()
+
+
+def _line(sentence: str) -> str:
     from holdfast.integrations.flower.messages.wire import sentence as escaped
 
-    sys.stdout.write(f"{escaped(sentence, most=2000)}\n")
-    sys.stdout.flush()
+    return f"{escaped(sentence, most=2000)}\n"

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     if roster is None:
         raise ConfigError(f"nobody is admitted yet; holdfast federation admit {given.folder} NAME NODE.pub --clients N")
     cohort = min(int(invitation.options["cohort"]), len(roster))
-    usual = ["--nodes", str(len(roster.nodes)), "--roster", str(federation.roster_file), "--cohort", str(cohort)]
+    usual = ["--nodes", str(len(roster.present)), "--roster", str(federation.roster_file), "--cohort", str(cohort)]
     options = parse([*as_arguments(invitation.options), *usual, *rest])
     charter = invitation.charter
     invitation.check_order(options.config(), charter.to_json())

@@ -20,21 +20,24 @@ def serve(folder: tyro.conf.Positional[Path]) -> None:
     Args:
         folder: of the federation.
     """
+    from holdfast.cli.commands.federation.admit import spent_key
     from holdfast.integrations.flower.operation.federation_folder import FederationFolder
     from holdfast.integrations.flower.operation.membership import register
     from holdfast.integrations.flower.operation.private import close_to_others
     from holdfast.integrations.flower.operation.service import serving
+    from holdfast.report.html.markup import counted
 
     federation, console = FederationFolder.open(folder), Console()
     if opened := close_to_others(federation.path):
         console.print(f"{opened} files of the federation could be read by other users; they no longer can.")
     signal.signal(signal.SIGTERM, stop)
     with serving(federation) as service:
-        register(federation.access(), federation.roster())
+        spent = register(federation.access(), federation.roster())
         known = federation.roster()
-        nodes = "nobody is admitted yet" if known is None else f"{len(known.nodes)} nodes are admitted"
+        nodes = "nobody is admitted yet" if known is None else f"{counted(len(known.present), 'node')} admitted"
         text = f"Nodes reach the federation at {', '.join(federation.hosts)}, {federation.listen}; {nodes}."
-        console.print(escape(text), highlight=False, soft_wrap=True)
+        for line in (text, *(spent_key(name) for name in spent)):
+            console.print(escape(line), highlight=False, soft_wrap=True)
         service.wait()
 
 

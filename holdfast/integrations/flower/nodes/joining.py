@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from flwr.app import Context, Message
 
 _HOST = "127.0.0.1"
-#: Seconds between attempts, and after a fall.
-_PAUSE = 5.0
+#: Seconds between attempts at first, doubled up to the most; the most is also waited after a fall.
+_SOON, _PAUSE = 1.0, 5.0
 _HEARTBEAT = 30.0
 
 
@@ -73,17 +73,18 @@ class JoinedNode:
             self._sign_off()
 
     def _take_part(self) -> None:
-        told = ""
+        told, pause = "", _SOON
         while True:
             if (reason := self.refusal()) is None:
                 self.tell(f"joined the federation at {self.server}; Ctrl-C to leave")
                 self._be_a_node()
                 self.tell(f"the node fell over (the log is {self.log}); it starts again")
-                told = ""
+                told, pause = "", _PAUSE
             elif reason != told:
                 self.tell(f"{reason}; trying again every {_PAUSE:g} s")
                 told = reason
-            time.sleep(_PAUSE)
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE)
 
     def _sign_off(self) -> None:
         """Tell the server that this node is gone, so that it is not waited for."""

@@ -29,6 +29,7 @@ from holdfast.integrations.flower.messages.wire import Request, array, packed
 from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
 from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, picked, placed, share_of
 from holdfast.integrations.flower.operation.private import private_files, private_folder
+from holdfast.report.html.markup import counted
 from holdfast.training.state import load_state, save_state
 
 _PARTS = ("train", "validation", "test")
@@ -198,7 +199,10 @@ class Node:
         if not file.exists():
             here = len(Clients.open(Path(str(self.config["data"]))))
             if here != len(ids):
-                raise FederationError(f"the data has {here} clients and the node was admitted with {len(ids)}")
+                raise FederationError(
+                    f"the data has {counted(here, 'client')} and the node was admitted with {len(ids)}; the operator "
+                    f"mends that with `holdfast federation admit ... --clients {here} --replace`"
+                )
             write_atomically(file, json.dumps(list(ids)).encode())
         if json.loads(file.read_text()) != list(ids):
             raise FederationError("the server gives this node other ids than before; start a new federation instead")

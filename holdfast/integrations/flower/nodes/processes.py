@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from holdfast.integrations.flower.operation.access import Access
 
-#: Seconds between looks at the bell, and what a SuperNode's idle wait is longer than.
-_GLANCE, _IDLE = 0.02, 1.0
+#: Seconds between looks at the bell, what a SuperNode's idle wait is longer than, and the first wait after a task.
+_GLANCE, _IDLE, _SOON = 0.02, 1.0, 0.25
 
 
 def be(work: Callable[[], object]) -> None:
@@ -59,6 +59,9 @@ def be_supernode(waits: Waits) -> None:
 class Waits:
     """The clock that a SuperNode waits by: it waits until there is a reason not to, and at most as long as it would.
 
+    On a network nobody rings a bell. There the next order is likely to come soon after the last, so the first wait
+    after a task is short, and each is twice the one before.
+
     Args:
         work: the end of a pipe to say that there is a task.
         done: the end of a pipe where it is said that one is over.
@@ -67,16 +70,19 @@ class Waits:
 
     def __init__(self, work: int, done: int, bell: Path | None = None) -> None:
         self._work, self._done, self._bell, self._heard = work, done, bell, 0
+        self._next = _SOON
 
     def sleep(self, seconds: float) -> None:
         """Wait for messages, where the wait is a long one, and for the end of a task otherwise."""
         if seconds < _IDLE:
+            self._next = _SOON
             os.write(self._work, b".")
             if select.select([self._done], [], [], seconds)[0] and not os.read(self._done, 1):
                 raise RuntimeError("the executor of this node has ended")
             return
         if self._bell is None:
-            time.sleep(seconds)
+            time.sleep(min(self._next, seconds))
+            self._next *= 2
             return
         until = time.monotonic() + seconds
         while time.monotonic() < until and self._rung() == self._heard:

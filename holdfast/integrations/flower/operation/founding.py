@@ -93,11 +93,10 @@ def found(
 
 def _write_texts(place: Path, folder: FederationFolder) -> None:
     """What names the folder's final place."""
-    import getpass  # noqa: PLC0415
     import os  # noqa: PLC0415
     import sys  # noqa: PLC0415
 
-    known = {"folder": folder.path, "python": sys.executable, "user": getpass.getuser(), "uid": os.getuid(),
+    known = {"folder": folder.path, "python": sys.executable, "user": _user(), "uid": os.getuid(),
              "gid": os.getgid(), "port": folder.listen.rpartition(":")[2]}  # fmt: skip
     texts = {
         FILE: folder.to_json(),
@@ -107,6 +106,17 @@ def _write_texts(place: Path, folder: FederationFolder) -> None:
     }
     for name, text in texts.items():
         write_atomically(place / name, text.encode())
+
+
+def _user() -> str:
+    """Who founds the federation: by number where the number has no name, as in containers; systemd takes both."""
+    import getpass  # noqa: PLC0415
+    import os  # noqa: PLC0415
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def _check_addresses(listen: str, superlink: str) -> None:

@@ -9,8 +9,8 @@ On a network, SuperNodes look for messages every few seconds. Here the server ri
 and a SuperNode and its executor tell each other through pipes when there is something to do, so that waiting costs
 nothing and no time is lost.
 
-Run as ``python -m holdfast.integrations.flower.rehearsal.launcher MODULE...``, with modules to import beforehand; it
-reads a JSON object per line and answers with one.
+Run as ``python -m holdfast.integrations.flower.rehearsal.launcher MODULE...``, with modules to import beforehand and
+whose function ``warm_up``, where they have one, is called once; it reads a JSON object per line and answers with one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def _import_everything(modules: Sequence[str]) -> None:
 
     torch.set_num_threads(1)
     for module in modules:
-        importlib.import_module(module)
+        warm_up = getattr(importlib.import_module(module), "warm_up", None)
+        if warm_up is not None:
+            warm_up()
     gc.freeze()
 
 

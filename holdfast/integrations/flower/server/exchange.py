@@ -83,7 +83,7 @@ class Exchange:
             FederationError: if they don't in time.
         """
         roster = self.members.roster
-        best = self.settings.nodes if roster is None else max(len(roster.nodes), self.settings.nodes)
+        best = self.settings.nodes if roster is None else max(len(roster.present), self.settings.nodes)
         patience = self.settings.join_timeout or self.settings.timeout
         until = time.monotonic() + patience
         while (heard := self._roll.heard()) < best and time.monotonic() <= until:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Limits
 from holdfast.integrations.flower.messages.wire import Request, unreadable
+from holdfast.integrations.flower.roster import RosterNode
 from holdfast.integrations.flower.server.attendance import Attendance
 from holdfast.integrations.flower.server.intake import Arrival
 from holdfast.integrations.flower.server.ledger import Ledger, client_name
@@ -70,7 +71,7 @@ class RollCall:
             census.failed += 1
             kind = "failed" if arrival.failure else "refused"
             why = f"the node failed: {arrival.failure}" if arrival.failure else arrival.refusal
-            self.ledger.fault((), kind, f"node {node} was asked whom it hosts: {why}")
+            self.ledger.fault((), kind, f"{self._called(node)} was asked whom it hosts: {why}")
             return False
         census.answered = True
         try:
@@ -80,7 +81,7 @@ class RollCall:
             clients, refused = self.members.admit(census.name, listed, arrival.content)
         except Exception as error:  # whatever a node says must not end the federation
             census.turned_away = True
-            self.ledger.fault((), "refused", f"node {node} was asked whom it hosts: {unreadable(error)}")
+            self.ledger.fault((), "refused", f"{self._called(node)} was asked whom it hosts: {unreadable(error)}")
             return True
         for why in refused:
             self.ledger.fault((), "refused", f"{census.name}: {why}")
@@ -89,9 +90,17 @@ class RollCall:
             self.ledger.fault(tuple(back), "returned", "their node was lost and has been started again")
         return True
 
-    def _request(self, node: int) -> Request:
+    def _called(self, node: int) -> str:
+        """A node's name on the roster, where its key is there, beside the number that Flower gave it."""
+        listed = self._listed(node)
+        return f"node {node}" if listed is None else f"{listed.name} (node {node})"
+
+    def _listed(self, node: int) -> RosterNode | None:
         roster = self.members.roster
-        listed = None if roster is None else roster.of_key(self.attendance.censuses[node].seen.key)
+        return None if roster is None else roster.of_key(self.attendance.censuses[node].seen.key)
+
+    def _request(self, node: int) -> Request:
+        roster, listed = self.members.roster, self._listed(node)
         total, ids = (0, ()) if roster is None or listed is None else (len(roster), listed.clients)
         return Request("census", self.federation, total=total, clients=ids)
 

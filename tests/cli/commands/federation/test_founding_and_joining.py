@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pytest
+import torch
 import yaml
 
 pytest.importorskip("flwr")
 
+from holdfast.cli.commands.federation.blueprint import blueprint_of
+from holdfast.cli.commands.federation.options import parse
+from holdfast.cli.common.arguments import as_arguments
 from holdfast.cli.main import main
 from holdfast.errors import FederationError
+from holdfast.integrations.flower.messages.wire import Request
+from holdfast.integrations.flower.nodes.node import Node
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
 from holdfast.integrations.flower.operation.invitation import Invitation
 
@@ -72,6 +79,39 @@ def test_data_that_fits_is_accepted_and_makes_a_key(founded, capsys):
     assert join() == 0
     assert "2 clients (a, b)" in capsys.readouterr().out
     assert (founded / "state" / "node").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_node_is_told_how_it_is_admitted(founded, capsys):
+    assert join() == 0
+    assert "holdfast federation admit FOLDER NAME node.pub --clients 2 --most-examples 9" in capsys.readouterr().out
+
+
+def test_a_user_without_a_name_founds_a_federation(place, monkeypatch):
+    """In containers a user is often a number alone."""
+
+    def nameless():
+        raise KeyError("getpwuid(): uid not found")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert found("--model", "softmax") == 0
+    assert f"User={os.getuid()}\n" in (place / "ours" / "holdfast-federation.service").read_text()
+
+
+def test_a_ward_s_model_predicts_new_rows_by_its_name(founded, capsys):
+    assert join() == 0
+    invitation = Invitation.load(founded / "ours" / "invitation.json")
+    options = parse([*as_arguments(invitation.options), "--personalize", "ditto", "--ditto.lambda", "1"])
+    config, name = {"state": str(founded / "state"), "data": str(founded / "state" / "data")}, "0123456789abcdef" * 2
+    node = Node(blueprint_of(options), config, name, invitation.charter)
+    for action, labels in (("census", ()), ("train", ()), ("score", ("", "ditto-1"))):
+        size = 0 if action == "census" else node.runtime(3).network.size
+        request = Request(action, name, 0, 3, (1, 2), labels, "test", torch.zeros(size) if size else None)
+        node.answer(request, request.pack())
+    (founded / "new.csv").write_text("ward,age,pulse,sex\nb,83,92,m\na,21,70,f\nb,25,71,f\n")
+    assert main(["predict", "state", "new.csv", "--client", "b", "--out", "b.csv"]) == 0
+    assert [row.split(",")[1] for row in (founded / "b.csv").read_text().splitlines()] == ['"client"', '"b"', '"b"']
+    assert main(["predict", "state", "new.csv", "--client", "2", "--out", "c.csv"]) == 2
+    assert "client 2 of the federation is called 'b' here; give --client b" in capsys.readouterr().err
 
 
 def test_a_node_that_comes_back_has_the_same_clients(founded, capsys):

@@ -142,7 +142,7 @@ def test_a_piece_of_a_model_is_taken(federation):
 
 
 def test_the_operator_reaches_the_control_plane_on_the_server_itself(federation):
-    assert register(federation.access(), federation.roster()) == ([], 0)
+    assert register(federation.access(), federation.roster()) == []
 
 
 # -------------------------------------------------------------------------------------------------- who may not
@@ -323,10 +323,13 @@ def test_a_dismissed_node_is_let_in_no_more(federation, tmp_path):
     node = joined(federation, tmp_path, federation.keys / "ca.crt")
     try:
         admit(federation, "east", tmp_path / "key.pub", 1, 10)
-        assert register(federation.access(), federation.roster()) == (["east"], 0)
+        assert register(federation.access(), federation.roster()) == []
         assert node.refusal() is None
         dismiss(federation, "east")
-        assert register(federation.access(), federation.roster()) == ([], 1)
+        assert register(federation.access(), federation.roster()) == []
+        assert "not admitted" in node.refusal()
+        admit(federation, "east", tmp_path / "key.pub", replace=True)
+        assert register(federation.access(), federation.roster()) == ["east"]  # a key that was shut out stays out
         assert "not admitted" in node.refusal()
     finally:
         with private_files():
