@@ -5,6 +5,7 @@ The folder appears as a whole or not at all. Only the invitation is meant for ot
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -73,12 +74,13 @@ def found(
         superlink: address and port of the SuperLink, a loopback address.
 
     Raises:
-        ConfigError: if there is something at `path`, or an address can't be used.
+        ConfigError: if there is something at `path`, or it or an address can't be used.
     """
     final = path.resolve()
     if final.exists() and any(final.iterdir()):
         raise ConfigError(f"{path} is not empty; choose another folder for the federation")
     _check_addresses(listen, superlink)
+    _check_place(final)
     folder = FederationFolder(final, listen, superlink, tuple(hosts))
     with private_files(), written_whole(final) as place:
         place.mkdir()
@@ -117,6 +119,15 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _check_place(path: Path) -> None:
+    """The path stands in files of three programs, each with its own marks for words, variables and ends of lines."""
+    if odd := sorted(set(re.sub(r"[\w/.@+-]", "", str(path)))):
+        raise ConfigError(
+            f"the folder {str(path)!r} has {', '.join(map(repr, odd))} in its path, which nginx, systemd or Compose "
+            "read otherwise; choose a path of letters, digits and . _ - + @"
+        )
 
 
 def _check_addresses(listen: str, superlink: str) -> None:

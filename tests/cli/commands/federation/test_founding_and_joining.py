@@ -16,11 +16,12 @@ from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.options import parse
 from holdfast.cli.common.arguments import as_arguments
 from holdfast.cli.main import main
-from holdfast.errors import FederationError
+from holdfast.errors import ConfigError, FederationError
 from holdfast.integrations.flower.messages.wire import Request
 from holdfast.integrations.flower.nodes.node import Node
 from holdfast.integrations.flower.operation.federation_folder import FederationFolder
 from holdfast.integrations.flower.operation.invitation import Invitation
+from tests.integrations.flower.operation.server import small_federation
 
 ROWS = [
     f"{ward},{20 + 7 * k},{60 + 11 * (k % 5)},{'fm'[k % 2]},{('no', 'yes')[k > 5]}" for ward in "ab" for k in range(12)
@@ -95,6 +96,13 @@ def test_a_user_without_a_name_founds_a_federation(place, monkeypatch):
     monkeypatch.setattr("getpass.getuser", nameless)
     assert found("--model", "softmax") == 0
     assert f"User={os.getuid()}\n" in (place / "ours" / "holdfast-federation.service").read_text()
+
+
+@pytest.mark.parametrize("name", ["two words", "a;b", "$HOME", "it's", "c{d}", "e%f", 'g"h', "i\nj"])
+def test_a_folder_whose_name_means_something_to_nginx_is_refused(tmp_path, name):
+    with pytest.raises(ConfigError, match="read otherwise"):
+        small_federation(tmp_path / name / "ours")
+    assert not (tmp_path / name).exists()
 
 
 def test_a_ward_s_model_predicts_new_rows_by_its_name(founded, capsys):
