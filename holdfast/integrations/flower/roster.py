@@ -36,7 +36,7 @@ from typing import Any
 
 from holdfast.errors import ConfigError
 from holdfast.files import read_yaml, write_atomically
-from holdfast.integrations.flower.nodes.holdings import parse_ids
+from holdfast.integrations.flower.nodes.ids import parse_ids
 
 FORMAT = "holdfast-roster-1"
 #: Bounds of a file: its bytes, its nodes, its clients, examples per client.

@@ -10,7 +10,7 @@ from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.cli.commands.federation.federate import charter_of
 from holdfast.cli.commands.federation.options import FederateOptions
 from holdfast.integrations.flower.messages.wire import Request
-from holdfast.integrations.flower.nodes.holdings import share_of
+from holdfast.integrations.flower.nodes.ids import share_of
 from holdfast.integrations.flower.nodes.node import Node
 from holdfast.integrations.flower.roster import even_roster, token_of
 from holdfast.integrations.flower.server.federation import federate_on_flower

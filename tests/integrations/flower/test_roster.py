@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.errors import ConfigError
-from holdfast.integrations.flower.nodes.holdings import parse_ids
+from holdfast.integrations.flower.nodes.ids import parse_ids
 from holdfast.integrations.flower.operation.credentials import make_node_key
 from holdfast.integrations.flower.roster import FORMAT, Roster, RosterNode, even_roster, spelled, token_of
 

@@ -232,7 +232,7 @@ def _fitting(options: FederateOptions, run: Run | None, console: Console) -> tup
 
 def _expecting_nodes(settings: FlowerSettings, blueprint: Blueprint, clients: int) -> Blueprint:
     """The blueprint of a rehearsal, whose nodes share the clients evenly, with malicious nodes counted in clients."""
-    from holdfast.integrations.flower.nodes.holdings import share_of
+    from holdfast.integrations.flower.nodes.ids import share_of
     from holdfast.integrations.flower.roster import even_roster, token_of
     from holdfast.integrations.flower.server.expecting import expectation_of_nodes
 

@@ -79,6 +79,7 @@ def take_part(joining: Joining, reading: ReadingOptions) -> None:
     state = private_folder(joining.state.resolve())
     close_to_others(state)
     _tell(f"invitation {invitation.digest}: {_trained(invitation)}")
+    _warm_up(invitation)
     for line in _elsewhere(_prepare, invitation, joining.data, reading, state):
         _tell(line)
     key = _key(state)
@@ -97,6 +98,17 @@ def take_part(joining: Joining, reading: ReadingOptions) -> None:
     ).run()
 
 
+def _warm_up(invitation: Invitation) -> None:
+    """Import once what the process that reads the data needs, and every message after it."""
+    import holdfast.cli.commands.federation.blueprint
+    import holdfast.data.own.schema
+    import holdfast.integrations.flower.nodes.own_data  # noqa: F401
+    from holdfast.cli.commands.federation.options import parse
+    from holdfast.cli.common.arguments import as_arguments
+
+    parse(as_arguments(invitation.options))
+
+
 def _elsewhere(work: Callable[..., list[str]], *given: object) -> list[str]:
     """Do `work` in a process of its own: threads of readers must not be here when messages are forked."""
     with ProcessPoolExecutor(1, get_context("fork")) as pool:
@@ -113,10 +125,7 @@ def _answer(invitation: Invitation, data: Path, terminal: int) -> Callable[[Mess
     `terminal`: who takes part under which number, or why nobody does.
     """
     from holdfast.cli.commands.federation.apps import make_client_app, ordered
-    from holdfast.cli.commands.federation.options import parse
-    from holdfast.cli.common.arguments import as_arguments
 
-    parse(as_arguments(invitation.options))  # imports what every message needs
     app = make_client_app()
 
     def tell(sentence: str) -> None:

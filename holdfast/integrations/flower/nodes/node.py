@@ -27,7 +27,8 @@ from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.wire import Request, array, packed
 from holdfast.integrations.flower.nodes.client_state import ClientMemory, ClientStates
-from holdfast.integrations.flower.nodes.holdings import open_data, parse_ids, picked, placed, share_of
+from holdfast.integrations.flower.nodes.holdings import open_data, picked, placed
+from holdfast.integrations.flower.nodes.ids import parse_ids, share_of
 from holdfast.integrations.flower.operation.private import private_files, private_folder
 from holdfast.report.html.markup import counted
 from holdfast.training.state import load_state, save_state

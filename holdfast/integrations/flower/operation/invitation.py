@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.errors import ConfigError, FederationError
-from holdfast.federated.aggregation import AGGREGATORS
-from holdfast.federated.expectation import Expectation
 from holdfast.files import plain_values, write_atomically
 from holdfast.integrations.flower.charter import Charter
 from holdfast.integrations.flower.settings import FlowerSettings
@@ -29,6 +27,9 @@ _SERVERS = frozenset(["rounds", "cohort", "sampling", "evaluate_every", "aggrega
 
 def is_servers_own(option: str) -> bool:
     """Whether an option, or the section of one, concerns the server alone: rounds, waiting, aggregation."""
+    from holdfast.federated.aggregation import AGGREGATORS  # noqa: PLC0415 - bring torch, and admitting needs none
+    from holdfast.federated.expectation import Expectation  # noqa: PLC0415
+
     waiting = {f.name for settings in (FlowerSettings, Expectation) for f in fields(settings)}
     return option in _SERVERS or option in waiting or option in AGGREGATORS
 

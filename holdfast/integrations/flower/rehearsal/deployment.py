@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.errors import FederationError, MissingDependencyError
-from holdfast.integrations.flower.nodes.holdings import share_of
+from holdfast.integrations.flower.nodes.ids import share_of
 
 if TYPE_CHECKING:
     from holdfast.integrations.flower.roster import Roster

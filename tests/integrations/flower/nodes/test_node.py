@@ -6,7 +6,8 @@ import torch
 from holdfast.cli.commands.federation.blueprint import blueprint_of
 from holdfast.errors import ConfigError, DataError
 from holdfast.integrations.flower.messages.wire import Request, array, head_of, wholes, words
-from holdfast.integrations.flower.nodes.holdings import parse_ids, picked, placed, share_of
+from holdfast.integrations.flower.nodes.holdings import picked, placed
+from holdfast.integrations.flower.nodes.ids import parse_ids, share_of
 from holdfast.integrations.flower.nodes.node import Node
 from tests.federated.toy import toy_clients
 from tests.integrations.flower.small_federation import digest, options_of
