@@ -118,7 +118,7 @@ def test_what_is_missing_is_said_in_a_sentence_and_nothing_is_written(state, con
 
 def test_other_data_is_refused_with_what_to_do(state, console):
     with pytest.raises(ConfigError, match="export the model"):
-        predict(Predict(state, "other.csv", client="4"), console)
+        predict(Predict(state, "other.csv", client="4", method="ditto-0.5"), console)
 
 
 def test_a_node_of_several_federations_is_asked_which(state):
