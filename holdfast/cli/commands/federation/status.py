@@ -63,8 +63,11 @@ def shown(now: FederationStatus) -> Group:
 
 def _fault(fault: dict[str, object]) -> str:
     from holdfast.integrations.flower.messages.wire import sentence
+    from holdfast.integrations.flower.roster import spelled
 
-    return f"round {fault['round']}, clients {fault['clients']}: {fault['kind']}, {sentence(fault['reason'])}"
+    clients = fault["clients"]
+    who = f", clients {spelled(clients)}" if isinstance(clients, (list, tuple)) and clients else ""
+    return f"round {fault['round']}{who}: {fault['kind']}, {sentence(fault['reason'])}"
 
 
 def main(arguments: Sequence[str]) -> None:
