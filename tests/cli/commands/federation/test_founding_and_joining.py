@@ -105,19 +105,19 @@ def test_a_folder_whose_name_means_something_to_nginx_is_refused(tmp_path, name)
     assert not (tmp_path / name).exists()
 
 
-def test_a_ward_s_model_predicts_new_rows_by_its_name(founded, capsys):
-    assert join() == 0
-    invitation = Invitation.load(founded / "ours" / "invitation.json")
+def test_a_ward_s_model_of_the_federation_s_own_code_predicts_new_rows_by_its_name(own_model, place, capsys):
+    assert join("--allow-code", own_model) == 0
+    invitation = Invitation.load(place / "ours" / "invitation.json")
     options = parse([*as_arguments(invitation.options), "--personalize", "ditto", "--ditto.lambda", "1"])
-    config, name = {"state": str(founded / "state"), "data": str(founded / "state" / "data")}, "0123456789abcdef" * 2
+    config, name = {"state": str(place / "state"), "data": str(place / "state" / "data")}, "0123456789abcdef" * 2
     node = Node(blueprint_of(options), config, name, invitation.charter)
     for action, labels in (("census", ()), ("train", ()), ("score", ("", "ditto-1"))):
         size = 0 if action == "census" else node.runtime(3).network.size
         request = Request(action, name, 0, 3, (1, 2), labels, "test", torch.zeros(size) if size else None)
         node.answer(request, request.pack())
-    (founded / "new.csv").write_text("ward,age,pulse,sex\nb,83,92,m\na,21,70,f\nb,25,71,f\n")
+    (place / "new.csv").write_text("ward,age,pulse,sex\nb,83,92,m\na,21,70,f\nb,25,71,f\n")
     assert main(["predict", "state", "new.csv", "--client", "b", "--out", "b.csv"]) == 0
-    assert [row.split(",")[1] for row in (founded / "b.csv").read_text().splitlines()] == ['"client"', '"b"', '"b"']
+    assert [row.split(",")[1] for row in (place / "b.csv").read_text().splitlines()] == ['"client"', '"b"', '"b"']
     assert main(["predict", "state", "new.csv", "--client", "2", "--out", "c.csv"]) == 2
     assert "client 2 of the federation is called 'b' here; give --client b" in capsys.readouterr().err
 
