@@ -25,7 +25,7 @@ SAID = [
     "1250000000",
     "in NumPy's format",
     "claims -5 examples",
-    "is for round 6",
+    "is for round 2",
     "not asked",
 ]
 
