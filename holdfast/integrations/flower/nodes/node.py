@@ -30,7 +30,6 @@ from holdfast.integrations.flower.nodes.client_state import ClientMemory, Client
 from holdfast.integrations.flower.nodes.holdings import open_data, picked, placed
 from holdfast.integrations.flower.nodes.ids import parse_ids, share_of
 from holdfast.integrations.flower.operation.private import private_files, private_folder
-from holdfast.report.html.markup import counted
 from holdfast.training.state import load_state, save_state
 
 _PARTS = ("train", "validation", "test")
@@ -201,8 +200,8 @@ class Node:
             here = len(Clients.open(Path(str(self.config["data"]))))
             if here != len(ids):
                 raise FederationError(
-                    f"the data has {counted(here, 'client')} and the node was admitted with {len(ids)}; the operator "
-                    f"mends that with `holdfast federation admit ... --clients {here} --replace`"
+                    f"the data has another number of clients ({here}) than this node was admitted with ({len(ids)}); the "
+                    f"operator mends that with `holdfast federation admit ... --clients {here} --replace`"
                 )
             write_atomically(file, json.dumps(list(ids)).encode())
         if json.loads(file.read_text()) != list(ids):
