@@ -200,8 +200,8 @@ class Node:
             here = len(Clients.open(Path(str(self.config["data"]))))
             if here != len(ids):
                 raise FederationError(
-                    f"the data has another number of clients ({here}) than this node was admitted with ({len(ids)}); the "
-                    f"operator mends that with `holdfast federation admit ... --clients {here} --replace`"
+                    f"the data has another number of clients ({here}) than this node was admitted with ({len(ids)}); "
+                    f"the operator mends that with `holdfast federation admit ... --clients {here} --replace`"
                 )
             write_atomically(file, json.dumps(list(ids)).encode())
         if json.loads(file.read_text()) != list(ids):
