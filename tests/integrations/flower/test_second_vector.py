@@ -7,12 +7,13 @@ from flwr.app import ArrayRecord, ConfigRecord
 from flwr.clientapp import ClientApp
 
 from holdfast.errors import ConfigError
-from holdfast.federated import Ditto, FedAvg, Scaffold, federate
+from holdfast.federated import Ditto, FedAvg, Mean, Scaffold, federate
 from holdfast.federated.engine.client_runtime import SECOND
 from holdfast.integrations.flower.messages.replies import SECOND_VECTOR
 from holdfast.integrations.flower.mod import PersonalMod
 from holdfast.integrations.flower.personal.memory import PersonalFolder, load_personal
 from holdfast.integrations.flower.second_vector import SecondVectorMod
+from holdfast.integrations.flower.secure import check_secure
 from holdfast.integrations.flower.strategies import DROPPED, RobustStrategy
 from tests.integrations.flower.local_grid import LocalGrid
 from tests.integrations.flower.test_mod_methods import (
@@ -131,6 +132,8 @@ def test_what_can_not_work_is_said(tmp_path):
         RobustStrategy("mean", Scaffold(), clients=3, weighted=True)
     with pytest.raises(ConfigError, match="fedavg has no second vector"):
         mod_for(plain, tmp_path, FedAvg())
+    with pytest.raises(ConfigError, match="a second vector, which secure aggregation does not hide"):
+        check_secure(Mean(), Scaffold())
     grid = LocalGrid([client(mod_for(plain, tmp_path))] * CLIENTS)
     arrays = ArrayRecord(made(plain).state_dict())
     with pytest.raises(ConfigError, match="a round has 3 clients and clients is 2"):
