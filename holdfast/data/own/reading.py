@@ -256,7 +256,7 @@ def _check_parts(counts: Codes, labels: Coded, source: Source, *, made: bool, ne
         if not counts[part].any():
             raise DataError(
                 f"{source.place} has too few rows ({len(source)}) for a {PART_NAMES[part]} set; give at least three "
-                "rows of a class, or a split column"
+                "rows of a class with each value of its attributes, or a split column"
             )
     untaught = np.flatnonzero(counts[0] == 0)
     if len(untaught):

@@ -156,3 +156,10 @@ def test_parts_of_the_hub_without_labels_are_left_out(tmp_path):
 def test_no_place_is_not_the_folder_one_stands_in():
     with pytest.raises(DataError, match="empty text"):
         read(" ")
+
+
+def test_an_attribute_with_a_value_per_row_can_be_seen_in_what_is_said(tmp_path):
+    write = "".join(f"{row},{row % 7},{'xy'[row % 2]}\n" for row in range(40))
+    (tmp_path / "t.csv").write_text("ward,age,label\n" + write)
+    with pytest.raises(DataError, match="three rows of a class with each value of its attributes"):
+        read(tmp_path / "t.csv", attribute=["ward"])
