@@ -602,6 +602,11 @@ def _ahead_either_way(results: Results) -> Verdict:
     return every([_worst_beats(results, column, f"pde {how}", f"group-dro {how}") for how in ("without", "with")])
 
 
+_SHIFTED = (
+    "Likely our bed, not tested by a longer run: shifting is much for images of ten pixels, PDE's model underfits them "
+    "(average 54.5) in its 8 full epochs, most of them on 980 digits, while GroupDRO takes 49 until its best."
+)
+
 TABLE_11 = Experiment(
     name="pde/table11",
     title="With and without augmentation",
@@ -616,9 +621,9 @@ TABLE_11 = Experiment(
     },
     columns=_SHOWN,
     claims=(
-        Claim("augmentation helps PDE's worst group", _pde_gains),
+        Claim("augmentation helps PDE's worst group", _pde_gains, why=_SHIFTED),
         Claim("augmentation does not help GroupDRO's worst group", _group_dro_does_not),
-        Claim("PDE is ahead of GroupDRO with and without augmentation", _ahead_either_way),
+        Claim("PDE is ahead of GroupDRO with and without augmentation", _ahead_either_way, why=_SHIFTED),
     ),
     notes={
         "cpu": "The document flips birds; turned digits would be other digits, so these are shifted by a random crop. "
