@@ -99,7 +99,7 @@ def test_a_node_keeps_the_ids_it_was_given_first(tmp_path):
     def census(*ids):
         return node.answer(Request("census", "0" * 32, total=9, clients=ids), RecordDict())["holdfast"]
 
-    assert "admitted with 2" in census(4, 5)["refusal"]
+    assert "(3) than this node was admitted with (2)" in census(4, 5)["refusal"]
     assert census(4, 5, 6)["clients"] == [4, 5, 6]
     assert "other ids" in census(3, 4, 5)["refusal"]
     assert census(4, 5, 6)["clients"] == [4, 5, 6]
