@@ -143,8 +143,8 @@ _NO_GAIN = (
     "the time that choosing takes, half of CREST's, buys nothing."
 )
 _STEPS_ARE_BETTER = (
-    "Under the same steps CREST is level with stratified mini-batches on the plain bed; on the imbalanced one it is 3 to "
-    "8 points ahead, but there twice the steps, which take the same time, gain 19."
+    "Under the same steps CREST is level with stratified mini-batches on the plain bed; on the imbalanced one it is 3 "
+    "to 8 points ahead, but there twice the steps, which take the same time, gain 19."
 )
 
 EQUAL_TIME = Experiment(
