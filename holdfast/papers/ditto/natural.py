@@ -4,7 +4,7 @@ The document's natural federations (Vehicle, FEMNIST, CelebA, StackOverflow) can
 a device as theirs are: it recorded one arm of one person, and its test windows are later in time than its training
 windows. Two exercises that are hard to tell apart, by a linear SVM, are Table 6 and the earlier version's Table 5 in
 kind; all seven by a small network are Table 7; and on both Tables 3 and 5 are asked again: other ways to personal
-models, and Ditto on robust rules. A client makes about 200 local steps, as many as in the document, and five seeds
+models, and Ditto on robust rules. A client makes about 200 local steps, as many as in the document, and the seeds
 draw the malicious clients, the rounds and the start. The data are nobody's table, so nothing is printed beside ours:
 what the document says of its own natural clients is asked of these.
 """
@@ -32,7 +32,7 @@ SEVEN = TableSetting(
 )
 _COLUMNS = COLUMNS["vehicle"]
 _ATTACKS = _COLUMNS[1:]
-_SEEDS = (0, 1, 2, 3, 4)
+_SEEDS = (0, 1, 2)
 _STRONG = ("a1-50", "a1-80")
 _SOURCE = "Ditto, {}, on data that are not the document's"
 
@@ -41,6 +41,11 @@ def _table(setting: TableSetting, scale: Scale) -> tuple[Cell, ...]:
     return tuple(cell for column in _COLUMNS for cell in setting.cells(column, ("fair", *DEFENCES)))
 
 
+_FAR_APART = (
+    "Our clients: watches are so far apart that without an attack local models have 0.93 and the global one 0.81"
+    ", so any pull towards it costs."
+)
+_ONE_SEED_STANDS = "Our data: two seeds of three are below the bound and one above it; which clients flip decides."
 _ALL = (
     Claim("Ditto is the best or second best method in most columns", claims.ditto_leads, ours=True),
     Claim("Ditto is ahead of the global model and of every defence under most attacks", claims.most_robust),
@@ -69,6 +74,7 @@ _ALL = (
     Claim(
         "k-loss fails under model replacement",
         partial(claims.below, row="k-loss", other="global", columns=("a3-10", "a3-20", "a3-50")),
+        why="Unknown: k-loss keeps one update and is ahead of the mean here; which ones it kept was not looked at.",
     ),
     Claim(
         "clients that choose λ are at most 0.05 behind the best λ for all",
@@ -80,6 +86,7 @@ _LINEAR = (
     Claim(
         "without an attack a larger λ is better",
         partial(claims.rising, column="clean", rows=("ditto-0.1", "ditto-1", "ditto-2")),
+        why=_FAR_APART,
     ),
     Claim(
         "without an attack Ditto with λ=2 is more accurate than the global model",
@@ -89,6 +96,7 @@ _LINEAR = (
         "without an attack Ditto with λ=2 halves the spread over clients",
         partial(claims.fairer, row="ditto-2", other="global", column="clean", share=0.5),
         ours=True,
+        why=_FAR_APART,
     ),
     Claim(
         "when 80 % flip labels the order of λ is reversed",
@@ -98,11 +106,13 @@ _LINEAR = (
         "when 80 % flip labels the global model fails, to 0.4 or less",
         partial(claims.stays_below, column="a1-80", row="global", bound=0.4),
         ours=True,
+        why=_ONE_SEED_STANDS,
     ),
     Claim(
         "model replacement by half wrecks the global model, to 0.45 or less",
         partial(claims.stays_below, column="a3-50", row="global", bound=0.45),
         ours=True,
+        why=_ONE_SEED_STANDS,
     ),
 )
 
