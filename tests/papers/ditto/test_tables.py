@@ -286,7 +286,7 @@ def test_a_wrecked_model_still_gives_numbers_for_a_results_file():
 
 def test_the_seed_draws_the_surrogate_but_not_real_data(monkeypatch):
     seen = []
-    monkeypatch.setattr(ditto_cells, "_clients", ditto_cells._clients.__wrapped__)  # nothing is kept from an earlier test
+    monkeypatch.setattr(ditto_cells, "_clients", ditto_cells._clients.__wrapped__)  # nothing kept from earlier
     monkeypatch.setattr(Surrogate, "load", lambda self, root, seed=0: seen.append(seed) or 1 / 0)
     for by_seed in (True, False):
         with pytest.raises(ZeroDivisionError):
