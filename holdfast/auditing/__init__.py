@@ -6,8 +6,8 @@ from holdfast.lazy import lazy_names
 
 if TYPE_CHECKING:
     from holdfast.auditing.arrays import ArrayAudit, audit_arrays
-    from holdfast.auditing.label_quality import LabelQuality, label_quality
-    from holdfast.auditing.out_of_sample import out_of_sample
+    from holdfast.auditing.cross_validation import out_of_sample
+    from holdfast.auditing.wrong_labels import LabelQuality, label_quality
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 

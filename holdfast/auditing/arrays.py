@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from holdfast.auditing.label_quality import LabelQuality, label_quality
 from holdfast.auditing.own_look import own_look
+from holdfast.auditing.wrong_labels import LabelQuality, label_quality
 from holdfast.errors import DataError, HoldfastWarning
 from holdfast.primitives.neighbours import nearest_neighbours
 from holdfast.spurious.group_inference.discovery import Cluster, describe_clusters, rank

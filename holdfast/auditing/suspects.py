@@ -14,8 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from holdfast.auditing.label_quality import LabelQuality
 from holdfast.auditing.own_look import own_look
+from holdfast.auditing.wrong_labels import LabelQuality
 from holdfast.data.examples import Examples
 from holdfast.poisoning.suspects import Suspect
 from holdfast.spurious.group_inference.discovery import GroupAudit

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from holdfast.auditing.label_quality import LabelQuality
 from holdfast.auditing.suspects import accused, small_clusters
+from holdfast.auditing.wrong_labels import LabelQuality
 from holdfast.data.examples import Examples
 from holdfast.errors import HoldfastWarning
 from holdfast.poisoning.suspects import Suspect

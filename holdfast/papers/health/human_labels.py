@@ -20,8 +20,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from holdfast.auditing.label_quality import label_quality
-from holdfast.auditing.out_of_sample import out_of_sample
+from holdfast.auditing.cross_validation import out_of_sample
+from holdfast.auditing.wrong_labels import label_quality
 from holdfast.data.catalog import data_root
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.packages import packaged_folder

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from holdfast.auditing.arrays import ArrayAudit, Surroundings, audit_arrays
-from holdfast.auditing.label_quality import LabelQuality
+from holdfast.auditing.wrong_labels import LabelQuality
 from holdfast.errors import ConfigError
 from holdfast.files import write_atomically, written_whole
 from holdfast.report.html.markup import DASH, Html, counted, number, percent, tag, times

@@ -171,10 +171,10 @@ def _second_opinion(
     options: Poison, subject: Subject, isolated: Sequence[Suspect], train: Examples, console: Console
 ) -> list[Accused]:
     """What cross-validation and the clusters of a young network say of the suspects, and whom else they accuse."""
-    from holdfast.auditing.label_quality import label_quality
-    from holdfast.auditing.out_of_sample import out_of_sample
+    from holdfast.auditing.cross_validation import out_of_sample
     from holdfast.auditing.own_look import looks_of
     from holdfast.auditing.suspects import accused, small_clusters
+    from holdfast.auditing.wrong_labels import label_quality
     from holdfast.spurious.group_inference.discovery import discover
 
     spec, root = subject.spec(train), subject.data_root

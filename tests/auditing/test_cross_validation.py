@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from holdfast.auditing.label_quality import label_quality
-from holdfast.auditing.out_of_sample import out_of_sample
+from holdfast.auditing.cross_validation import out_of_sample
+from holdfast.auditing.wrong_labels import label_quality
 from holdfast.data.examples import Examples
 from holdfast.errors import ConfigError
 from holdfast.training import Training

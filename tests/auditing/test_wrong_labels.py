@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.auditing.label_quality import label_quality
+from holdfast.auditing.wrong_labels import label_quality
 
 
 def _noisy(n, classes, seed, noise=0.1, skill=1.5):
@@ -36,7 +36,7 @@ def test_order_and_errors_are_those_of_cleanlab(n, classes, seed, skill):
 def test_blocks_change_nothing(monkeypatch):
     p, labels = _noisy(500, 4, 0)
     whole = label_quality(p, labels)
-    monkeypatch.setattr("holdfast.auditing.label_quality._BLOCK", 7)
+    monkeypatch.setattr("holdfast.auditing.wrong_labels._BLOCK", 7)
     parts = label_quality(p, labels)
     assert torch.equal(whole.wrong, parts.wrong)
     assert torch.equal(whole.suggested, parts.suggested)
