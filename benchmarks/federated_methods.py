@@ -43,7 +43,7 @@ from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 from holdfast.training import Event
 
 SETTINGS = Rounds(
-    rounds=8,
+    rounds=6,
     cohort=10,
     batch_size=16,
     local_steps=5,
