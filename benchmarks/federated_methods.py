@@ -43,7 +43,7 @@ from holdfast.papers.engine.benchmarks import Ratio, write_benchmark
 from holdfast.training import Event
 
 SETTINGS = Rounds(
-    rounds=6,
+    rounds=8,
     cohort=10,
     batch_size=16,
     local_steps=5,
@@ -124,7 +124,7 @@ def main() -> None:
         for name, options, _ in every:
             fedavg = seconds_of_a_round({}, network_for(name))
             ratios[name].append(seconds_of_a_round(options, network_for(name)) / fedavg)
-    found = [Ratio.over(f"a round of {name}", ratios[name], target, "FedAvg") for name, _, target in every]
+    found = [Ratio.over(f"a round of {name}", ratios[name], round(target, 2), "FedAvg") for name, _, target in every]
     for ratio in found:
         print(f"{ratio.name:28} {ratio.value:6.2f}  (at most {ratio.target:.2f}){'' if ratio.met else '  NOT MET'}")
     print(write_benchmark("federated-methods", found, arguments.results))
