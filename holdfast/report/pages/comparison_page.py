@@ -137,10 +137,10 @@ def _verdict(one: _Compared) -> str | None:
         return None
     if one.paired is None:
         return f"{one.name}: the worst group's accuracy differs by {_points(gap.value)} points; not paired."
-    clear = "clearly" if one.paired.worst.clear else "not clearly"
+    clear = "differs clearly" if one.paired.worst.clear else "does not differ clearly"
     many = sum(difference.clear for difference in one.paired.by_group)
     return (
-        f"{one.name}: the worst group's accuracy differs {clear}, by {_points(gap.value)} points ({_interval(gap)}); "
+        f"{one.name}: the worst group's accuracy {clear} ({_points(gap.value)} points, {_interval(gap)}); "
         f"{many} of {counted(len(one.paired.by_group), 'group')} differ clearly."
     )
 
