@@ -75,9 +75,7 @@ class Net(nn.Module):
 
 
 def on_ranks(count: int, work: Callable[..., Any], *arguments: Any, timeout: float = 300.0) -> list[Any]:
-    """What `work` gives in each of `count` processes, a lone one in this; instead of an answer, how one failed."""
-    if count == 1:
-        return [work(*arguments)]
+    """What `work` gives in each of `count` processes; instead of an answer, how one failed."""
     with tempfile.TemporaryDirectory() as folder:
         pipes = [PROCESSES.Pipe(duplex=False) for _ in range(count)]
         running = [
@@ -115,7 +113,8 @@ def _work(place: tuple[int, int], folder: str, pipe: Any, work: Callable[..., An
         MASTER_ADDR="127.0.0.1", MASTER_PORT="1", ACCELERATE_USE_CPU="true", OMP_NUM_THREADS="1",
     )  # fmt: skip
     try:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
+        if count > 1:
+            dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=count)
         pipe.send(work(*arguments))
     except BaseException as error:
         pipe.send(f"{type(error).__name__}: {error}\n{traceback.format_exc()}")
