@@ -26,7 +26,7 @@ from holdfast.training.accumulation import _kept_statistics
 from holdfast.training.batches import Batch
 from holdfast.training.interruption import interruptions
 from holdfast.training.objective import CrossEntropy
-from holdfast.training.ranks import Ranks, digest
+from holdfast.training.ranks import Ranks, digest, lost_processes_named
 from holdfast.training.settings import build_optimizer
 from holdfast.training.shares import Share
 from holdfast.training.state import load_state, save_state
@@ -240,7 +240,8 @@ def by_loop(
                 losses = F.cross_entropy(wrapped(batch.inputs), batch.labels, reduction="none")
                 loss = (batch.weights * losses).mean()
             optimizer.zero_grad()
-            loss.backward()
+            with lost_processes_named(curator.ranks):  # as the guide has it, for the gradients
+                loss.backward()
             optimizer.step()
             curator.end_step(wrapped, optimizer)
             plans.append(digest(curator.plan.tensors()))
@@ -271,7 +272,8 @@ def by_accelerate(method: str, norm: bool, folder: str | None = None, stop_at: i
             else:
                 losses = F.cross_entropy(model(batch.inputs), batch.labels, reduction="none")
                 loss = (batch.weights * losses).mean()
-            accelerator.backward(loss)
+            with lost_processes_named(curator.ranks):
+                accelerator.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
             curator.end_step(accelerator.unwrap_model(model), optimizer)
