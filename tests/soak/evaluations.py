@@ -318,7 +318,10 @@ def _compare_parity(case: Case, ours: dict[str, float], family: tuple[str, ...],
         return 2  # fairlearn counts the rate of a group without positives as 0, we leave it out
     same(ours["equal_opportunity_difference"], fair.equal_opportunity_difference(case.y, case.guess, **kw))
     same(ours["equalized_odds_difference"], fair.equalized_odds_difference(case.y, case.guess, **kw))
-    same(ours["equalized_odds_ratio"], fair.equalized_odds_ratio(case.y, case.guess, **kw))
+    theirs = fair.equalized_odds_ratio(case.y, case.guess, **kw)
+    if math.isnan(theirs):  # a recall of 0 in every group has no ratio: theirs is nan then, ours that of the other rate
+        return 4
+    same(ours["equalized_odds_ratio"], theirs)
     return 5
 
 
