@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -207,7 +207,7 @@ class Partitioned(FederatedData):
 
     name = "partitioned"
     summary = "any other data set, dealt out to clients by classes, Dirichlet draws, groups or at random"
-    recipe: ClassVar = TrainingRecipe("mlp", 0.1, 16, rounds=200, cohort=10)
+    recipe: ClassVar[Any] = TrainingRecipe("mlp", 0.1, 16, rounds=200, cohort=10)
 
     source: str = "digits"
     partition: Literal["classes", "dirichlet", "iid", "groups"] = "classes"
@@ -241,7 +241,7 @@ class DigitsClients(FederatedData):
 
     name = "digits-clients"
     summary = "1,797 handwritten digits over 50 clients of 5 digits each; bundled, no download"
-    recipe: ClassVar = TrainingRecipe("softmax", 0.3, 16, rounds=200, cohort=10)
+    recipe: ClassVar[Any] = TrainingRecipe("softmax", 0.3, 16, rounds=200, cohort=10)
 
     clients: int = 50
     classes_per_client: int = 5

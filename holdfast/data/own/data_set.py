@@ -25,7 +25,7 @@ class OwnData(DataSet):
 
     name = "own"
     summary = "your own data: a table, a folder of images, texts, arrays, or a data set of the hub"
-    recipe: ClassVar = {}
+    recipe: ClassVar[Any] = {}
 
     path: str
     reading: ReadingOptions = field(default_factory=ReadingOptions)

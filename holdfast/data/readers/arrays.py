@@ -68,7 +68,7 @@ class Arrays(DataSet):
 
     name = "arrays"
     summary = "your own arrays, as older runs name them: give the path of the npz file instead"
-    recipe: ClassVar = {"model": "mlp"}
+    recipe: ClassVar[Any] = {"model": "mlp"}
 
     path: Path
     validation: float = 0.15

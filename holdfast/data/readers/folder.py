@@ -232,7 +232,7 @@ class Folder(DataSet):
 
     name = "folder"
     summary = "your own images, as older runs name them: give the path of the folder instead"
-    recipe: ClassVar = {"model": "resnet18", "augment": "flip"}
+    recipe: ClassVar[Any] = {"model": "resnet18", "augment": "flip"}
 
     path: Path
     columns: MetadataColumns = field(default_factory=MetadataColumns)
@@ -284,7 +284,7 @@ class Waterbirds(PublishedImages):
             unchecked="its publisher gives no sum; the sizes of its groups are checked when it is read",
         ),
     )
-    recipe: ClassVar = FINE_TUNED_RESNET50
+    recipe: ClassVar[Any] = FINE_TUNED_RESNET50
     published = WATERBIRDS_COUNTS
 
     def read(self, root: Path) -> Splits:

@@ -10,7 +10,7 @@ import math
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -186,7 +186,7 @@ class Mnist(DataSet):
     name = "mnist"
     summary = "70,000 handwritten digits, 28x28 grey, 10 classes"
     files = MNIST_FILES
-    recipe: ClassVar = {"model": "lenet5"}
+    recipe: ClassVar[Any] = {"model": "lenet5"}
     class_names: ClassVar[tuple[str, ...]] = tuple(map(str, range(10)))
 
     validation: int = 10_000

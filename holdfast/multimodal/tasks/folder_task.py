@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from holdfast.data.readers.folder import MetadataColumns, read_folder
 from holdfast.data.readers.tables import read_columns, split_codes
@@ -33,7 +33,7 @@ class FolderClip(ClipData):
     name = "folder"
     summary = "your own images: a folder with metadata.csv (img_filename, y, split, place)"
     tower = "openai/clip-vit-base-patch32"
-    recipe: ClassVar = {"epochs": 30, "batch_size": 128, "learning_rate": 1e-3, "weight_decay": 1e-4}
+    recipe: ClassVar[Any] = {"epochs": 30, "batch_size": 128, "learning_rate": 1e-3, "weight_decay": 1e-4}
 
     path: Path
     class_names: tuple[str, ...] = ()

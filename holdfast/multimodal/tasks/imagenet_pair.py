@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -83,7 +83,7 @@ class ImageNetPair(ClipData):
         "imagenet/annotations/val"
     )
     tower = "open_clip:RN50:openai"
-    recipe: ClassVar = {"epochs": 300, "batch_size": 128, "learning_rate": 1e-4, "weight_decay": 1e-5}
+    recipe: ClassVar[Any] = {"epochs": 300, "batch_size": 128, "learning_rate": 1e-4, "weight_decay": 1e-5}
 
     pair: PairName = "pacifier"
     detector: str = "google/owlvit-base-patch32"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from holdfast.data.catalog import find
 from holdfast.data.readers.folder import WATERBIRDS_COUNTS, MetadataColumns, check_group_counts, read_folder
@@ -38,7 +38,7 @@ class WaterbirdsClip(ClipData):
     summary = "11,788 birds on land and water backgrounds, 2 classes, 4 groups"
     files = find("waterbirds").files
     tower = "open_clip:RN50:openai"
-    recipe: ClassVar = {"epochs": 300, "batch_size": 128, "learning_rate": 1e-4, "weight_decay": 1e-5}
+    recipe: ClassVar[Any] = {"epochs": 300, "batch_size": 128, "learning_rate": 1e-4, "weight_decay": 1e-5}
 
     region: Region = "box"
     check_counts: bool = True

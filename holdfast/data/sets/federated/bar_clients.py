@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -45,7 +45,7 @@ class BarClients(FederatedData):
     summary = "BAR over 50 clients of 5 actions, in their usual places or in unusual ones"
     files = (RemoteFile("BAR/train", also=("bar/train",)), RemoteFile("BAR/test", also=("bar/test",)))
     by_hand = "get https://github.com/alinlab/BAR and put its folders train and test into BAR/"
-    recipe: ClassVar = TrainingRecipe(
+    recipe: ClassVar[Any] = TrainingRecipe(
         "resnet18-pixels",
         1e-4,
         16,

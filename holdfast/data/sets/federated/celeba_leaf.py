@@ -53,7 +53,7 @@ class CelebaLeaf(FederatedData):
         "celeba/, run LEAF's data/celeba/preprocess.sh (https://github.com/TalwalkarLab/leaf) with -s niid --sf 0.05 "
         "-k 5 -t sample and put its data/train and data/test, or data/all_data, into celeba-leaf/"
     )
-    recipe: ClassVar = TrainingRecipe("cnn-celeba", 0.1, 16, rounds=1000, cohort=10)
+    recipe: ClassVar[Any] = TrainingRecipe("cnn-celeba", 0.1, 16, rounds=1000, cohort=10)
 
     celebrities: int = 515
     workers: int = 2

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class CelebrityClients(FederatedData):
         "agree to the licence at https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html and put identity_CelebA.txt, "
         "list_attr_celeba.txt and the folder img_align_celeba into celeba/"
     )
-    recipe: ClassVar = TrainingRecipe(
+    recipe: ClassVar[Any] = TrainingRecipe(
         "cnn-64", 1e-4, 64, rounds=500, cohort=5, local_steps=0, local_epochs=5, optimizer="adam", finetune_epochs=10
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -60,7 +60,7 @@ class FederatedFashion(FederatedData):
     name = "fashion-mnist"
     summary = "Fashion-MNIST over 500 clients of 5 classes each, 31 to 1,378 training images (Ditto, Table 8)"
     files = FASHION_MNIST_FILES
-    recipe: ClassVar = TrainingRecipe("cnn-fashion", 0.05, 16, rounds=5000, cohort=10)
+    recipe: ClassVar[Any] = TrainingRecipe("cnn-fashion", 0.05, 16, rounds=5000, cohort=10)
 
     clients: int = 500
 

@@ -54,7 +54,7 @@ class Femnist(FederatedData):
     summary = "FEMNIST by writer (LEAF): 205 writers, 28x28 grey, 62 classes"
     files = _FILES
     by_hand = _BY_HAND
-    recipe: ClassVar = TrainingRecipe("cnn-femnist", 0.1, 32, rounds=1000, cohort=10, fixed=(0.01, 0.1, 1.0))
+    recipe: ClassVar[Any] = TrainingRecipe("cnn-femnist", 0.1, 32, rounds=1000, cohort=10, fixed=(0.01, 0.1, 1.0))
 
     writers: int = 205
 
@@ -79,7 +79,7 @@ class FemnistSkewed(FederatedData):
     summary = "FEMNIST over 100 clients of 5 of the 62 classes each (Ditto's skewed FEMNIST)"
     files = _FILES
     by_hand = _BY_HAND
-    recipe: ClassVar = TrainingRecipe("cnn-femnist", 0.1, 32, rounds=1000, cohort=10, fixed=(0.01, 0.1, 1.0))
+    recipe: ClassVar[Any] = TrainingRecipe("cnn-femnist", 0.1, 32, rounds=1000, cohort=10, fixed=(0.01, 0.1, 1.0))
 
     clients: int = 100
     classes_per_client: int = 5

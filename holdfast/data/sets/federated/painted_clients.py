@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -95,7 +95,7 @@ class PaintedMnist(Painted):
     name = "painted-mnist"
     summary = "MNIST painted red and green over 50 clients of 5 classes, each in one of two environments"
     files = MNIST_FILES
-    recipe: ClassVar = TrainingRecipe(
+    recipe: ClassVar[Any] = TrainingRecipe(
         "cnn-28",
         1e-4,
         64,
@@ -123,7 +123,7 @@ class PaintedDigits(Painted):
 
     name = "painted-digits"
     summary = "scikit-learn's digits painted red and green over 10 clients of 5 classes, no download"
-    recipe: ClassVar = TrainingRecipe(
+    recipe: ClassVar[Any] = TrainingRecipe(
         "cnn-28-small",
         1e-3,
         16,
@@ -155,7 +155,7 @@ class PaintedCoil(Painted):
         "get the processed archive coil-20-proc.zip of Columbia University's object image library (COIL-20, not the "
         "unprocessed one) and put it into the data root"
     )
-    recipe: ClassVar = TrainingRecipe(
+    recipe: ClassVar[Any] = TrainingRecipe(
         "cnn-64",
         2e-4,
         8,

@@ -51,7 +51,7 @@ class SmartWatches(FederatedData):
 
     name = "seglearn"
     summary = "smart watches: 20 arms of 10 people, windows of 1 s of 6 channels, 2 to 7 shoulder exercises"
-    recipe: ClassVar = TrainingRecipe("svm", 0.1, 32, rounds=200, cohort=10, local_steps=2)
+    recipe: ClassVar[Any] = TrainingRecipe("svm", 0.1, 32, rounds=200, cohort=10, local_steps=2)
 
     exercises: tuple[str, ...] = ("IR", "ER")
     seconds: float = 1.0

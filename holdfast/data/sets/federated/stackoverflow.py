@@ -143,7 +143,7 @@ class StackOverflow(FederatedData):
         "tff.simulation.datasets.stackoverflow (or export train.parquet with user, tokens, title, tags) and put them "
         "into stackoverflow/"
     )
-    recipe: ClassVar = TrainingRecipe(
+    recipe: ClassVar[Any] = TrainingRecipe(
         "bag-of-words",
         0.01,
         100,

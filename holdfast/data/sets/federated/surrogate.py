@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -84,7 +84,7 @@ class Surrogate(FederatedData):
 
     name = "surrogate"
     summary = "S(q): 100 generated clients, 10 classes, feature shift and label skew; no download, not a real data set"
-    recipe: ClassVar = TrainingRecipe("softmax", 0.1, 16, rounds=600, cohort=10)
+    recipe: ClassVar[Any] = TrainingRecipe("softmax", 0.1, 16, rounds=600, cohort=10)
 
     q: int = 5
 
@@ -108,7 +108,7 @@ class SyntheticMany(FederatedData):
 
     name = "synthetic-many"
     summary = "100,000 generated clients of a dozen examples, 10 classes; for scale, not for science"
-    recipe: ClassVar = TrainingRecipe("softmax", 0.1, 8, rounds=50, cohort=100)
+    recipe: ClassVar[Any] = TrainingRecipe("softmax", 0.1, 8, rounds=50, cohort=100)
 
     clients: int = 100_000
     examples: int = 12

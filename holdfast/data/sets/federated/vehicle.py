@@ -112,7 +112,7 @@ class Vehicle(FederatedData):
         "put vehicle.mat (cell arrays X and Y of 23 cells; it comes with code for federated multi-task learning) into "
         "vehicle/, or the folders train and test of https://github.com/litian96/ditto, data/vehicle/data"
     )
-    recipe: ClassVar = TrainingRecipe("svm", 0.1, 32, rounds=600, cohort=10, local_steps=1)
+    recipe: ClassVar[Any] = TrainingRecipe("svm", 0.1, 32, rounds=600, cohort=10, local_steps=1)
 
     def load(self, root: Path, seed: int = 0) -> Clients:
         """Read vehicle.mat, shuffle each node's samples by the seed and cut; or read the published split as it is."""

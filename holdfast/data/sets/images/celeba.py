@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class CelebA(PublishedImages):
         "agree to the licence at https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html and put list_attr_celeba.txt (or "
         ".csv), list_eval_partition.txt (or .csv) and the folder img_align_celeba into celeba/"
     )
-    recipe: ClassVar = {**FINE_TUNED_RESNET50, "epochs": 50, "learning_rate": 1e-5, "weight_decay": 1.0}
+    recipe: ClassVar[Any] = {**FINE_TUNED_RESNET50, "epochs": 50, "learning_rate": 1e-5, "weight_decay": 1.0}
     published = CELEBA_COUNTS
 
     def read(self, root: Path) -> Splits:

@@ -9,7 +9,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -125,7 +125,7 @@ class Cifar10(DataSet):
             mirrors=("https://storage.googleapis.com/s4tf-hosted-binaries/datasets/CIFAR10/cifar-10-binary.tar.gz",),
         ),
     )
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "resnet20",
         "epochs": 200,
         "batch_size": 128,
@@ -138,7 +138,7 @@ class Cifar10(DataSet):
         "rate_warmup": 0.1,
         "augment": "crop-flip",
     }
-    class_names: ClassVar = (
+    class_names: ClassVar[Any] = (
         "airplane",
         "automobile",
         "bird",

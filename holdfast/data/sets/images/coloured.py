@@ -287,7 +287,7 @@ class CMnist5(DataSet):
     name = "cmnist5"
     summary = "70,000 MNIST digits in 5 classes x 5 colours, 99.5 % correlated in training, 25 groups"
     files = MNIST_FILES
-    recipe: ClassVar = {**COLOURED_MNIST_RECIPE, "augment": "crop", "threads": 1}
+    recipe: ClassVar[Any] = {**COLOURED_MNIST_RECIPE, "augment": "crop", "threads": 1}
 
     correlation: float = 0.995
     palette: Literal["distinct", "dissertation"] = "distinct"
@@ -332,7 +332,7 @@ class ColouredDigits(DataSet):
 
     name = "coloured-digits"
     summary = "1,797 bundled digits x 9 shifts in 2 classes x 2 colours, 95 % correlated; no download"
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "mlp",
         "epochs": 12,
         "batch_size": 32,
@@ -376,7 +376,7 @@ class ColouredDigits5(DataSet):
 
     name = "coloured-digits5"
     summary = "1,797 bundled digits x 9 shifts in 5 classes x 5 colours, 97 % correlated; no download"
-    recipe: ClassVar = ColouredDigits.recipe
+    recipe: ClassVar[Any] = ColouredDigits.recipe
 
     correlation: float = 0.97
     palette: Literal["distinct", "dissertation"] = "distinct"

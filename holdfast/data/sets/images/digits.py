@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class Digits(DataSet):
 
     name = "digits"
     summary = "1,797 handwritten digits, 8x8 grey, 10 classes; bundled, no download"
-    recipe: ClassVar = {"model": "mlp", "threads": 1}
+    recipe: ClassVar[Any] = {"model": "mlp", "threads": 1}
 
     seed: int = 0
 

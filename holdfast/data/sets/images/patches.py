@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,7 @@ class PatchData(DataSet):
 
     name = "patches"
     summary = "synthetic patches: a weak core feature against a strong spurious one, 2 classes, 4 groups"
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "cubic",
         "epochs": 401,
         "batch_size": 10_000,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +90,7 @@ class RestrictedImageNet(DataSet):
         "agree to the terms at https://image-net.org/download and unpack ILSVRC 2012 into imagenet/train and "
         "imagenet/val, each with a folder per synset"
     )
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "resnet50",
         "epochs": 90,
         "batch_size": 256,

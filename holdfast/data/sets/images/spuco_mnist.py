@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,7 +99,7 @@ class SpucoMnist(DataSet):
     name = "spuco-mnist"
     summary = "70,000 MNIST digits in 5 classes on 5 background colours, 99.5 % correlated in training, 25 groups"
     files = MNIST_FILES
-    recipe: ClassVar = {**COLOURED_MNIST_RECIPE, "threads": 1}
+    recipe: ClassVar[Any] = {**COLOURED_MNIST_RECIPE, "threads": 1}
 
     difficulty: Difficulty = "magnitude-large"
     correlation: float = 0.995

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class UrbanCars(PublishedImages):
         "make UrbanCars with the program at https://github.com/facebookresearch/Whac-A-Mole and put the folders "
         "bg-0.95_co_occur_obj-0.95 and bg-0.5_co_occur_obj-0.5 into urbancars/"
     )
-    recipe: ClassVar = FINE_TUNED_RESNET50
+    recipe: ClassVar[Any] = FINE_TUNED_RESNET50
     published = URBANCARS_COUNTS
 
     def read(self, root: Path) -> Splits:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -101,7 +101,7 @@ class CivilComments(DataSet):
             ),
         ),
     )
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "distilbert-base-uncased",
         "weights": "hub",
         "epochs": 5,

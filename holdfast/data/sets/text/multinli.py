@@ -13,7 +13,7 @@ import logging
 import string
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ class MultiNli(DataSet):
         ),
     )
     # Published is BERT (base, uncased) with these settings; the nearest network that is here is its distilled form.
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "distilbert-base-uncased",
         "weights": "hub",
         "epochs": 3,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class Snli(DataSet):
             mirrors=("https://cims.nyu.edu/~sbowman/multinli/snli_1.0.zip",),
         ),
     )
-    recipe: ClassVar = {
+    recipe: ClassVar[Any] = {
         "model": "roberta-base",
         "weights": "hub",
         "epochs": 8,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.multimodal.tasks.emoji.images import emoji_task
@@ -22,7 +22,7 @@ class EmojiClip(ClipData):
     name = "emoji"
     summary = "emoji of animals and food on coloured grounds, 2 classes, 4 groups; drawings come in packages"
     tower = "emoji"
-    recipe: ClassVar = SMALL_TASK_RECIPE
+    recipe: ClassVar[Any] = SMALL_TASK_RECIPE
 
     seed: int = 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class ShapesClip(ClipData):
     name = "shapes"
     summary = "rendered discs and squares on sand or sea, 2 classes, 4 groups; needs no files"
     tower = "shapes"
-    recipe: ClassVar = {**SMALL_TASK_RECIPE, "threads": 1}
+    recipe: ClassVar[Any] = {**SMALL_TASK_RECIPE, "threads": 1}
 
     seed: int = 0
 
