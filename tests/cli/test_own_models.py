@@ -42,8 +42,8 @@ def test_no_head_is_said_where_none_is_needed_and_refused_before_training_where_
             ["--model", "{own}.net:Net", "--model-args", "n_classes=3"],
             "gives 3 outputs for each example, more than the 2",
         ),
-        (["--device", "cuda:99"], "no computing on the device 'cuda:99'"),
-        (["--device", "abacus"], "no computing on the device 'abacus'"),
+        (["--device", "cuda:99"], "can't compute on the device 'cuda:99'"),
+        (["--device", "abacus"], "can't compute on the device 'abacus'"),
     ],
 )
 def test_mistakes_are_a_sentence_and_leave_nothing_behind(own, capsys, tmp_path, words, message):  # noqa: F811
@@ -69,6 +69,6 @@ def test_an_audit_names_its_model_and_refuses_a_device_that_is_not_there(own, ca
     assert capsys.readouterr().out.startswith(f"model: {own}.net:Net(hidden=4; from")
     for audit in ("poison", "groups"):
         assert main(["audit", audit, *model, "--device", "abacus", "--out", "b"]) == 2
-        assert "no computing on the device 'abacus'" in capsys.readouterr().err
+        assert "can't compute on the device 'abacus'" in capsys.readouterr().err
     assert main(["audit", "groups", "--run", "x", *model[:4]]) == 2
     assert "--model and --model-args would change nothing" in capsys.readouterr().err

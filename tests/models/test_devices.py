@@ -8,7 +8,7 @@ from holdfast.training import Training
 
 @pytest.mark.parametrize("name", ["cuda:7", "banana", "", "cpu:x", "meta", "cuda:-1"])
 def test_a_device_that_is_not_there_is_a_sentence(name):
-    with pytest.raises(ConfigError, match=f"no computing on the device '{name}' here .* give cpu, or auto"):
+    with pytest.raises(ConfigError, match=f"can't compute on the device '{name}' here .* give cpu, or auto"):
         find_device(name)
 
 

@@ -209,7 +209,7 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", "--method", "learnability", "--points", "2"], "does not look at --points"),
         (["--data", "train.jsonl", *QUICK, "--every", "2", "--points", "2"], "both say when losses are recorded"),
         (["--data", "train.jsonl", *QUICK, "--lora", "0"], "--lora is 0; give at least 1"),
-        (["--data", "train.jsonl", *QUICK, "--device", "banana"], "no computing on the device 'banana'"),
+        (["--data", "train.jsonl", *QUICK, "--device", "banana"], "can't compute on the device 'banana'"),
     ],
 )
 def test_mistakes_are_said_in_a_sentence_before_anything_is_written(words: list[str], message: str) -> None:

@@ -17,7 +17,7 @@ from tests.integrations.flower.small_federation import APPS, digest, new_run, on
 
 pytestmark = pytest.mark.xdist_group("flower")
 
-NODES, CLIENTS, ROUNDS, STEPS = 4, 20, 6, 2
+NODES, CLIENTS, ROUNDS, STEPS = 4, 20, 8, 2
 
 
 class ServerLostError(Exception):
@@ -67,7 +67,7 @@ class Chaos:
         self.answers.due = event.kind == "step" and event.epoch == 2
         if event.epoch < ROUNDS:
             node, wait = self.draws.randrange(NODES), self.draws.random()
-            self.thread = threading.Thread(target=self.strike, args=(node, wait, event.epoch == 3))
+            self.thread = threading.Thread(target=self.strike, args=(node, wait, event.epoch == 4))
             self.thread.start()
 
     def strike(self, node: int, wait: float, link_too: bool) -> None:
@@ -104,7 +104,7 @@ def test_a_federation_survives_kills_of_clients_superlink_and_server(tmp_path, m
     with Deployment(tmp_path / "deployment", [APPS], lasting=True) as deployment:
         for node in range(NODES):
             deployment.start_node(node, {"share": f"{node}/{NODES}"})
-        chaos = Chaos(deployment, answers, server_dies_after=4)
+        chaos = Chaos(deployment, answers, server_dies_after=5)
         with pytest.raises(ServerLostError):
             on_flower(deployment, options, run, listeners=[chaos])
         chaos.server_dies_after = 0
