@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, product
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -170,7 +170,7 @@ class Transferability(EarlyStoppedFineTuning):
             chosen = chosen._first_admissible(tried, everybody, shared)
         return super(Transferability, chosen).choose_hyperparameters(everybody, shared)
 
-    def _within_budget(self, everybody: AllClients, shared: Tensor) -> Self:
+    def _within_budget(self, everybody: AllClients, shared: Tensor) -> Transferability:
         if not self.search:
             return self
         budget = search_budget(everybody.training, shared, self.attack)
@@ -182,7 +182,9 @@ class Transferability(EarlyStoppedFineTuning):
             )
         return replace(self, epsilon=budget.epsilon, search=False)
 
-    def _first_admissible(self, tried: Sequence[Self], everybody: AllClients, shared: Tensor) -> Self:
+    def _first_admissible(
+        self, tried: Sequence[Transferability], everybody: AllClients, shared: Tensor
+    ) -> Transferability:
         """The first of `tried` that the rule admits; the last, with a warning, where it admits none."""
         start = _mean_accuracy(everybody, shared, None)
         reference = start

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from holdfast.papers.engine.jsonfile import expect_keys, number, number_or_none, read_json, text, write_json
 from holdfast.provenance import git_commit
@@ -40,7 +40,7 @@ class Ratio:
     better: Better = "lower"
 
     @classmethod
-    def over(cls, name: str, values: Sequence[float], target: float, peer: str, better: Better = "lower") -> Self:
+    def over(cls, name: str, values: Sequence[float], target: float, peer: str, better: Better = "lower") -> Ratio:
         """The median over repetitions, and their spread where there are several."""
         spread = statistics.stdev(values) if len(values) > 1 else None
         return cls(name, statistics.median(values), target, peer, spread, better)
