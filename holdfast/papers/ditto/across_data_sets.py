@@ -7,7 +7,7 @@ all; Table 5 puts Ditto on robust aggregation. Figure 5 tilts TERM further; Figu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from statistics import median
@@ -78,17 +78,22 @@ def rivals(setting: TableSetting, column: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _cells_3(scale: Scale) -> tuple[Cell, ...]:
+Places = Mapping[str, tuple[TableSetting, str]]  # the setting and the column behind each column of a table
+Others = Callable[[str, str], list[tuple[str, str]]]  # cell and metric of every row but Ditto's, by place and metric
+
+_PLACES_3: Places = {place: (SETTINGS[name], column) for place in TABLE_3 for name, column in [place.split()]}
+
+
+def cells_beside(places: Places, scale: Scale) -> tuple[Cell, ...]:
+    """Ditto and the other ways to personal models, without defences."""
     cells = []
-    for place in TABLE_3:
-        name, column = place.split()
-        setting = SETTINGS[name]
+    for place, (setting, column) in places.items():
         cells += setting.cells(column, (), name=place)
         cells += [setting.cell(f"{place}/{kind}", each) for kind, each in rivals(setting, column).items()]
     return tuple(cells)
 
 
-def _others_of(place: str, metric: str) -> list[tuple[str, str]]:
+def others_of(place: str, metric: str) -> list[tuple[str, str]]:
     """Cell and metric of every row of a column of Table 3 but Ditto's."""
     return [
         (f"{place}/{kind}", f"{row}/{metric}")
@@ -98,52 +103,61 @@ def _others_of(place: str, metric: str) -> list[tuple[str, str]]:
     ]
 
 
-def _first_or_second(results: Results) -> Verdict:
+def _first_or_second(results: Results, places: Collection[str], others: Others) -> Verdict:
     """Per-FedAvg, SKL and L2SGD are ahead in one column each of the printed table."""
-    places = {}
-    for place in TABLE_3:
+    ranks = {}
+    for place in places:
         ours = results.mean(f"{place}/plain", "ditto-best/pooled")
-        places[place] = 1 + sum(results.mean(*other) > ours for other in _others_of(place, "pooled"))
-    evidence = ", ".join(f"{number} in {place}" for place, number in places.items())
+        ranks[place] = 1 + sum(results.mean(*other) > ours for other in others(place, "pooled"))
+    evidence = ", ".join(f"{number} in {place}" for place, number in ranks.items())
     return Verdict(
-        sum(number <= 2 for number in places.values()) >= 3, f"its places: {evidence} (second or first in three)"
+        sum(number <= 2 for number in ranks.values()) >= 3, f"its places: {evidence} (second or first in three)"
     )
 
 
-def _similar_or_superior(results: Results) -> Verdict:
+def _similar_or_superior(results: Results, places: Collection[str], others: Others) -> Verdict:
     """The largest printed gap is 0.035."""
     verdicts = []
-    for place in TABLE_3:
-        best = max(_others_of(place, "pooled"), key=lambda other: results.mean(*other))
+    for place in places:
+        best = max(others(place, "pooled"), key=lambda other: results.mean(*other))
         pairs = differences(results, (f"{place}/plain", "ditto-best/pooled"), best)
         row = best[1].partition("/")[0]
         verdicts.append(claims.exceed(pairs, -0.05, what=f"Ditto minus {row} in {place}"))
     return every(verdicts)
 
 
-def _more_even_than_most(results: Results) -> Verdict:
+def _more_even_than_most(results: Results, places: Collection[str], others: Others) -> Verdict:
     verdicts, evidence = [], []
-    for place in TABLE_3:
+    for place in places:
         ours = results.mean(f"{place}/plain", "ditto-best/std")
-        theirs = median(results.mean(*other) for other in _others_of(place, "std"))
+        theirs = median(results.mean(*other) for other in others(place, "std"))
         verdicts.append(ours <= theirs)
         evidence.append(f"{ours:.3f} against {theirs:.3f} in {place}")
     return Verdict(all(verdicts), "Ditto's deviation and the others' median: " + ", ".join(evidence))
+
+
+def claims_beside(places: Collection[str], others: Others) -> tuple[Claim, ...]:
+    """What Table 3 shows, of these columns."""
+
+    def of(judge: Callable[..., Verdict]) -> Callable[[Results], Verdict]:
+        return partial(judge, places=places, others=others)
+
+    return (
+        Claim("Ditto is the best or second best of them in three columns", of(_first_or_second), ours=True),
+        Claim("Ditto is similar to the best of them or ahead, within 0.05", of(_similar_or_superior), ours=True),
+        Claim("Ditto's accuracy differs no more over clients than the median of the others'", of(_more_even_than_most)),
+    )
 
 
 _TABLE_3 = Experiment(
     name="ditto/table3",
     title="Ditto beside other ways to personal models",
     source="Ditto, Table 3 (ICML 2021)",
-    cells=_cells_3,
+    cells=partial(cells_beside, _PLACES_3),
     printed={f"{place}/{kind}": printed(TABLE_3, place, rows) for place in TABLE_3 for kind, rows in ROWS_3.items()},
     grid=Grid(NAMES_3, {place: place.replace("-leaf", "") for place in TABLE_3}, "pooled", "std", SAYS),
     golden=(golden.RIVALS,),
-    claims=(
-        Claim("Ditto is the best or second best of them in three columns", _first_or_second, ours=True),
-        Claim("Ditto is similar to the best of them or ahead, within 0.05", _similar_or_superior, ours=True),
-        Claim("Ditto's accuracy differs no more over clients than the median of the others'", _more_even_than_most),
-    ),
+    claims=claims_beside(TABLE_3, others_of),
     scales=_PAPER,
     digits=3,
 )
@@ -210,19 +224,24 @@ _A3_AND_A2 = tuple(f"femnist {column}" for column in COLUMNS["femnist"] if colum
 _ALL_NINE = tuple(f"celeba-leaf {column}" for column in COLUMNS["celeba-leaf"][1:])
 
 
+def on_rule(setting: TableSetting, column: str, rule: str, *, row: str) -> dict[str, Any]:
+    """Settings of Ditto on top of a robust rule, its best lambda in a row of this name."""
+    plain = setting.plain(column)
+    return {
+        **setting.base(column),
+        **CHANGES[rule],
+        "personalize": [method for method in plain["personalize"] if method["name"] == "ditto"],
+        "rows": {row: plain["rows"]["ditto-best"]},
+    }
+
+
 def _cells_5(scale: Scale) -> tuple[Cell, ...]:
     cells = []
     for name, rule in _ROBUST.items():
         setting = SETTINGS[name]
         for column in COLUMNS[name][1:]:
-            plain = setting.plain(column)
-            robust = {
-                **setting.base(column),
-                **CHANGES[rule],
-                "personalize": [method for method in plain["personalize"] if method["name"] == "ditto"],
-                "rows": {"robust-ditto": plain["rows"]["ditto-best"]},
-            }
             cells += setting.cells(column, (rule,), name=f"{name} {column}")
+            robust = on_rule(setting, column, rule, row="robust-ditto")
             cells.append(setting.cell(f"{name} {column}/robust-ditto", robust))
     return tuple(cells)
 
