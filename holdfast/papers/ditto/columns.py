@@ -59,6 +59,17 @@ RECIPES: Mapping[str, ColumnRecipe] = {
         fixed=(0.05, 0.1, 0.3),
     ),
     "seglearn": ColumnRecipe("svm", learning_rate=0.1, batch_size=32, rounds=200),
+    "chitchat": ColumnRecipe(
+        "softmax",
+        learning_rate=0.5,
+        batch_size=20,
+        rounds=400,
+        local_steps=5,
+        weak=(0.1, 0.3, 1.0),
+        strong=(0.05, 0.1, 0.3),
+        fixed=(0.1, 0.3, 1.0),
+    ),
+    "insteval": ColumnRecipe("softmax", learning_rate=1.0, batch_size=10, rounds=500, cohort=25, local_steps=8),
     "surrogate": ColumnRecipe("softmax", learning_rate=0.1, batch_size=16, rounds=600),
 }
 
