@@ -95,3 +95,33 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return f"; known are {', '.join(choices)}" if choices else ""
+
+
+def expect_kind(argument: str, value: object, kind: type | tuple[type, ...], wanted: str, by_name: str = "") -> None:
+    """Refuse an argument of another kind with a sentence: the name of a method, say, where the method is wanted.
+
+    Args:
+        argument: what the argument is called.
+        value: what was given.
+        kind: what it must be an instance of.
+        wanted: that in words, with an example.
+        by_name: what makes one of a name, such as ``"holdfast.build_method({!r})"``, where something does.
+
+    Raises:
+        ConfigError: if it is of another kind.
+
+    Example:
+        >>> expect_kind("settings", 5, dict, "a dict such as {}")
+        Traceback (most recent call last):
+        holdfast.errors.ConfigError: settings must be a dict such as {}, and is an int
+    """
+    if isinstance(value, kind):
+        return
+    if isinstance(value, str):
+        given = f"is the text {value!r}" + (f"; write {by_name.format(value)}" if by_name else "")
+    elif isinstance(value, type) and issubclass(value, kind):
+        given = f"is the class {value.__name__}; write {value.__name__}(...), which makes one"
+    else:
+        name = type(value).__name__
+        given = f"is {'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
+    raise ConfigError(f"{argument} must be {wanted}, and {given}")

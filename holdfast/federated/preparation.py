@@ -6,14 +6,16 @@ calls it before it makes a run directory; `run_federation` goes on with the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from holdfast.data.clients.clients import Clients
+from holdfast.errors import expect_kind
 from holdfast.federated.aggregation import Aggregator, Mean
 from holdfast.federated.attacks.threat import Threat
 from holdfast.federated.checks import check, check_private, check_server, check_task, settings_for
@@ -109,10 +111,22 @@ def prepare(
         ConfigError: if methods don't go together, or a setting can't work.
         DataError: if a client has no training data.
     """
+    settings = Rounds() if settings is None else settings
+    _check_kinds(
+        personalize,
+        clients=clients,
+        model=model,
+        settings=settings,
+        objective=objective,
+        aggregator=aggregator,
+        threat=threat,
+        server_optimizer=server_optimizer,
+        privacy=privacy,
+    )
     made = assemble(
         clients,
         model,
-        settings or Rounds(),
+        settings,
         objective=objective or FedAvg(),
         aggregator=aggregator or Mean(),
         threat=threat,
@@ -188,3 +202,32 @@ def assemble(
         server_optimizer=server_optimizer,
         privacy=privacy,
     )
+
+
+#: What each argument must be: its class, that in words, and what makes one of a name. Only methods may be left out.
+_KINDS: Mapping[str, tuple[type, str, str]] = {
+    "clients": (
+        Clients,
+        "a federation's data, such as Clients.of({'a': (x, y)})",
+        "holdfast.data.load_federation({!r})",
+    ),
+    "model": (nn.Module, "a torch module", "holdfast.models.build({!r}, input_shape, n_classes)"),
+    "settings": (Rounds, "Rounds, such as Rounds(rounds=100)", ""),
+    "objective": (FederatedObjective, "an objective, such as Term(t=1.0)", ""),
+    "aggregator": (Aggregator, "an aggregation rule, such as MultiKrum()", "build_aggregator({!r})"),
+    "threat": (Threat, "an attack and the share that mounts it, such as Threat(ModelReplacement(), 0.2)", ""),
+    "server_optimizer": (ServerOptimizer, "a server's optimizer, such as FedAdam()", ""),
+    "privacy": (ClientPrivacy, "a ClientPrivacy, such as ClientPrivacy(clip=0.3)", ""),
+}
+
+
+def _check_kinds(personalize: object, **given: object) -> None:
+    """Say what was given in place of a method: mostly its name, its class, or an attack without its share."""
+    for argument, value in given.items():
+        if value is not None or argument in ("clients", "model"):
+            kind, wanted, by_name = _KINDS[argument]
+            expect_kind(argument, value, kind, wanted, by_name)
+    if not isinstance(personalize, Sequence) or isinstance(personalize, str):
+        expect_kind("personalize", personalize, (), "a list of personalization methods, such as [Ditto()]")
+    for method in cast(Sequence[object], personalize):
+        expect_kind("a member of personalize", method, Personalizer, "a personalization method, such as Ditto()")

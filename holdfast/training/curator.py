@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
 from holdfast.data.workers import ReadingWorkers, default_workers
-from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.errors import ConfigError, HoldfastWarning, expect_kind
 from holdfast.training.batch_reader import BatchReader
 from holdfast.training.batches import Batch, Drawn, SharedBatch, parts_to_accumulate
 from holdfast.training.clock import Clock
@@ -107,6 +107,9 @@ class Curator:
         pin_memory: bool = False,
         workers: int | None = None,
     ) -> None:
+        expect_kind("examples", examples, Examples, "a set of examples, such as Examples.of(inputs, labels)")
+        if policy is not None:
+            expect_kind("policy", policy, Policy, "a policy, such as Spare()", "holdfast.build_method({!r}).policy")
         if batch_size < 1:
             raise ConfigError(f"batch_size is {batch_size}; give at least 1")
         if not 1 <= accumulate <= batch_size:

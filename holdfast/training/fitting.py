@@ -22,7 +22,7 @@ from torch import nn
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
 from holdfast.data.workers import ReadingWorkers, default_workers
-from holdfast.errors import ConfigError, Interrupted
+from holdfast.errors import ConfigError, Interrupted, expect_kind
 from holdfast.models.devices import find_device
 from holdfast.primitives.threads import torch_threads
 from holdfast.streams import derive_seed, seed_everywhere
@@ -119,7 +119,16 @@ def fit(
     Returns:
         The model of the best epoch and its reports.
     """
-    settings = settings or Training()
+    expect_kind("model", model, nn.Module, "a torch module", "holdfast.models.build({!r}, input_shape, n_classes)")
+    expect_kind(
+        "splits",
+        splits,
+        Splits,
+        "three sets of examples, such as holdfast.data.load('digits')",
+        "holdfast.data.load({!r})",
+    )
+    settings = Training() if settings is None else settings
+    expect_kind("settings", settings, Training, "a Training, such as Training(epochs=20)")
     accepted = validated(method, settings.planned)
     if reference is not None:
         check_reference(reference, splits.test)

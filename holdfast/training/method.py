@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from holdfast.errors import expect_kind
 from holdfast.training.objective import CrossEntropy, Objective
 from holdfast.training.policy import PlannedTraining, Policy, Uniform
 from holdfast.training.post_training import PostTraining
@@ -60,4 +61,11 @@ def as_method(what: Method | Policy | Objective | None) -> Method:
         return Method(what, what.objective() or CrossEntropy(), what.post_training())
     if isinstance(what, Objective):
         return Method(objective=what)
+    expect_kind(
+        "method",
+        what,
+        (Method, Policy, Objective),
+        "a policy or an objective, such as Spare()",
+        "holdfast.build_method({!r})",
+    )
     return what

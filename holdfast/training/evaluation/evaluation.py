@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
+from holdfast.errors import expect_kind
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs
 from holdfast.training.ranks import ALONE, Ranks
@@ -55,4 +56,6 @@ def evaluate(
     Returns:
         A report that answers questions.
     """
+    expect_kind("model", model, nn.Module, "a torch module")
+    expect_kind("examples", examples, Examples, "a set of examples, such as splits.test")
     return GroupReport.of(predict(model, examples, ranks=ranks).predicted, examples, train=train)
