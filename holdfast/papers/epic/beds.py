@@ -88,6 +88,7 @@ def _shapes(
     learning: int = 24,
     rate: float = 0.05,
     steps: int = 150,
+    bound: int = 16,
 ) -> Bed:
     """Rendered shapes; the features come from the same images.
 
@@ -101,12 +102,13 @@ def _shapes(
         learning: epochs of the features.
         rate: learning rate of both.
         steps: of the attacker's search.
+        bound: how far a pixel may move, of 255.
     """
     splits = pinned(shape_splits, train=examples, test=tests, noise=noise)
     learned = replace(_EXTRACTOR, epochs=learning, learning_rate=rate)
     extractor = train_surrogate(pinned(shape_cnn, seed=0), splits.train, learned)
     head = replace(_HEAD, epochs=epochs, augment=augment, learning_rate=rate)  # type: ignore[arg-type]
-    brewing = replace(_BREWING, steps=steps)
+    brewing = replace(_BREWING, steps=steps, epsilon=bound / 255)
     return Bed(splits, extractor, lambda _: extractor, head, "transfer", poisons, brewing)
 
 
@@ -160,8 +162,9 @@ def _from_scratch(
     poisons: int = 500,
     restarts: int = 8,
     steps: int = 250,
+    bound: int = 8,
 ) -> Bed:
-    """A network on all of a data set, normalised inside the model; 500 poisons and a budget of 8 in the document."""
+    """A network on all of a data set, normalised inside the model; 500 poisons and a bound of 8 in the document."""
     loaded = pinned_splits(data)
     parts = (in_pixels(part) for part in (loaded.train, loaded.validation, loaded.test))
     splits = Splits(data, *parts)
@@ -172,7 +175,7 @@ def _from_scratch(
 
     surrogate = train_surrogate(network(_SURROGATE), splits.train, attacker)
     seen_through = Compose((pinned(RandomShift), pinned(RandomFlip)))
-    brewing = pinned(Brewing, restarts=restarts, steps=steps)
+    brewing = pinned(Brewing, restarts=restarts, steps=steps, epsilon=bound / 255)
     return Bed(splits, surrogate, network, settings, "scratch", poisons, brewing, seen_through)
 
 

@@ -30,7 +30,7 @@ from holdfast.papers.epic.claims import (
 from holdfast.primitives.proportions import Z95, wilson
 
 #: How often an attack succeeds and what accuracy is left, in every table of trials.
-_SUCCESS = {
+SUCCESS = {
     "success": "success %",
     "fooled": "where it counts %",
     "trials": "trials that count",
@@ -248,7 +248,7 @@ TRANSFER = Experiment(
         "images."
     },
     columns={
-        **_SUCCESS,
+        **SUCCESS,
         "clean accuracy": "on clean data",
         "dropped": "dropped",
         "poisons dropped": "poisons dropped",
@@ -335,7 +335,7 @@ _SCHEDULES = {"cifar10-40": {"every": 2, "stop": 35}, "cifar10-200": {"every": 1
 _WARM_UPS = {0.1: 10, 0.2: 20, 0.3: 30}
 
 
-def _printed_rows(ground: str) -> dict[str, Mapping[str, Any]]:
+def printed_rows(ground: str) -> dict[str, Mapping[str, Any]]:
     """The rows of Table 4.2 in its own setting."""
     expected = {"expected": 0.01, "filter_epochs": int(ground.partition("-")[2])}
     filters = {name: {"defence": name, "options": expected} for name in ("deep-knn", "spectral", "activation")}
@@ -356,7 +356,7 @@ def _compared_cells(scale: Scale) -> tuple[Cell, ...]:
                 {"bed": {"name": ground}, "attack": "gradient matching", **own},
             )
             for ground in _SCHEDULES
-            for row, own in _printed_rows(ground).items()
+            for row, own in printed_rows(ground).items()
         )
     settings = {"bed": _FASHION if scale == "cpu" else SMALL, "attack": "bullseye"}
     cells = [Cell(f"bullseye/{row}", DEFEND, {**settings, "controls": True, **own}) for row, own in _COMPARED.items()]
@@ -555,7 +555,7 @@ TABLE_4_2 = Experiment(
         "leaves features where they are. Adversarial poisoning ran under two seeds, since it takes 38 times as long."
     },
     columns={
-        **_SUCCESS,
+        **SUCCESS,
         "time": "time",
         "poisons dropped": "poisons dropped",
     },
