@@ -223,19 +223,29 @@ class _Fit:
                     self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
-            self._check_outputs()
-            with self._timed("policy"):
-                self.curator.start(self.model, self.optimizer)
-            if known is None:
-                self._begin_stage()
-            if self.curator.plan is not known:
-                self._plan_changed()
-            self.next_save = time.monotonic() + self.settings.checkpoint_seconds
+            if self.curator.clock.epoch < self.epochs:  # else it was stopped before it could report
+                self._start(known)
             while self.curator.clock.epoch < self.epochs:
                 with self._timed("train"):
                     self._train_epoch()
                 self._end_epoch()
             return self._finish()
+
+    def _start(self, known: Plan | None) -> None:
+        """Let policies decide on the next epoch, unless they have; tell what is new to listeners.
+
+        Args:
+            known: the plan that they were told of before an interruption.
+        """
+        self._check_outputs()
+        with self._timed("policy"):
+            self.curator.start(self.model, self.optimizer)
+        if known is None:
+            self._begin_stage()
+        if self.curator.plan is not known:
+            self._plan_changed()
+        self._tell_records()
+        self.next_save = time.monotonic() + self.settings.checkpoint_seconds
 
     def _looked_for_run(self) -> tuple[bool, bool]:
         return self.run is not None, self.run is not None and self.run.has_checkpoint()
@@ -271,6 +281,8 @@ class _Fit:
             self.losses.add(loss, (batch.whole if isinstance(batch, SharedBatch) else batch).labels.shape[0])
             if curator.plan is not since:
                 self._plan_changed()
+            if curator.chain.between_steps:
+                self._tell_records()
             now = time.monotonic()
             if now >= self.next_tick:
                 self.next_tick = now + 1 / _STEP_EVENTS_PER_SECOND
@@ -345,6 +357,7 @@ class _Fit:
             self._begin_stage()
         if curator.plan is not plan:
             self._plan_changed()
+        self._tell_records()
         # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
         if self.ranks.count == 1:  # else at the next step, which all processes end after
@@ -483,7 +496,9 @@ class _Fit:
         state = self.run.load_checkpoint()
         # Events that were logged after this checkpoint will be logged again.
         self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
-        return {**state, "history": state["history"] if "history" in state else _history(self.run)}
+        events = self.run.metrics()
+        history = state["history"] if "history" in state else _told(events, "epoch", without=("seconds",))
+        return {**state, "history": history, "records": _told(events, "record", without=("epoch",))}
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
@@ -496,6 +511,7 @@ class _Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         self.steps.load_state_dict(state.get("scaler", {}))
         self.curator.load_state_dict(state["curator"])
+        self.curator.chain.recall(state["records"])
         if self.ranks.is_main:
             self.watch.news(self._observed(self.curator.plan))  # said before the interruption
         self.horizon = state["horizon"]
@@ -508,6 +524,11 @@ class _Fit:
         self.losses = RunningMean.of_state(state["losses"])
         self.best = BestEpoch.of_state(state["best"])
         self.seconds, self.history = state["seconds"], state["history"]
+
+    def _tell_records(self) -> None:
+        """Before anything is saved: a checkpoint only says how many records there were."""
+        for record in self.curator.chain.new_records():
+            self._tell("record", record)
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
         clock = self.curator.clock
@@ -529,7 +550,7 @@ def _alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return work()
 
 
-def _history(run: Run) -> list[dict[str, Any]]:
-    """The records of the epochs so far, out of the run's events."""
-    epochs = [dict(event) for event in run.metrics() if event["event"] == "epoch"]
-    return [{key: event[key] for key in event if key not in ("event", "step", "seconds")} for event in epochs]
+def _told(events: Sequence[dict[str, Any]], kind: EventKind, *, without: Sequence[str]) -> list[dict[str, Any]]:
+    """What the run's events of a kind said."""
+    left_out = {"event", "step", *without}
+    return [{key: event[key] for key in event if key not in left_out} for event in events if event["event"] == kind]
