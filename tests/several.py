@@ -260,6 +260,7 @@ def by_accelerate(method: str, norm: bool, folder: str | None = None, stop_at: i
     bare = Net(norm)
     model, optimizer = accelerator.prepare(bare, torch.optim.SGD(bare.parameters(), lr=0.05, momentum=0.9))
     loader = prepare(accelerator, curator)
+    average_in_order(model)
     if objective is not None:
         objective.prepare(examples())
     kept = Kept(folder, stop_at, objective=objective)

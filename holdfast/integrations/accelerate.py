@@ -17,8 +17,8 @@ Accelerate reads the loader's length anew in every epoch, so the curator needs n
 those of `CuratedSampler`, not of Accelerate's own sharding, which would fill the last batches up to full size with
 repeated examples. `accelerator.save_state` writes ``curator.safetensors`` beside Accelerate's files and
 `accelerator.load_state` reads it; Accelerate's `register_for_checkpointing` would unpickle it. With three processes or
-more, models that were prepared before the loader average their gradients in a fixed order (`average_in_order`), so that
-training that goes on from there has the same bits.
+more, training goes on from there with the same bits if the prepared model was given to
+`holdfast.training.gradient_order.average_in_order`; Accelerate shows it to nobody else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,6 @@ from holdfast.integrations.checkpoints import read_curator, write_curator
 from holdfast.integrations.dataloader import CuratedLoader, curated_loader, refuse_between_steps, require_step_size
 from holdfast.training.batches import Batch
 from holdfast.training.curator import Curator
-from holdfast.training.gradient_order import average_in_order
 from holdfast.training.model_outputs import to_device
 
 
@@ -57,8 +56,6 @@ def prepare(accelerator: Any, curator: Curator, **options: Any) -> DataLoader[An
         from accelerate.data_loader import prepare_data_loader  # noqa: PLC0415
     except ImportError as error:
         raise MissingDependencyError("accelerate is not installed; pip install 'holdfast[accelerate]'") from error
-    for model in accelerator._models:
-        average_in_order(model)
     processes, accumulated = accelerator.num_processes, accelerator.gradient_accumulation_steps
     size = options.pop("batch_size", None)
     if accumulated > 1 or size is not None:

@@ -41,6 +41,7 @@ _LOG = {
     "loss": torch.float32,
     "predicted": torch.int32,
 }
+_MOST_ROUNDS = 10**6  # of what a checkpoint may say
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,6 +244,8 @@ class Epic(Policy):
             return
         dropped = int((~self._remaining).sum())
         rows = {name: state["log"][name][:dropped] for name in _LOG}
+        if sum(rounds for _, rounds in state["rounds"]) > _MOST_ROUNDS:
+            raise ValueError("the checkpoint has more rounds than a training has epochs")
         for first, rounds in state["rounds"]:
             for epoch in range(first, first + rounds * self.every, self.every):
                 _, *columns = (rows[name][rows["epoch"] == epoch] for name in _LOG)

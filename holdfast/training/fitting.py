@@ -12,7 +12,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -203,6 +203,7 @@ class _Fit:
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
         self.best = BestEpoch()
         self.horizon = 0
+        self.resumed = False
         self.losses = RunningMean()
         self.next_tick = 0.0
         self.next_save = 0.0
@@ -217,6 +218,7 @@ class _Fit:
             if resumes:
                 with nullcontext() if self.run is None else understanding(self.run.path):
                     self._load(self.ranks.from_main(self._read_checkpoint))
+                self.resumed = True
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
@@ -238,7 +240,7 @@ class _Fit:
             known: the plan that they were told of before an interruption.
         """
         self._check_outputs()
-        with self._timed("policy"):
+        with self._timed("policy"), self._going_on():
             self.curator.start(self.model, self.optimizer)
         if known is None:
             self._begin_stage()
@@ -277,7 +279,8 @@ class _Fit:
                 seed_everywhere(derive_seed(settings.seed, "fit", curator.clock.step, rank), self.device)
             loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
-            curator.end_step(model, optimizer)
+            with self._going_on():
+                curator.end_step(model, optimizer)
             self.losses.add(loss, (batch.whole if isinstance(batch, SharedBatch) else batch).labels.shape[0])
             if curator.plan is not since:
                 self._plan_changed()
@@ -349,7 +352,7 @@ class _Fit:
         self.history.append({"epoch": epoch, **record})
         self.losses = RunningMean()
         stage, plan = curator.stage, curator.plan
-        with self._timed("policy"):
+        with self._timed("policy"), self._going_on():
             curator.end_epoch(self.model, self.optimizer, last=epoch + 1 == self.epochs)
         self._tell("epoch", {**record, "seconds": dict(self.seconds)}, epoch)
         if curator.stage != stage:
@@ -524,6 +527,12 @@ class _Fit:
         self.losses = RunningMean.of_state(state["losses"])
         self.best = BestEpoch.of_state(state["best"])
         self.seconds, self.history = state["seconds"], state["history"]
+
+    def _going_on(self) -> AbstractContextManager[None]:
+        """Around decisions: in a run that goes on a policy may fail because its checkpoint says what no run writes."""
+        if not self.resumed or self.run is None:
+            return nullcontext()
+        return understanding(self.run.path, ", or a policy or the model fails by itself")
 
     def _tell_records(self) -> None:
         """Before anything is saved: a checkpoint only says how many records there were."""
