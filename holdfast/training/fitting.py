@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
@@ -212,6 +213,8 @@ class _Fit:
         # Dropout draws from torch's global generator and from no other. It is seeded, and the caller gets his own back.
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             seed_everywhere(derive_seed(self.settings.seed, "fit"), self.device)
+            if any(is_lazy(tensor) for tensor in (*self.model.parameters(), *self.model.buffers())):
+                self._check_outputs()  # a first pass makes the weights that are to be shared
             self.ranks.share_weights(self.model)
             # Whether there is a run to save, and to continue, is known where the run is.
             self.saves, resumes = self.ranks.from_main(self._looked_for_run)
@@ -255,7 +258,8 @@ class _Fit:
     def _check_outputs(self) -> None:
         """Refuse a model with too few outputs before anything is trained."""
         train = self.splits.train
-        inputs = to_device(train.inputs.gather(torch.arange(1)), device_of(self.model))
+        few = torch.arange(min(2, len(train)))  # batch norm without running statistics can't take one alone
+        inputs = to_device(train.inputs.gather(few), device_of(self.model))
         with evaluating(self.model):
             check_outputs(call(self.model, inputs), train.n_classes)
 
