@@ -72,6 +72,10 @@ def _measured(place: tuple[int, int], threads: int, store: str, work: Callable[[
     if rank == 0:
         answer.send(seconds)
     Ranks.current().wait()
+    if count > 1:
+        # Else its threads are still there when the interpreter is not, and one that asks for it then takes the process
+        # along: "terminate called without an active exception".
+        dist.destroy_process_group()
 
 
 def network() -> nn.Module:

@@ -61,7 +61,10 @@ def read_sealed(path: Path, *, whole: bool = True) -> tuple[dict[str, str], dict
         about = _check_seal(file) if whole else {}
     with safe_open(path, framework="pt") as opened:
         names = list(opened.keys()) if whole else []
-        return {**(opened.metadata() or {}), **about}, {name: opened.get_tensor(name) for name in names}
+        # With memory of its own: in the file a tensor begins anywhere, and sums over it would round otherwise than over
+        # the one that was saved, which began where vectors do.
+        tensors = {name: opened.get_tensor(name).clone() for name in names}
+        return {**(opened.metadata() or {}), **about}, tensors
 
 
 def is_sealed(about: Mapping[str, str]) -> bool:

@@ -24,6 +24,7 @@ from holdfast.methods import build_method
 from holdfast.training import Curator, Forward, Run, Training, fit
 from holdfast.training.accumulation import _kept_statistics
 from holdfast.training.batches import Batch
+from holdfast.training.gradient_order import average_in_order
 from holdfast.training.interruption import interruptions
 from holdfast.training.objective import CrossEntropy
 from holdfast.training.ranks import Ranks, digest, lost_processes_named
@@ -227,7 +228,7 @@ def by_loop(
     """The README's loop, with the model in DistributedDataParallel."""
     model, curator, plans = Net(norm), curated(method), list[str]()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    wrapped = nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
+    wrapped = average_in_order(nn.parallel.DistributedDataParallel(model)) if dist.is_initialized() else model
     objective = policy(method).objective()
     if objective is not None:
         objective.prepare(examples())
@@ -259,6 +260,7 @@ def by_accelerate(method: str, norm: bool, folder: str | None = None, stop_at: i
     bare = Net(norm)
     model, optimizer = accelerator.prepare(bare, torch.optim.SGD(bare.parameters(), lr=0.05, momentum=0.9))
     loader = prepare(accelerator, curator)
+    average_in_order(model)
     if objective is not None:
         objective.prepare(examples())
     kept = Kept(folder, stop_at, objective=objective)

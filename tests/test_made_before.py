@@ -1,7 +1,8 @@
 """Run directories, configurations and checkpoints that were made by an earlier commit are still understood.
 
 The folders under ``tests/fixtures/made_before`` were written at commit 6ab639a: a finished and a killed run of ``fit``
-and of ``federate`` each, with the same options.
+and of ``federate`` each, with the same options. Those of EPIC and CREST, PDE and CRAIG are killed toy trainings of
+commit 78b2712, whose checkpoints held the history of the choices.
 """
 
 import json
@@ -10,9 +11,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from holdfast.cli.main import main
+from holdfast.poisoning import Epic
+from holdfast.spurious import Pde
 from holdfast.training import Run
+from holdfast.training.policy import as_chain
+from tests.training.test_resume import POLICIES, train
 
 BEFORE = Path(__file__).parent / "fixtures" / "made_before"
 
@@ -41,6 +47,35 @@ def test_a_killed_training_ends_as_it_would_have(old):
     now, then = results(run), results(BEFORE / "fit")
     assert now["best_epoch"] == then["best_epoch"]
     assert now["test"]["averages"] == pytest.approx(then["test"]["averages"], abs=2e-3)  # another processor may round
+
+
+@pytest.mark.parametrize("name", ["epic >> crest", "pde", "craig"])
+def test_choices_that_stood_in_a_checkpoint_are_still_known(old, tmp_path, name):
+    folder = name.replace(" >> ", "-") + "-killed"
+    then, now, again = POLICIES[name](), POLICIES[name](), POLICIES[name]()
+    expected = train(then, Run.create(tmp_path / "straight", {}))
+    went_on = train(now, Run.open(old(folder)))
+    read = Run.open(tmp_path / folder)
+    (read.path / "results.json").unlink()
+    train(again, read)  # from the last checkpoint of today and the history that was moved to metrics.jsonl
+    for policy in (now, again):
+        assert choices(policy) == choices(then)
+    for key, weight in expected.model.state_dict().items():
+        assert torch.allclose(weight, went_on.model.state_dict()[key], atol=1e-3)  # another processor may round
+
+
+def choices(policy):
+    """What the members of a chain say that they chose."""
+    told = []
+    for member in as_chain(policy).members:
+        if isinstance(member, Epic):
+            told += [(drop.epoch, drop.ids.tolist(), drop.sizes.tolist()) for drop in member.drops]
+        elif isinstance(member, Pde):
+            told += [(epoch, added.tolist()) for epoch, added in member.additions.items()]
+        else:
+            told += [(record["step"], record.get("pool")) for record in member.accounts.selections]
+    assert told
+    return told
 
 
 def test_a_killed_federation_ends_as_it_would_have(old):

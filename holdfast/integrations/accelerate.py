@@ -16,7 +16,9 @@
 Accelerate reads the loader's length anew in every epoch, so the curator needs no ``epoch_size``. The ranks' shares are
 those of `CuratedSampler`, not of Accelerate's own sharding, which would fill the last batches up to full size with
 repeated examples. `accelerator.save_state` writes ``curator.safetensors`` beside Accelerate's files and
-`accelerator.load_state` reads it; Accelerate's `register_for_checkpointing` would unpickle it.
+`accelerator.load_state` reads it; Accelerate's `register_for_checkpointing` would unpickle it. With three processes or
+more, training goes on from there with the same bits if the prepared model was given to
+`holdfast.training.gradient_order.average_in_order`; Accelerate shows it to nobody else.
 """
 
 from __future__ import annotations

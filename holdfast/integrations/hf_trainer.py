@@ -41,6 +41,7 @@ from holdfast.integrations.dataloader import (
 )
 from holdfast.integrations.schedules import follow, snapshot
 from holdfast.training.curator import Curator
+from holdfast.training.gradient_order import average_in_order
 from holdfast.training.ranks import lost_processes_named
 
 #: The column that says which example an item is.
@@ -201,9 +202,10 @@ def curated_trainer(trainer_class: Any, curator: Curator) -> Any:
                 )
             return F.cross_entropy(logits, labels, reduction="none", label_smoothing=self.args.label_smoothing_factor)
 
-        def training_step(self, *args: Any, **options: Any) -> Any:
+        def training_step(self, model: Any, *args: Any, **options: Any) -> Any:
+            average_in_order(model)  # before the first step there is no place at which the Trainer has wrapped it
             with lost_processes_named(curator.ranks):
-                return super().training_step(*args, **options)
+                return super().training_step(model, *args, **options)
 
         def get_train_dataloader(self) -> DataLoader[Any]:
             """The curator's loader, already this process's share; the Trainer moves batches to the device itself."""

@@ -36,6 +36,7 @@ from holdfast.integrations.dataloader import (
 )
 from holdfast.integrations.schedules import follow, snapshot
 from holdfast.training.curator import Curator
+from holdfast.training.gradient_order import average_in_order
 from holdfast.training.ranks import lost_processes_named
 
 
@@ -93,6 +94,7 @@ class CuratorCallback(_Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check that Lightning's loader is the curator's and that both mean the same by a step and an epoch."""
+        average_in_order(trainer.strategy.model)
         loader = trainer.train_dataloader
         sampler = getattr(loader, "sampler", None)
         if not isinstance(sampler, CuratedSampler) or sampler.curator is not self.curator:

@@ -10,13 +10,14 @@ do; poisons that don't needn't be. The smaller training set pays for the choosin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
@@ -30,6 +31,17 @@ from holdfast.training.health.check import Finding
 from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, PlannedTraining, Policy
+
+#: The columns of the log, in the order of a `Drop`, and how a checkpoint holds them.
+_LOG = {
+    "epoch": torch.int32,
+    "id": torch.int64,
+    "class": torch.int32,
+    "cluster_size": torch.int32,
+    "loss": torch.float32,
+    "predicted": torch.int32,
+}
+_MOST_ROUNDS = 10**6  # of what a checkpoint may say
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +196,7 @@ class Epic(Policy):
                 examples.ids[positions],
                 examples.labels[positions],
                 sizes,
-                context.outputs.losses(positions),
+                context.outputs.losses(positions).float(),
                 context.outputs.predictions(positions),
             )
         )
@@ -214,16 +226,32 @@ class Epic(Policy):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Who is kept, and the rounds so far."""
+        """Who is kept, and the log of the rounds.
+
+        The log has a row for every example that could be dropped, so its size stays as it is while they are.
+        """
         if self._remaining is None:
             return {}
-        rounds = [{field.name: getattr(drop, field.name) for field in fields(drop)} for drop in self.drops]
-        return {"kept": self._remaining, "rounds": rounds}
+        n, log = len(self._remaining), drop_log(self.drops)
+        rows = {name: F.pad(torch.from_numpy(rows).to(_LOG[name]), (0, n - len(rows))) for name, rows in log.items()}
+        return {"kept": self._remaining, "log": rows, "rounds": _stretches(self.drops, self.every)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back who is kept, and the rounds."""
-        self._remaining = state.get("kept")
-        self.drops = [Drop(**one) for one in state.get("rounds", [])]
+        """Take back who is kept, and the rounds; checkpoints made before have a part for each of them."""
+        self._remaining, self.drops = state.get("kept"), []
+        if self._remaining is None or "log" not in state:
+            self.drops = [Drop(**one) for one in state.get("rounds", [])]
+            return
+        dropped = int((~self._remaining).sum())
+        rows = {name: state["log"][name][:dropped] for name in _LOG}
+        if sum(rounds for _, rounds in state["rounds"]) > _MOST_ROUNDS:
+            raise ValueError("the checkpoint has more rounds than a training has epochs")
+        for first, rounds in state["rounds"]:
+            for epoch in range(first, first + rounds * self.every, self.every):
+                _, *columns = (rows[name][rows["epoch"] == epoch] for name in _LOG)
+                self.drops.append(
+                    Drop(epoch, *(column if column.is_floating_point() else column.long() for column in columns))
+                )
 
 
 def drop_log(drops: list[Drop]) -> dict[str, Any]:
@@ -238,3 +266,14 @@ def drop_log(drops: list[Drop]) -> dict[str, Any]:
         "predicted": [whole, *(drop.predicted for drop in drops)],
     }
     return {name: torch.cat(parts).numpy() for name, parts in columns.items()}
+
+
+def _stretches(drops: list[Drop], every: int) -> list[list[int]]:
+    """The epochs of the rounds as stretches of one each `every` epochs: the first, and how many. A stage is one."""
+    stretches = list[list[int]]()
+    for drop in drops:
+        if stretches and drop.epoch == stretches[-1][0] + stretches[-1][1] * every:
+            stretches[-1][1] += 1
+        else:
+            stretches.append([drop.epoch, 1])
+    return stretches

@@ -176,10 +176,13 @@ class Curator:
             The number of each epoch, from where the curator stands.
         """
         self.chain.validate(PlannedTraining(n, self.batch_size, self.augment is not None))
+        end = n + self.chain.warmup_epochs
+        if self.started and self.clock.epoch >= end:
+            return  # a training that was saved at its end: no policy has anything left to decide
         self.start(model, optimizer, scheduler=scheduler)
-        while self.clock.epoch < n + self.chain.warmup_epochs:
+        while self.clock.epoch < end:
             yield self.clock.epoch
-            self.end_epoch(model, optimizer, last=self.clock.epoch + 1 == n + self.chain.warmup_epochs)
+            self.end_epoch(model, optimizer, last=self.clock.epoch + 1 == end)
 
     def steps(
         self, n: int, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None

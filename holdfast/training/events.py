@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-EventKind = Literal["start", "step", "plan", "epoch", "health", "end"]
+EventKind = Literal["start", "step", "plan", "epoch", "health", "record", "end"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Event:
     Attributes:
         kind: ``start`` and ``end`` of the run; ``step``, a few times a second; ``plan``, when what is trained on
             changed; ``epoch``, after each epoch's evaluation; ``health``, when an assumption of the method
-            is found not to hold, or to hold again.
+            is found not to hold, or to hold again; ``record``, what a policy tells of its choices.
         epoch: the epoch it happened in, from 0.
         step: optimizer steps made so far.
         values: plain JSON values that depend on the kind, see `holdfast.training.fit`.

@@ -12,12 +12,13 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from holdfast.data.examples import Examples, Splits
 from holdfast.data.transforms import Compose, RandomCrop, RandomFlip
@@ -212,6 +213,7 @@ class _Fit:
         self.seconds = {"train": 0.0, "policy": 0.0, "evaluate": 0.0, "checkpoint": 0.0}
         self.best = BestEpoch()
         self.horizon = 0
+        self.resumed = False
         self.losses = RunningMean()
         self.next_tick = 0.0
         self.next_save = 0.0
@@ -220,31 +222,44 @@ class _Fit:
         # Dropout draws from torch's global generator and from no other. It is seeded, and the caller gets his own back.
         with torch_threads(self.settings.threads), torch.random.fork_rng(devices=[]):
             seed_everywhere(derive_seed(self.settings.seed, "fit"), self.device)
+            if any(is_lazy(tensor) for tensor in (*self.model.parameters(), *self.model.buffers())):
+                self._check_outputs()  # a first pass makes the weights that are to be shared
             self.ranks.share_weights(self.model)
             # Whether there is a run to save, and to continue, is known where the run is.
             self.saves, resumes = self.ranks.from_main(self._looked_for_run)
             if resumes:
                 with nullcontext() if self.run is None else understanding(self.run.path):
                     self._load(self.ranks.from_main(self._read_checkpoint))
+                self.resumed = True
                 known = self.curator.plan  # listeners were told of it before the interruption
             else:
                 if self.run is not None:
                     self.run.cut_metrics()
                 self._tell("start", {"epochs": self.epochs, "examples": len(self.splits.train)})
                 known = None
-            self._check_outputs()
-            with self._timed("policy"):
-                self.curator.start(self.model, self.optimizer)
-            if known is None:
-                self._begin_stage()
-            if self.curator.plan is not known:
-                self._plan_changed()
-            self.next_save = time.monotonic() + self.settings.checkpoint_seconds
+            if self.curator.clock.epoch < self.epochs:  # else it was stopped before it could report
+                self._start(known)
             while self.curator.clock.epoch < self.epochs:
                 with self._timed("train"):
                     self._train_epoch()
                 self._end_epoch()
             return self._finish()
+
+    def _start(self, known: Plan | None) -> None:
+        """Let policies decide on the next epoch, unless they have; tell what is new to listeners.
+
+        Args:
+            known: the plan that they were told of before an interruption.
+        """
+        self._check_outputs()
+        with self._timed("policy"), self._going_on():
+            self.curator.start(self.model, self.optimizer)
+        if known is None:
+            self._begin_stage()
+        if self.curator.plan is not known:
+            self._plan_changed()
+        self._tell_records()
+        self.next_save = time.monotonic() + self.settings.checkpoint_seconds
 
     def _looked_for_run(self) -> tuple[bool, bool]:
         return self.run is not None, self.run is not None and self.run.has_checkpoint()
@@ -252,7 +267,8 @@ class _Fit:
     def _check_outputs(self) -> None:
         """Refuse a model with too few outputs before anything is trained."""
         train = self.splits.train
-        inputs = to_device(train.inputs.gather(torch.arange(1)), device_of(self.model))
+        few = torch.arange(min(2, len(train)))  # batch norm without running statistics can't take one alone
+        inputs = to_device(train.inputs.gather(few), device_of(self.model))
         with evaluating(self.model):
             check_outputs(call(self.model, inputs), train.n_classes)
 
@@ -276,10 +292,13 @@ class _Fit:
                 seed_everywhere(derive_seed(settings.seed, "fit", curator.clock.step, rank), self.device)
             loss = self.steps.take(objective, batch, weighted=curator.weighted, clock=curator.clock)
             since = curator.plan
-            curator.end_step(model, optimizer)
+            with self._going_on():
+                curator.end_step(model, optimizer)
             self.losses.add(loss, (batch.whole if isinstance(batch, SharedBatch) else batch).labels.shape[0])
             if curator.plan is not since:
                 self._plan_changed()
+            if curator.chain.between_steps:
+                self._tell_records()
             now = time.monotonic()
             if now >= self.next_tick:
                 self.next_tick = now + 1 / _STEP_EVENTS_PER_SECOND
@@ -346,7 +365,7 @@ class _Fit:
         self.history.append({"epoch": epoch, **record})
         self.losses = RunningMean()
         stage, plan = curator.stage, curator.plan
-        with self._timed("policy"):
+        with self._timed("policy"), self._going_on():
             curator.end_epoch(self.model, self.optimizer, last=epoch + 1 == self.epochs)
         self._tell("epoch", {**record, "seconds": dict(self.seconds)}, epoch)
         if curator.stage != stage:
@@ -354,6 +373,7 @@ class _Fit:
             self._begin_stage()
         if curator.plan is not plan:
             self._plan_changed()
+        self._tell_records()
         # Last, so that a run that is killed above repeats the end of this epoch as a whole, and its events with it.
         self._save()
         if self.ranks.count == 1:  # else at the next step, which all processes end after
@@ -492,7 +512,9 @@ class _Fit:
         state = self.run.load_checkpoint()
         # Events that were logged after this checkpoint will be logged again.
         self.run.cut_metrics(state["metrics"] if "metrics" in state else state["metrics_size"])
-        return {**state, "history": state["history"] if "history" in state else _history(self.run)}
+        events = self.run.metrics()
+        history = state["history"] if "history" in state else _told(events, "epoch", without=("seconds",))
+        return {**state, "history": history, "records": _told(events, "record", without=("epoch",))}
 
     def _load(self, state: dict[str, Any]) -> None:
         try:
@@ -505,6 +527,7 @@ class _Fit:
         self.optimizer.load_state_dict(state["optimizer"])
         self.steps.load_state_dict(state.get("scaler", {}))
         self.curator.load_state_dict(state["curator"])
+        self.curator.chain.recall(state["records"])
         if self.ranks.is_main:
             self.watch.news(self._observed(self.curator.plan))  # said before the interruption
         self.horizon = state["horizon"]
@@ -517,6 +540,17 @@ class _Fit:
         self.losses = RunningMean.of_state(state["losses"])
         self.best = BestEpoch.of_state(state["best"])
         self.seconds, self.history = state["seconds"], state["history"]
+
+    def _going_on(self) -> AbstractContextManager[None]:
+        """Around decisions: in a run that goes on a policy may fail because its checkpoint says what no run writes."""
+        if not self.resumed or self.run is None:
+            return nullcontext()
+        return understanding(self.run.path, ", or a policy or the model fails by itself")
+
+    def _tell_records(self) -> None:
+        """Before anything is saved: a checkpoint only says how many records there were."""
+        for record in self.curator.chain.new_records():
+            self._tell("record", record)
 
     def _tell(self, kind: EventKind, values: dict[str, Any], epoch: int | None = None) -> None:
         clock = self.curator.clock
@@ -538,7 +572,7 @@ def _alone(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return work()
 
 
-def _history(run: Run) -> list[dict[str, Any]]:
-    """The records of the epochs so far, out of the run's events."""
-    epochs = [dict(event) for event in run.metrics() if event["event"] == "epoch"]
-    return [{key: event[key] for key in event if key not in ("event", "step", "seconds")} for event in epochs]
+def _told(events: Sequence[dict[str, Any]], kind: EventKind, *, without: Sequence[str]) -> list[dict[str, Any]]:
+    """What the run's events of a kind said."""
+    left_out = {"event", "step", *without}
+    return [{key: event[key] for key in event if key not in left_out} for event in events if event["event"] == kind]

@@ -71,6 +71,9 @@ class StopAugmenting:
 #: A training-time augmentation: a batch of inputs and its random stream in, a batch of inputs out.
 Augmentation = Callable[[Tensor, torch.Generator], Tensor]
 
+#: What a policy tells of something it did: plain values, nested at will.
+Record = dict[str, Any]
+
 _Part = TypeVar("_Part")
 
 Request = Restart | ScaleLearningRate | ResetOptimizer | SetOptimizer | StopAugmenting
@@ -214,11 +217,21 @@ class Policy:
         return []
 
     def state_dict(self) -> dict[str, Any]:
-        """What must be remembered besides the plan, for checkpoints: tensors and plain values, nested at will."""
+        """What must be remembered besides the plan, for checkpoints: tensors and plain values, nested at will.
+
+        It is written again and again, so its size must not grow with the training; what does is told by `new_records`.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back what `state_dict` gave."""
+
+    def new_records(self) -> list[Record]:
+        """What it did since this was last asked, for the history of the run; no decision rests on it."""
+        return []
+
+    def recall(self, records: list[Record]) -> None:
+        """Take back the history of a run that goes on: all that `new_records` gave, after `load_state_dict`."""
 
     def __rshift__(self, other: Policy) -> Chain:
         """This policy, then `other` on what it leaves."""
@@ -348,6 +361,16 @@ class Chain(Policy):
         for number, member in enumerate(self.members):
             self._parts[number] = Plan(**state[member.name]["part"])
             member.load_state_dict(state[member.name]["state"])
+
+    def new_records(self) -> list[Record]:
+        """The new records of all members, each with its policy's name."""
+        return [{"policy": member.name, **record} for member in self.members for record in member.new_records()]
+
+    def recall(self, records: list[Record]) -> None:
+        """Give every member its own back."""
+        for member in self.members:
+            own = [record for record in records if record["policy"] == member.name]
+            member.recall([{key: record[key] for key in record if key != "policy"} for record in own])
 
     def merged(self) -> Plan:
         """The plan that the parts make together."""

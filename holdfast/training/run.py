@@ -376,13 +376,14 @@ class Run:
 
 
 @contextmanager
-def understanding(path: Path) -> Iterator[None]:
+def understanding(path: Path, or_else: str = "") -> Iterator[None]:
     """Tell that a run's files say what no run writes, where making sense of them fails.
 
     Files are checked as they are read; what they say of each other, and of the data, shows when it is used.
 
     Args:
         path: of the run.
+        or_else: what else may be the reason, as the rest of a sentence.
 
     Raises:
         CheckpointError: instead of what a value of another type, size or range leads to.
@@ -391,10 +392,12 @@ def understanding(path: Path) -> Iterator[None]:
         yield
     except HoldfastError:
         raise
+    except torch.OutOfMemoryError:
+        raise
     except _NONSENSE as error:
         raise CheckpointError(
-            f"the files of the run at {path} say what no run writes ({type(error).__name__}: {error}); restore them "
-            "from a copy"
+            f"the files of the run at {path} say what no run writes{or_else} ({type(error).__name__}: {error}); "
+            "restore them from a copy"
         ) from error
 
 

@@ -41,6 +41,11 @@ ODD = [None, -1, 0, 1, 2, 10**30, -(10**30), 1e400, float("nan"), 0.5, True, "",
 
 FIT = ["--data", "coloured-digits", "--model", "linear", "--method", "spare", "--epochs", "2",
        "--spare.infer-epoch", "1", "--batch-size", "512", "--checkpoint-seconds", "0"]  # fmt: skip
+#: The methods that remember most, of which a checkpoint can lie in most ways.
+CHOSEN = ["--data", "coloured-digits", "--model", "linear", "--method", "pde+epic+crest", "--epochs", "3",
+          "--pde.first-expansion", "1", "--pde.every", "1", "--epic.start", "1", "--epic.every", "1",
+          "--crest.subset", "64", "--crest.batch-size", "32", "--batch-size", "256",
+          "--checkpoint-seconds", "0"]  # fmt: skip
 FEDERATE = ["--rounds", "4", "--cohort", "3", "--digits-clients.clients", "6", "--executor", "serial",
             "--evaluate-every", "2", "--personalize", "ditto", "--checkpoint-seconds", "0"]  # fmt: skip
 
@@ -102,11 +107,11 @@ class Originals(NamedTuple):
 
 
 def make_originals(folder: Path) -> Originals:
-    """A finished and an interrupted run of `fit` and of `federate` each."""
-    for command, words in (("fit", FIT), ("federate", FEDERATE)):
-        ended = run_forked([command, *words, "--out", str(folder / command)])
+    """A finished and an interrupted run of `fit`, by methods that remember little and much, and of `federate`."""
+    for name, command, words in (("fit", "fit", FIT), ("chosen", "fit", CHOSEN), ("federate", "federate", FEDERATE)):
+        ended = run_forked([command, *words, "--out", str(folder / name)])
         assert ended.code == 0, ended.said
-        _interrupt(command, words, folder / f"{command}-stopped")
+        _interrupt(command, words, folder / f"{name}-stopped")
     predictions = {}
     for name, words in (("fit", []), ("federate", []), ("federate", ["--client", "all"])):
         out = folder / "p.parquet"
@@ -114,7 +119,7 @@ def make_originals(folder: Path) -> Originals:
         assert ended.code == 0, ended.said
         predictions[" ".join([name, *words])] = pq.read_table(out).to_pydict()
         out.unlink()
-    weights = {name: (folder / name / "weights.safetensors").read_bytes() for name in ("fit", "federate")}
+    weights = {name: (folder / name / "weights.safetensors").read_bytes() for name in ("fit", "chosen", "federate")}
     return Originals(folder, predictions, weights)
 
 
@@ -151,6 +156,10 @@ COMMANDS: dict[str, list[list[str]]] = {
     "fit-stopped": [
         ["runs", "list", "BESIDE"], ["report", "RUN"], ["fit", "--resume", "RUN"], ["fit", "--resume", "RUN"],
         ["predict", "RUN", "--best-so-far", "--out", "OUT.parquet"], ["runs", "compare", "WHOLE", "RUN"],
+    ],
+    "chosen-stopped": [
+        ["fit", "--resume", "RUN"], ["fit", "--resume", "RUN"], ["fit", "--resume", "RUN"], ["report", "RUN"],
+        ["predict", "RUN", "--best-so-far", "--out", "OUT.parquet"],
     ],
     "federate": [
         ["runs", "list", "BESIDE"], ["runs", "compare", "WHOLE", "RUN", "--page", "OUT.html"], ["report", "RUN"],
@@ -291,6 +300,22 @@ def lying_checkpoint(dice: Dice, run: Path) -> str:
     return "a sealed checkpoint lies"
 
 
+def lying_decisions(dice: Dice, run: Path) -> str:
+    """A sealed checkpoint that says something else of what policies decided and remember."""
+    file = run / "checkpoints" / "last.safetensors"
+    state = load_state(file)
+    if "curator" not in state:
+        return lying_checkpoint(dice, run)
+    chain = state["curator"]["chain"]
+    name = dice.choice(list(chain))
+    chain[name] = _mutated(dice, chain[name])
+    try:
+        save_state(state, file)
+    except Exception:
+        return "nothing"
+    return f"a sealed checkpoint lies about {name}"
+
+
 def lying_header(dice: Dice, run: Path) -> str:
     """A safetensors header with other names, types, shapes, places or lengths."""
     file = dice.choice([file for file in files_of(run) if file.suffix == ".safetensors"])
@@ -344,6 +369,7 @@ def full_disk(dice: Dice, run: Path) -> str:
 DAMAGES = (
     *(flip, cut, lying_header) * 2,
     *(flip_weights, lie, lying_checkpoint) * 3,
+    *(lying_decisions,) * 2,
     *(garbage, lose, swap, link, mix, lying_table, read_only, full_disk),
 )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from holdfast.training import Clock, Context, Plan, Policy, ResetOptimizer, Restart, ScaleLearningRate
 
@@ -18,24 +19,23 @@ class DropHighest(Policy):
     every: int = 1
     count: int = 3
     start: int = 1
-    _dropped: list[int] = field(default_factory=list)
+    _kept: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.bool))
 
     def due(self, clock: Clock) -> bool:
         return clock.starts_epoch and clock.epoch >= self.start and clock.epoch % self.every == 0
 
     def update(self, context: Context) -> Plan:
-        mask = torch.ones(len(context.examples), dtype=torch.bool)
-        norms = context.outputs.residuals().norm(dim=1)
-        norms[self._dropped] = -1
-        self._dropped += norms.topk(self.count).indices.tolist()
-        mask[self._dropped] = False
-        return Plan(copies=mask)
+        kept = self._kept.clone() if len(self._kept) else torch.ones(len(context.examples), dtype=torch.bool)
+        norms = torch.where(kept, context.outputs.residuals().norm(dim=1), -1)
+        kept[norms.topk(self.count).indices] = False
+        self._kept = kept
+        return Plan(copies=kept)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"dropped": list(self._dropped)}
+        return {"kept": self._kept}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._dropped = list(state["dropped"])
+        self._kept = state["kept"]
 
 
 @dataclass

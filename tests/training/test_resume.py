@@ -130,6 +130,12 @@ def stop_after(steps: int):
     return listener
 
 
+def stop_at_the_end(event: Event) -> None:
+    """Stops when all is trained and nothing is reported."""
+    if event.kind == "end":
+        raise StopHere
+
+
 def fingerprint(model: torch.nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in model.state_dict().items():
@@ -170,6 +176,8 @@ def test_an_interrupted_run_ends_with_the_same_weights_and_metrics(name, tmp_pat
     for steps in (1, total // 3, total // 2, total - 2):
         with pytest.raises(StopHere):
             train(POLICIES[name](), broken, [stop_after(steps)])
+    with pytest.raises(StopHere):
+        train(POLICIES[name](), broken, [stop_at_the_end])
     result = train(POLICIES[name](), broken)
     assert fingerprint(result.model) == fingerprint(expected.model)
     last = [run.load_checkpoint()["model"] for run in (straight, broken)]

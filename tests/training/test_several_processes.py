@@ -7,8 +7,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from holdfast.training import Curator
-from holdfast.training.ranks import ALONE
+from holdfast.data import Splits
+from holdfast.training import Curator, Training, fit
+from holdfast.training.gradient_order import mean_in_order
+from holdfast.training.ranks import ALONE, digest
 from tests.several import Net, by_engine, by_loop, by_shares, examples, on_ranks
 from tests.soak.test_several_processes import assert_alike, assert_close, check_resumed
 
@@ -33,6 +35,11 @@ def test_the_readme_loop_on_three_processes_is_that_on_one_and_batch_norm_goes_b
 
 def test_a_run_goes_on_with_any_number_of_processes(tmp_path):
     assert check_resumed("fit", ["crest"], (2, 1), tmp_path, 9) == {"crest": "good"}
+
+
+def test_the_readme_loop_goes_on_to_the_bit_with_three_processes(tmp_path):
+    """After its first step DistributedDataParallel lays its buffers out anew, and a resumed loop begins with one."""
+    assert check_resumed("loop", ["epic"], (3, 1), tmp_path, 2) == {"epic": "good"}
 
 
 def _train_differently(what):
@@ -61,6 +68,45 @@ def test_processes_that_were_given_different_things_are_told_all_of_them(what, s
 
 def test_processes_that_train_by_themselves_say_so():
     assert on_ranks(2, _train_differently, "nothing") == [16, 16]
+
+
+class LateNet(torch.nn.Module):
+    """Has no weights before its first pass, and batch norm without running statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm = torch.nn.LazyLinear(8), torch.nn.BatchNorm1d(8, track_running_stats=False)
+        self.head = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.norm(self.body(x))))
+
+
+def _train_a_model_without_weights():
+    model, data = LateNet(), examples()
+    fit(model, Splits("toy", data, data, data), None, Training(epochs=1, batch_size=16, select_by="accuracy"))
+    return digest(model.state_dict())
+
+
+def test_a_model_whose_first_pass_makes_its_weights_is_alike_in_all_processes():
+    first, second = on_ranks(2, _train_a_model_without_weights)
+    assert first == second and len(first) == 16
+
+
+def _mean_by_layouts():
+    """The mean of the same numbers, laid out otherwise, and of few of them."""
+    values = torch.randn(1001, generator=torch.Generator().manual_seed(dist.get_rank()))
+    moved = torch.randperm(1001, generator=torch.Generator().manual_seed(9))
+    as_it_is, elsewhere = mean_in_order(values), torch.empty(1001)
+    elsewhere[moved] = mean_in_order(values[moved])
+    return digest({"": as_it_is}), digest({"": elsewhere}), mean_in_order(torch.tensor([2.0 * dist.get_rank()])).item()
+
+
+def test_a_mean_in_order_is_the_same_wherever_numbers_lie():
+    """Unlike an all-reduce, which goes round a ring."""
+    answers = on_ranks(3, _mean_by_layouts)
+    assert len({one for one, _, _ in answers} | {other for _, other, _ in answers}) == 1
+    assert [few for _, _, few in answers] == [2.0] * 3
 
 
 def _killed_in_mid_training():

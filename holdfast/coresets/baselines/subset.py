@@ -18,7 +18,7 @@ from holdfast.errors import ConfigError
 from holdfast.training.clock import Clock
 from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, Policy
+from holdfast.training.policy import Context, Policy, Record
 
 
 @dataclass(kw_only=True)
@@ -87,11 +87,19 @@ class SubsetPolicy(Policy):
 
     def state_dict(self) -> dict[str, Any]:
         """The accounts."""
-        return {"accounts": self.accounts.to_json()}
+        return {"accounts": self.accounts.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back the accounts."""
-        self.accounts = Accounts.from_json(state["accounts"])
+        self.accounts = Accounts.of_state(state["accounts"])
+
+    def new_records(self) -> list[Record]:
+        """The choices since last asked."""
+        return self.accounts.new_records()
+
+    def recall(self, records: list[Record]) -> None:
+        """Take back the choices."""
+        self.accounts.recall(records)
 
 
 def subset_size(fraction: float, n: int) -> int:

@@ -41,7 +41,7 @@ from holdfast.training.health.observed import Observed
 from holdfast.training.objective import Objective
 from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, PlannedTraining, Policy
+from holdfast.training.policy import Context, PlannedTraining, Policy, Record
 
 _PASS = 0.1  # of the training set: the unit of the window, and how many coresets there are at most
 _FEWEST_LEFT = 0.2  # of the training set: what dropping leaves at least
@@ -270,7 +270,7 @@ class Crest(Policy):
             "count": self._count,
             "next_check": self._next_check,
             "window_ends": self._window_ends,
-            "accounts": self.accounts.to_json(),
+            "accounts": self.accounts.state_dict(),
             "point": None if self._point is None else self._point.state_dict(),
             "uses_left": self._uses_left,
             "highest_rate": self._highest_rate,
@@ -284,9 +284,17 @@ class Crest(Policy):
         self._first_curvature = state["first_curvature"]
         self._steps, self._count = state["steps"], state["count"]
         self._next_check, self._window_ends = state["next_check"], state["window_ends"]
-        self.accounts = Accounts.from_json(state["accounts"])
+        self.accounts = Accounts.of_state(state["accounts"])
         self._point = None if state["point"] is None else PointOfChoice(**state["point"])
         self._uses_left, self._highest_rate = int(state["uses_left"]), float(state["highest_rate"])
+
+    def new_records(self) -> list[Record]:
+        """The choices and checks since last asked."""
+        return self.accounts.new_records()
+
+    def recall(self, records: list[Record]) -> None:
+        """Take back the choices and checks."""
+        self.accounts.recall(records)
 
     @property
     def _is_lazy(self) -> bool:

@@ -20,7 +20,7 @@ from holdfast.training.clock import Clock
 from holdfast.training.health.check import Finding
 from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Context, PlannedTraining, Policy, Restart, ScaleLearningRate, SetOptimizer
+from holdfast.training.policy import Context, PlannedTraining, Policy, Record, Restart, ScaleLearningRate, SetOptimizer
 
 
 @dataclass(kw_only=True)
@@ -171,6 +171,14 @@ class InferGroups(Policy):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take back the source's state."""
         self.source.load_state_dict(state)
+
+    def new_records(self) -> list[Record]:
+        """The source's."""
+        return self.source.new_records()
+
+    def recall(self, records: list[Record]) -> None:
+        """Give the source its own back."""
+        self.source.recall(records)
 
 
 def spread_over(active: Tensor, values: Tensor, n: int) -> Tensor:

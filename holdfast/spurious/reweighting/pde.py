@@ -102,6 +102,9 @@ def attribute_balanced(labels: Tensor, attributes: Tensor, generator: torch.Gene
     return keep
 
 
+_NEVER = -1  #: the epoch of an example that was not added
+
+
 @dataclass
 class Pde(Policy):
     """Train on a small group-balanced set, then add a few examples every few epochs; needs training group labels.
@@ -124,7 +127,6 @@ class Pde(Policy):
         expansions: how many expansions (K), not counting the middle stage; none for as many as the epochs allow.
         even_draws: draw groups equally often from the first expansion on, with replacement.
         augment_warmup_only: leave inputs as they are from the first expansion on.
-        additions: what was added when: positions by epoch since training started, int64; 0 has the balanced set.
     """
 
     name: ClassVar[str] = "pde"
@@ -145,8 +147,8 @@ class Pde(Policy):
     augment_warmup_only: bool = False
 
     def __post_init__(self) -> None:
-        self.additions: dict[int, Tensor] = {}
-        self._current = torch.zeros(0)
+        self._balanced = torch.zeros(0, dtype=torch.bool)
+        self._added_at = torch.zeros(0, dtype=torch.int32)
         self._epochs: int | None = None
         for option in ("first_expansion", "every", "added", "expansions"):
             value = getattr(self, option)
@@ -178,21 +180,23 @@ class Pde(Policy):
         epoch, active = context.clock.stage_epoch, context.active_positions()
         groups = context.require_groups()
         attributes = _require_attributes(context.examples) if self.middle_stage else None
-        current = self._current.clone()
+        nobody = torch.full((len(context.examples),), _NEVER, dtype=torch.int32)
+        before = self._added_at
         if context.clock.starts_stage:
-            self.additions = {}
-            current = torch.zeros(len(context.examples), dtype=torch.bool)
+            before = nobody
             added = active[balanced_subset(groups[active], context.stream("balanced"), self.at_least)]
+            self._balanced = torch.zeros(len(nobody), dtype=torch.bool).index_fill(0, added, True)
         elif attributes is not None and epoch == self.first_expansion:
-            current = torch.zeros_like(current)
+            before = nobody
             labels = context.examples.labels
             added = active[attribute_balanced(labels[active], attributes[active], context.stream("middle"))]
         else:
+            current = before != _NEVER
             added = self._expansion(context, active[~current[active]], groups, current)
         if epoch == self.first_expansion:
             self._switch(context)
-        current[added] = True
-        self._current, self.additions[epoch] = current, added
+        self._added_at = before.index_fill(0, added, epoch)
+        current = self._added_at != _NEVER
         if self.even_draws and epoch >= self.first_expansion:
             weights = torch.zeros(len(current), dtype=torch.float64)
             weights[current] = balance_weights(groups[current])
@@ -206,13 +210,30 @@ class Pde(Policy):
             found.append(expanded(observed.outcome.chosen_stage_epoch, self.first_expansion))
         return found
 
+    @property
+    def additions(self) -> dict[int, Tensor]:
+        """What was added when: positions by epoch since training started, int64; 0 has the balanced set."""
+        epochs = torch.unique(self._added_at[self._added_at > 0]).tolist()
+        added = {epoch: (self._added_at == epoch).nonzero().flatten() for epoch in epochs}
+        return {0: self._balanced.nonzero().flatten(), **added} if len(self._balanced) else added
+
     def state_dict(self) -> dict[str, Any]:
-        """The current set and what was added when."""
-        return {"current": self._current, "additions": dict(self.additions)}
+        """The balanced set, and when each example was added."""
+        return {"balanced": self._balanced, "added_at": self._added_at}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take back the set and its history."""
-        self._current, self.additions = state["current"], dict(state["additions"])
+        """Take them back; checkpoints made before have what was added by epoch."""
+        if "additions" not in state:
+            self._balanced, self._added_at = state["balanced"], state["added_at"]
+            return
+        n, additions = len(state["current"]), dict(state["additions"])
+        nobody = torch.full((n,), _NEVER, dtype=torch.int32)
+        self._balanced, self._added_at = torch.zeros(n, dtype=torch.bool), nobody
+        for epoch, added in additions.items():
+            if epoch == 0:
+                self._balanced = self._balanced.index_fill(0, added, True)
+            before = nobody if self.middle_stage and epoch == self.first_expansion else self._added_at
+            self._added_at = before.index_fill(0, added, epoch)
 
     def _expansion(self, context: Context, unused: Tensor, groups: Tensor, current: Tensor) -> Tensor:
         stream, number = context.stream("expansion"), self._expansion_number(context.clock.stage_epoch)

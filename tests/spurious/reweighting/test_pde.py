@@ -13,6 +13,7 @@ from holdfast.models import MLP
 from holdfast.spurious import GroupBalanced, balanced_subset
 from holdfast.spurious.reweighting.pde import Pde, attribute_balanced, draw_expansion
 from holdfast.training import Curator, Plan, Run, Training, Uniform, fit
+from holdfast.training.policy import as_chain
 from tests.training.policies import DropHighest
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_examples, toy_model, toy_splits
@@ -331,15 +332,18 @@ POLICIES = {
 def test_an_interrupted_run_ends_with_the_same_weights_and_sets(name, tmp_path, monkeypatch):
     monkeypatch.setattr("holdfast.training.fitting._STEP_EVENTS_PER_SECOND", 1e9)
     straight, broken = Run.create(tmp_path / "straight", {}), Run.create(tmp_path / "broken", {})
-    expected = fit(toy_model(), toy_splits(), POLICIES[name](), SETTINGS, run=straight)
+    then, now = POLICIES[name](), POLICIES[name]()
+    expected = fit(toy_model(), toy_splits(), then, SETTINGS, run=straight)
     total = straight.metrics()[-1]["step"]
     for steps in (1, total // 3, total // 2, total - 2):
         with pytest.raises(StopHere):
             fit(toy_model(), toy_splits(), POLICIES[name](), SETTINGS, run=broken, listeners=[stop_after(steps)])
-    result = fit(toy_model(), toy_splits(), POLICIES[name](), SETTINGS, run=broken)
+    result = fit(toy_model(), toy_splits(), now, SETTINGS, run=broken)
     assert fingerprint(result.model) == fingerprint(expected.model)
     assert result.history == expected.history
-    additions = [run.load_checkpoint()["curator"]["chain"]["pde"]["state"]["additions"] for run in (straight, broken)]
+    additions = [
+        member.additions for chain in (then, now) for member in as_chain(chain).members if member.name == "pde"
+    ]
     assert list(additions[0]) == list(additions[1])
     assert all(torch.equal(additions[0][epoch], additions[1][epoch]) for epoch in additions[0])
 
