@@ -145,8 +145,10 @@ def _retrying() -> Any:
     import httpx  # noqa: PLC0415
     from flwr.supercore.retry import RetryInvoker, constant  # noqa: PLC0415
 
+    from holdfast.integrations.flower.nodes.endurance import is_passing  # noqa: PLC0415
+
     def final(error: Exception) -> bool:
-        return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in (500, 502, 503, 504)
+        return isinstance(error, httpx.HTTPStatusError) and not is_passing(error)
 
     return RetryInvoker(
         wait_gen_factory=lambda: constant(_RETRY_PAUSE),
