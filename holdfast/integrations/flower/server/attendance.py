@@ -107,6 +107,14 @@ class Attendance:
         for client in clients:
             self.holder.pop(client, None)
 
+    def doubt(self, node: int) -> list[int]:
+        """A node may be away: it has nobody until it has said again whom it hosts; return whom it had."""
+        theirs = sorted(client for client, holder in self.holder.items() if holder == node)
+        self.unseat(theirs)
+        if theirs:
+            self.censuses[node].answered = False
+        return theirs
+
     def name(self, node: int) -> str:
         """How messages call a node."""
         census = self.censuses.get(node)

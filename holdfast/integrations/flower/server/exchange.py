@@ -249,6 +249,9 @@ class Exchange:
             if order.question is None:
                 self._hear(order, arrival)
                 continue
+            if arrival.away:
+                self._doubt(order)
+                continue
             self._silence.heard(order.node)
             good, bad = judge(order, order.question, arrival, self.ledger)
             if current is not None and order.question is current.question:
@@ -269,6 +272,14 @@ class Exchange:
             self._over |= order.before
         elif arrival.refusal:
             self.ledger.strike_node(order.node)
+
+    def _doubt(self, order: Order) -> None:
+        """Ask a node again whom it hosts that the SuperLink has lost sight of.
+
+        It may be at work all the while, or be killed, and another one have its clients since.
+        """
+        if lost := self.attendance.doubt(order.node):
+            self.ledger.fault(lost, "lost", "the SuperLink has lost sight of their node, which is asked again")
 
     def _lose(self, name: str) -> None:
         """Give an order up whose node is through with it, though no reply has come."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from flwr.app import Error, Message
+from flwr.common.constant import ErrorCode
 
 from holdfast.integrations.flower.messages.wire import Request, packed
 from holdfast.integrations.flower.server.exchange import Exchange
@@ -148,6 +149,70 @@ def test_a_node_of_another_version_which_does_not_know_the_question_counts_as_bu
     old.lost_replies = 1
     assert sorted(ask(exchange, [0, 1])) == [0]
     assert kinds(exchange) == ["silent"]
+
+
+# ---------------------------------------------------------------------------------------------- out of sight
+
+AWAY = Error(ErrorCode.NODE_UNAVAILABLE, "Node Unavailable")
+
+
+class Unseen(Peer):
+    """Is at work when the SuperLink, which has heard no heartbeat of it, says that it is away."""
+
+    def __init__(self, identity: str, clients: list[int], times: int) -> None:
+        super().__init__(identity, clients)
+        self.times, self.orders = times, 0
+
+    def answer(self, message: Message):
+        if Request.of(message.content).action != "train":
+            return super().answer(message)
+        self.orders += 1
+        self.times -= 1
+        return AWAY if self.times >= 0 else super().answer(message)
+
+
+def test_a_node_that_the_superlink_lost_sight_of_is_asked_again_in_the_same_round(clock):
+    unseen = Unseen("b", [1], times=1)
+    exchange = gathered(Grid(n7=Peer("a", [0]), n5=unseen), timeout=60.0)
+    assert sorted(ask(exchange, [0, 1])) == [0, 1]
+    assert (unseen.orders, unseen.censuses) == (2, 2)
+    assert [(fault.kind, fault.clients) for fault in exchange.faults] == [("lost", (1,))]
+
+
+def test_the_end_of_a_node_that_was_killed_costs_its_clients_nothing_that_are_elsewhere_by_then(clock):
+    """Where nodes need no key the next process is another node, and the old one counts as there for a minute."""
+    killed, back = Peer("b", [1]), Peer("b", [1])
+    grid = Grid(n7=Peer("a", [0]), n5=killed)
+    exchange = gathered(grid, timeout=60.0)
+    killed.silent = True
+    grid.nodes[9] = back
+    back.silent = True
+    usual, started = grid.get_node_ids, clock.now
+
+    def look():
+        for name, message in grid.held:
+            if clock.now > started + 10 and message.metadata.dst_node_id == 5:
+                grid.replies[name] = Message(AWAY, reply_to=message)
+        grid.held = [held for held in grid.held if held[0] not in grid.replies]
+        if clock.now > started + 20:
+            back.silent = False
+            grid.release()
+        return usual()
+
+    grid.get_node_ids = look
+    assert sorted(ask(exchange, [0, 1])) == [0, 1]
+    assert back.trained == [1]
+    assert kinds(exchange) == ["returned"]
+
+
+def test_a_node_that_says_that_it_is_away_itself_gets_few_orders(clock):
+    liar = Unseen("b", [1], times=10**6)
+    exchange = gathered(Grid(n7=Peer("a", [0]), n5=liar), timeout=300.0)
+    started = clock.now
+    for number in range(4):
+        assert sorted(ask(exchange, [0, 1], number)) == [0]
+    assert clock.now - started < 4 * 301
+    assert liar.orders <= 10
 
 
 # ---------------------------------------------------------------------------------------------- real nodes
