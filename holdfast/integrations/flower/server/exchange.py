@@ -111,7 +111,7 @@ class Exchange:
         if now - self._looked < _LOOK:
             return
         self._looked = now
-        gone = self.attendance.look()
+        gone = self.attendance.look(now)
         self._silence.forget(gone)
         for name in [name for name, order in self._orders.items() if order.node in gone or order.expires < now]:
             self._forget(name)

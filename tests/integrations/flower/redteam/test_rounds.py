@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from flwr.app import Array
@@ -65,6 +66,44 @@ def test_the_mean_falls_to_the_same_attack(tmp_path, clean):
     nodes = Nodes(tmp_path, options(), NODES)
     nodes.tamper[0] = fifty_times_against
     assert accuracy(nodes.federate()) < clean - 0.3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_numbers_at_the_end_of_their_range_defeat_no_rule_by_overflow(rule, tmp_path, clean):
+    """Their squares are infinite and their differences no numbers; each is finite, so none is refused."""
+
+    def extreme(content, request):
+        if request.action == "train":
+            sent = content["arrays"]["updates"].numpy()
+            signs = np.where(np.arange(sent.shape[1]) % 2, 1, -1).astype(sent.dtype)
+            content["arrays"]["updates"] = Array(np.broadcast_to(np.finfo(sent.dtype).max * signs, sent.shape).copy())
+
+    nodes = Nodes(tmp_path, options("--aggregate", rule, "--expect-malicious-nodes", "1"), NODES)
+    nodes.tamper[0] = extreme
+    outcome = nodes.federate()
+    assert outcome.weights.isfinite().all()
+    assert accuracy(outcome) > clean - 0.04
+
+
+NOT_NUMBERS = {"nan": np.nan, "inf": np.inf, "minus inf": -np.inf}
+
+
+@pytest.mark.parametrize("value", NOT_NUMBERS.values(), ids=NOT_NUMBERS)
+@pytest.mark.parametrize("name", ["updates", "losses"])
+def test_what_is_no_finite_number_is_refused_client_by_client(name, value, tmp_path):
+    def spoil(content, request):
+        if request.action == "train":
+            sent = content["arrays"][name].numpy().copy()
+            sent.reshape(len(sent), -1)[0, -1] = value
+            content["arrays"][name] = Array(sent)
+
+    nodes = Nodes(tmp_path, options("--rounds", "1", "--local-steps", "1"), NODES)
+    nodes.tamper[0] = spoil
+    outcome = nodes.federate()
+    (fault,) = outcome.faults
+    assert (fault["kind"], fault["clients"], fault["reason"]) == ("refused", [0], "the update is not finite")
+    assert outcome.joined.tolist() == [0] + [1] * (CLIENTS - 1)
+    assert outcome.weights.isfinite().all()
 
 
 @pytest.mark.parametrize("rule", ["krum", "trimmed-mean", "bulyan"])

@@ -151,6 +151,18 @@ def test_a_node_of_another_version_which_does_not_know_the_question_counts_as_bu
     assert kinds(exchange) == ["silent"]
 
 
+def test_a_node_that_says_it_is_free_frees_none_but_itself(clock):
+    liar, slow = Peer("a", [0]), Peer("b", [1])
+    grid = Grid(n7=liar, n5=slow)
+    exchange = gathered(grid, timeout=300.0)
+    liar.lost_replies, slow.silent = 10**6, True
+    assert ask(exchange, [0, 1]) == {}
+    assert {client for fault in exchange.faults if fault.kind == "lost" for client in fault.clients} == {0}
+    slow.silent = False
+    grid.release()
+    assert slow.trained == [1]
+
+
 # ---------------------------------------------------------------------------------------------- out of sight
 
 AWAY = Error(ErrorCode.NODE_UNAVAILABLE, "Node Unavailable")
