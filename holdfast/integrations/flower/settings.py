@@ -71,14 +71,14 @@ class Fault:
         kind: ``away`` (no node has them), ``silent`` (no answer in time), ``failed`` (the node said why), ``refused``
             (what came is not what was asked for), ``busy`` (their node was still at work on an earlier round),
             ``late`` (an answer came when its round was over), ``expelled`` (too much of theirs was refused),
-            ``skipped`` (too few were left to combine), or ``returned`` (their node was lost and is back; they may have
-            been in time).
+            ``skipped`` (too few were left to combine), ``returned`` (their node was lost and is back; they may have
+            been in time), or ``lost`` (their order or its reply was, on the way; they are asked again).
         reason: a sentence.
     """
 
     number: int
     clients: tuple[int, ...]
-    kind: Literal["away", "silent", "failed", "refused", "busy", "late", "expelled", "skipped", "returned"]
+    kind: Literal["away", "silent", "failed", "refused", "busy", "late", "expelled", "skipped", "returned", "lost"]
     reason: str
 
     def as_dict(self) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class ByteGrid:
         keys: public keys of nodes.
         fetched: bytes that the server has read, by object.
         confirmed: messages that the server no longer needs.
+        asked: the nodes that were sent something, in turn.
+        actions: what they were asked.
     """
 
     def __init__(self, nodes: dict[int, Callable[[Message], object]], keys: dict[int, bytes] | None = None) -> None:
@@ -55,6 +57,7 @@ class ByteGrid:
         self.fetched: dict[str, int] = {}
         self.confirmed: list[str] = []
         self.asked: list[int] = []
+        self.actions: list[str] = []
         self._names = itertools.count()
         self._runtime_client = self
         self._client, self._base_url, self._retry_invoker = self, "", None
@@ -73,9 +76,14 @@ class ByteGrid:
             name = f"{next(self._names):064x}"
             message.metadata.__dict__["_message_id"] = name
             self.asked.append(message.metadata.dst_node_id)
+            self.actions.append(str(message.content["holdfast"]["action"]))
             names.append(name)
             self.deliver(name, message)
         return names
+
+    def count(self, node, *actions):
+        """How often a node was asked such things."""
+        return sum(pair[0] == node and pair[1] in actions for pair in zip(self.asked, self.actions, strict=True))
 
     def deliver(self, name, message):
         answer = self.nodes[message.metadata.dst_node_id](message)

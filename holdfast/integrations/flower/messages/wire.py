@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import secrets
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, get_args
 
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
@@ -16,13 +16,13 @@ from torch import Tensor
 
 from holdfast.integrations.flower.messages.arrays import RejectedError, read_array
 
-Action = Literal["census", "train", "tune", "score"]
+Action = Literal["census", "ready", "train", "tune", "score"]
 
 #: Version of this format; nodes and servers of another are refused.
 FORMAT = 1
 #: Names of the records of a message.
 HEAD, ARRAYS = "holdfast", "arrays"
-_ACTIONS = ("census", "train", "tune", "score")
+_ACTIONS: tuple[Action, ...] = get_args(Action)
 _MOST_CLIENTS = 10**7
 _FEDERATION_LENGTH = 32
 
@@ -32,7 +32,8 @@ class Request:
     """What the server asks of a node.
 
     Attributes:
-        action: say whom you have (``census``), train a round, tune personal models, or score models.
+        action: say whom you have (``census``), say that you are through with what you were asked before (``ready``),
+            train a round, tune personal models, or score models.
         federation: 32 hexadecimal digits; what nodes keep of different federations never mixes.
         number: of the round, from 0.
         total: clients in the federation.
@@ -96,9 +97,7 @@ class Request:
         number = whole(head, "number")
         if number < 0:
             raise RejectedError(f"the request is for round {number}")
-        return cls(
-            cast(Action, action), federation, number, total, clients, tuple(words(head, "labels")), word(head, "part")
-        )
+        return cls(action, federation, number, total, clients, tuple(words(head, "labels")), word(head, "part"))
 
 
 def packed(head: dict[str, Any], arrays: dict[str, Tensor]) -> RecordDict:

@@ -77,6 +77,8 @@ class Node:
         with private_files(), self.states.held():
             if request.action == "census":
                 return self._census(request)
+            if request.action == "ready":
+                return packed({"number": request.number}, {})
             runtime = self.runtime(request.total)
             size = runtime.message if request.action == "train" else runtime.network.size
             weights = array(content, "weights", (size,), runtime.network.initial.dtype)

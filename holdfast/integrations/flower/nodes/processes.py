@@ -52,6 +52,9 @@ def be_supernode(waits: Waits) -> None:
     from flwr.supernode import start_client_internal  # noqa: PLC0415
     from flwr.supernode.cli import flower_supernode  # noqa: PLC0415
 
+    from holdfast.integrations.flower.nodes.endurance import endure  # noqa: PLC0415
+
+    endure()
     vars(start_client_internal)["time"] = waits
     flower_supernode()
 

@@ -37,17 +37,21 @@ PrivateTmp=yes
 [Install]
 WantedBy=multi-user.target
 """
-_COMPOSE = """# docker compose up: the same in a container. Only the proxy's port is published, so the federation
-# listens on 0.0.0.0; and the SuperLink is the container's, so give the other commands there:
+_COMPOSE = """# HOLDFAST_SOURCE=/path/to/holdfast docker compose up: the same in a container. Only the proxy's port is
+# published, so the federation listens on 0.0.0.0; and the SuperLink is the container's, so give other commands there:
 # docker compose exec federation holdfast federation run {folder}
+# Behind a mirror, HOLDFAST_BASE names the base image, and PIP_INDEX_URL and PIP_EXTRA_INDEX_URL where pip looks; with
+# the index of torch for CPUs in the latter, the image is some gigabytes smaller.
 services:
   federation:
     build:
       dockerfile_inline: |
-        FROM python:3.11-slim
+        FROM ${{HOLDFAST_BASE:-python:3.11-slim}}
         RUN apt-get update && apt-get install -y --no-install-recommends nginx-light && rm -rf /var/lib/apt/lists/*
         COPY --from=holdfast . /holdfast
-        RUN pip install /holdfast[flower]
+        ARG PIP_INDEX_URL PIP_EXTRA_INDEX_URL
+        RUN pip install --no-cache-dir -c /holdfast/constraints.txt /holdfast[flower]
+      args: [PIP_INDEX_URL, PIP_EXTRA_INDEX_URL]
       additional_contexts:
         holdfast: ${{HOLDFAST_SOURCE:?the folder with holdfast's pyproject.toml}}
     command: ["holdfast", "federation", "serve", "{folder}"]

@@ -95,7 +95,7 @@ def _start_run(access: Access, files: Mapping[str, bytes]) -> int:
     content = build_fab_from_files(dict(files))[0]
     fab = Fab(hashlib.sha256(content).hexdigest(), content, {})
     with access.control() as client:
-        answer = client.StartRun(StartRunRequest(fab=fab_to_proto(fab)))
+        answer = _started().invoke(client.StartRun, StartRunRequest(fab=fab_to_proto(fab)))
     if not answer.HasField("run_id"):
         raise FederationError(f"the SuperLink at {access.address} did not start a run; its log says why")
     return int(answer.run_id)
@@ -110,7 +110,8 @@ def _task_of(access: Access, run: int) -> str:
     until = time.monotonic() + _HANDOUT_PATIENCE
     try:
         while time.monotonic() < until:
-            got = client.AcquireTask(AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP]))
+            wanted = AcquireTaskRequest(supported_task_types=[TaskType.SERVER_APP])
+            got = _started().invoke(client.AcquireTask, wanted)
             if got.HasField("task") and got.task.run_id == run:
                 return str(got.token)
             time.sleep(_PAUSE)
@@ -143,16 +144,34 @@ def _retrying() -> Any:
     their parts are known by their content, and at worst a reply is lost, as if its node had failed or been silent.
     """
     import httpx  # noqa: PLC0415
+
+    return _trying(_RETRY_PATIENCE, httpx.TransportError, httpx.HTTPStatusError)
+
+
+def _started() -> Any:
+    """Try again while the SuperLink is unwell, as in its first seconds; one that is not there is not waited for.
+
+    A run that was started in spite of a 500 has no ServerApp, and nobody answers in it.
+    """
+    import httpx  # noqa: PLC0415
+
+    return _trying(_HANDOUT_PATIENCE, httpx.HTTPStatusError)
+
+
+def _trying(seconds: float, *errors: type[Exception]) -> Any:
+    import httpx  # noqa: PLC0415
     from flwr.supercore.retry import RetryInvoker, constant  # noqa: PLC0415
 
+    from holdfast.integrations.flower.nodes.endurance import is_passing  # noqa: PLC0415
+
     def final(error: Exception) -> bool:
-        return isinstance(error, httpx.HTTPStatusError) and error.response.status_code not in (500, 502, 503, 504)
+        return isinstance(error, httpx.HTTPStatusError) and not is_passing(error)
 
     return RetryInvoker(
         wait_gen_factory=lambda: constant(_RETRY_PAUSE),
-        recoverable_exceptions=(httpx.TransportError, httpx.HTTPStatusError),
+        recoverable_exceptions=errors,
         max_tries=None,
-        max_time=_RETRY_PATIENCE,
+        max_time=seconds,
         should_giveup=final,
         jitter=None,
     )

@@ -78,12 +78,19 @@ class Attendance:
     holder: dict[int, int] = field(default_factory=dict)
     _last: dict[int, Sighting] = field(default_factory=dict)
 
-    def look(self) -> set[int]:
-        """See who is there; return the nodes that are gone, or have forgotten what they were asked."""
+    def look(self, now: float) -> set[int]:
+        """See who is there; return the nodes that are gone, or have forgotten what they were asked.
+
+        One that has just been asked and comes back is not asked at once: it may come and go all day.
+        """
         here = {seen.id: seen for seen in sightings(self.grid)}
         before = self.censuses
         stayed = {node for node, census in before.items() if here.get(node) == census.seen}
-        self.censuses = {node: before[node] if node in stayed else Census(seen) for node, seen in sorted(here.items())}
+        fresh = {
+            node: Census(seen, due=min(before[node].due, now + _AGAIN) if node in before else 0.0)
+            for node, seen in sorted(here.items())
+        }
+        self.censuses = {node: before[node] if node in stayed else census for node, census in fresh.items()}
         self.holder = {client: node for client, node in self.holder.items() if node in stayed}
         return set(before) - stayed
 
@@ -106,6 +113,14 @@ class Attendance:
         """Nobody has these clients any more."""
         for client in clients:
             self.holder.pop(client, None)
+
+    def doubt(self, node: int) -> list[int]:
+        """A node may be away: it has nobody until it has said again whom it hosts; return whom it had."""
+        theirs = sorted(client for client, holder in self.holder.items() if holder == node)
+        self.unseat(theirs)
+        if theirs:
+            self.censuses[node].answered = False
+        return theirs
 
     def name(self, node: int) -> str:
         """How messages call a node."""

@@ -2,7 +2,9 @@
 
 A round is open until everybody has answered or the timeout has passed, and a reply counts whenever it comes before
 that. A node that is still at work is not given a second order: what it is doing would be done twice, and what it sends
-thrown away. What a reply is worth is decided in `judging`, and what becomes of one whose round is over in `late`.
+thrown away. One that is silent though it is free, because its reply was lost, is (`silence`): it begins where it began
+before, so nothing is trained twice, and nobody asks for the first reply any more, so nothing counts twice. What a
+reply is worth is decided in `judging`, and what becomes of one whose round is over in `late`.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ from typing import Any
 from flwr.app import Message
 
 from holdfast.errors import FederationError
+from holdfast.integrations.flower.messages.objects import Limits
 from holdfast.integrations.flower.messages.wire import Request
 from holdfast.integrations.flower.roster import spelled
 from holdfast.integrations.flower.server.attendance import Attendance
-from holdfast.integrations.flower.server.intake import Intake, intake_of
+from holdfast.integrations.flower.server.intake import Arrival, Intake, intake_of
 from holdfast.integrations.flower.server.judging import judge
 from holdfast.integrations.flower.server.late import LateAnswers
 from holdfast.integrations.flower.server.ledger import Ledger
@@ -27,6 +30,7 @@ from holdfast.integrations.flower.server.members import Members
 from holdfast.integrations.flower.server.outbox import push_whole
 from holdfast.integrations.flower.server.questions import Order, Question, Round
 from holdfast.integrations.flower.server.roll_call import RollCall
+from holdfast.integrations.flower.server.silence import Silence
 from holdfast.integrations.flower.settings import Fault, FlowerSettings
 
 _log = logging.getLogger("holdfast.federated.flower")
@@ -52,6 +56,7 @@ class Exchange:
     federation: str
     members: Members = field(default_factory=Members)
     _orders: dict[str, Order] = field(default_factory=dict)
+    _over: set[str] = field(default_factory=set)
     _looked: float = 0.0
     _pause: float = _SHORTEST
 
@@ -59,6 +64,7 @@ class Exchange:
         self.attendance = Attendance(self.grid)
         self.ledger = Ledger(self.members, self.attendance)
         self._roll = RollCall(self.federation, self.members, self.attendance, self.ledger)
+        self._silence = Silence(self.settings.timeout)
         self._late = LateAnswers(self.settings, self.ledger)
         self._intake: Intake = intake_of(self.grid)
 
@@ -100,16 +106,25 @@ class Exchange:
             raise FederationError(f"no node of the roster could be taken in{why}; mend that and start again")
 
     def _look(self) -> None:
-        """Ask nodes whom they host that have not said it yet, and forget those that are gone."""
+        """Ask nodes whom they host that have not said it yet, and silent ones for news; forget those that are gone."""
         now = time.monotonic()
         if now - self._looked < _LOOK:
             return
         self._looked = now
-        gone = self.attendance.look()
+        gone = self.attendance.look(now)
+        self._silence.forget(gone)
         for name in [name for name, order in self._orders.items() if order.node in gone or order.expires < now]:
             self._forget(name)
         requests, expires = self._roll.due(now), now + self._patience
-        self._send(requests, {node: Order(node, self._roll.limits(each), expires) for node, each in requests.items()})
+        self._send(
+            requests, {node: Order(node, self._roll.limits(each), now, expires) for node, each in requests.items()}
+        )
+        silent = self._silence.due(self._orders, now)
+        ready = Request("ready", self.federation, self.ledger.number)
+        self._send(
+            dict.fromkeys(silent, ready),
+            {node: Order(node, Limits(), now, expires, before=names) for node, names in silent.items()},
+        )
 
     # ---------------------------------------------------------------------------------------------- asking
 
@@ -179,9 +194,9 @@ class Exchange:
                 by_node.setdefault(node, []).append(client)
         question = current.question
         requests = {node: question.make_request(theirs) for node, theirs in sorted(by_node.items())}
-        expires = time.monotonic() + self._patience
+        now = time.monotonic()
         orders = {
-            node: Order(node, question.limits(len(theirs)), expires, tuple(theirs), question)
+            node: Order(node, question.limits(len(theirs)), now, now + self._patience, tuple(theirs), question)
             for node, theirs in by_node.items()
         }
         self._send(requests, orders)
@@ -225,21 +240,54 @@ class Exchange:
         """Take in the replies that there are."""
         if not self._orders:
             return
+        over, self._over = self._over, set()
         for arrival in self._intake.pull({name: order.limits for name, order in self._orders.items()}):
             self._pause = _SHORTEST
             order = self._orders.pop(arrival.order, None)
             if order is None or arrival.lost:
                 continue
             if order.question is None:
-                if self._roll.hear(order.node, arrival):
-                    self._forget_censuses(order.node)
+                self._hear(order, arrival)
                 continue
+            if arrival.away:
+                self._doubt(order)
+                continue
+            self._silence.heard(order.node)
             good, bad = judge(order, order.question, arrival, self.ledger)
             if current is not None and order.question is current.question:
                 current.got |= {client: value for client, value in good.items() if client not in current.got}
                 current.failed |= bad
             else:
                 self._late.take(order.question, good, current)
+        # A reply that the list of this time did not have yet is in the next: only then is it lost.
+        for name in over & self._orders.keys():
+            self._lose(name)
+
+    def _hear(self, order: Order, arrival: Arrival) -> None:
+        """Take in whom a node hosts, or that it is through with what it was given."""
+        if order.is_census:
+            if self._roll.hear(order.node, arrival):
+                self._forget_censuses(order.node)
+        elif arrival.content is not None:
+            self._over |= order.before
+        elif arrival.refusal:
+            self.ledger.strike_node(order.node)
+
+    def _doubt(self, order: Order) -> None:
+        """Ask a node again whom it hosts that the SuperLink has lost sight of.
+
+        It may be at work all the while, or be killed, and another one have its clients since.
+        """
+        if lost := self.attendance.doubt(order.node):
+            self.ledger.fault(lost, "lost", "the SuperLink has lost sight of their node, which is asked again")
+
+    def _lose(self, name: str) -> None:
+        """Give an order up whose node is through with it, though no reply has come."""
+        order = self._orders[name]
+        assert order.question is not None
+        self._forget(name)
+        why = f"the order of round {order.question.number + 1} or its reply was lost on the way"
+        self.ledger.fault(order.clients, "lost", why)
 
     def _tell_waiting(self, current: Round, minimum: int) -> None:
         _log.warning(
@@ -250,7 +298,7 @@ class Exchange:
 
     def _forget_censuses(self, node: int) -> None:
         """A node that has said whom it hosts need not say it again."""
-        for name in [name for name, order in self._orders.items() if order.node == node and order.question is None]:
+        for name in [name for name, order in self._orders.items() if order.node == node and order.is_census]:
             self._forget(name)
 
     def _forget(self, name: str) -> None:

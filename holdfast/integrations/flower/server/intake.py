@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flwr.app import RecordDict
+from flwr.common.constant import ErrorCode
 
 from holdfast.integrations.flower.messages.arrays import RejectedError
 from holdfast.integrations.flower.messages.objects import Download, Limits, NotYetError
@@ -26,6 +27,8 @@ _log = logging.getLogger("holdfast.federated.flower")
 #: Most bytes that the SuperLink's list of replies may have, and per reply; what stands around an object.
 _LIST, _LIST_OF_REPLY, _ENVELOPE = 2**24, 2**20, 1024
 _NO_REASON = "nobody says why"
+#: What the SuperLink says itself when it knows no way to a node, or has lost a message.
+_AWAY = (ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 _PULL, _OBJECT = "/v1/runtime/pull-messages", "/v1/runtime/pull-object"
 
 
@@ -39,6 +42,7 @@ class Arrival:
         failure: what its node or the SuperLink says went wrong, if that is the reply.
         refusal: why it is not looked at, if it is not.
         lost: whether it was lost by no fault of its node; the order is to be sent again.
+        away: whether the SuperLink says that the node or the message is not there any more.
     """
 
     order: str
@@ -46,6 +50,12 @@ class Arrival:
     failure: str = ""
     refusal: str = ""
     lost: bool = False
+    away: bool = False
+
+    @classmethod
+    def failed(cls, order: str, error: Any) -> Arrival:
+        """Of an order that a node, or the SuperLink, answers with an error."""
+        return cls(order, failure=sentence(error.reason) or _NO_REASON, away=error.code in _AWAY)
 
 
 class Intake:
@@ -80,7 +90,7 @@ class Intake:
     def _checked(self, message: Any, orders: Mapping[str, Limits]) -> Arrival:
         order = message.metadata.reply_to_message_id
         if message.has_error():
-            return Arrival(order, failure=sentence(message.error.reason) or _NO_REASON)
+            return Arrival.failed(order, message.error)
         try:
             orders[order].check(message.content)
         except RejectedError as error:
@@ -134,7 +144,7 @@ class BoundedIntake(Intake):
             if order not in orders:
                 continue
             if message.HasField("error"):
-                arrivals.append(Arrival(order, failure=sentence(message.error.reason) or _NO_REASON))
+                arrivals.append(Arrival.failed(order, message.error))
                 self._confirm(message.metadata.message_id)
             else:
                 self._under_way[order] = Download(message.metadata.message_id, orders[order])

@@ -51,13 +51,14 @@ class Ledger:
         under_way = {client: order.question for order in orders for client in order.clients}
         reasons: dict[tuple[str, str], list[int]] = {}
         for client in sorted(current.wanted - current.got.keys()):
-            why, question = ("away", "no node has the client"), under_way.get(client)
+            question = under_way.get(client)
+            why = ("silent", f"no answer within {timeout:g} seconds")
             if client in current.failed:
                 why = current.failed[client]
-            elif question is current.question:
-                why = ("silent", f"no answer within {timeout:g} seconds")
-            elif question is not None:
+            elif question not in (None, current.question):
                 why = ("busy", f"still at work on round {question.number + 1}")
+            elif question is None and client not in self.attendance.holder:
+                why = ("away", "no node has the client")
             reasons.setdefault(why, []).append(client)
         for (kind, reason), clients in reasons.items():
             self.fault(clients, kind, reason)

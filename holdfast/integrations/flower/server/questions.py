@@ -52,13 +52,30 @@ class Question:
 
 @dataclass(frozen=True)
 class Order:
-    """A message under way: to which node, about whom; a census has no question."""
+    """A message under way: to which node, about whom; a census has no question.
+
+    Attributes:
+        node: that it goes to.
+        limits: what its reply may be.
+        sent: when; a moment of the monotonic clock.
+        expires: when nobody waits for the reply any more.
+        clients: that are asked.
+        question: what they are asked.
+        before: of the question whether a node is free, the names of the orders that it was given before.
+    """
 
     node: int
     limits: Limits
+    sent: float
     expires: float
     clients: tuple[int, ...] = ()
     question: Question | None = None
+    before: frozenset[str] = frozenset()
+
+    @property
+    def is_census(self) -> bool:
+        """Whether the node is asked whom it hosts."""
+        return self.question is None and not self.before
 
 
 @dataclass

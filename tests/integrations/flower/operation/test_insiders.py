@@ -57,7 +57,7 @@ def nodes(federation):
 class Server:
     """An exchange in a thread of its own: it asks both clients for an update."""
 
-    def __init__(self, grid, federation, timeout: float = 20.0) -> None:
+    def __init__(self, grid, federation, timeout: float = 120.0) -> None:
         self.exchange = Exchange(grid, FlowerSettings(nodes=2, timeout=timeout), NAME, Members(federation.roster()))
         self.got: dict[int, torch.Tensor] = {}
 
@@ -79,10 +79,11 @@ class Server:
 
 
 def wait_for_order(node: Insider) -> Message:
-    until = time.monotonic() + 20
+    """The next order; questions whether the node is free are left unanswered, as if it were at work."""
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         message = node.pull()
-        if message is not None:
+        if message is not None and message.content["holdfast"]["action"] != "ready":
             return message
         time.sleep(0.1)
     raise AssertionError("no order came")
@@ -122,6 +123,21 @@ def test_a_reply_to_an_order_of_another_node_changes_nothing(server, nodes):
     thread.join()
     assert list(server.got) == [1] and torch.equal(server.got[1], update(1.0)[0])
     assert [(fault.clients, fault.kind) for fault in server.exchange.faults] == [((0,), "refused")]
+
+
+def test_whoever_knew_the_secret_of_an_order_could_answer_it_in_anothers_name(server, nodes):
+    """Flower trusts the sender that a reply names, so the test above could fail: the secret is what protects."""
+    north, south = nodes
+    thread = server.run(server.ask)
+    to_north, to_south = wait_for_order(north), wait_for_order(south)
+    forged = Message(packed({"number": 0, "clients": [1]}, {"updates": update(-50.0)}), reply_to=to_north)
+    secret = to_south.metadata.message_id
+    assert north.push(forged, src_node_id=south.number, reply_to_message_id=secret) != []
+    north.push(north.answer(to_north, updates=update(1.0)))
+    thread.join()
+    assert float(server.got[1][0]) == -50.0
+    ids = {order.content["holdfast"]["nonce"] for order in (to_north, to_south)}
+    assert len(ids) == 2 and all(len(one) == 32 for one in ids)
 
 
 def test_only_the_first_reply_to_an_order_counts_and_none_of_an_earlier_round(server, nodes):

@@ -16,6 +16,7 @@ from holdfast.integrations.flower.server.exchange import Exchange
 from holdfast.integrations.flower.server.questions import Answers, Question
 from holdfast.integrations.flower.settings import FlowerSettings
 from tests.integrations.flower.byte_grid import ByteGrid, Sent, as_sent
+from tests.integrations.flower.server.peers import Clock
 
 NAME = "0123456789abcdef" * 2
 SIZE = 4
@@ -290,7 +291,8 @@ def test_a_node_is_expelled_when_too_many_of_its_replies_were_refused():
     assert grid.asked.count(11) == 1 + 3 + 1  # its census, and no order
 
 
-def test_a_node_that_is_started_again_under_its_id_is_asked_again_in_the_same_round():
+def test_a_node_that_is_started_again_under_its_id_is_asked_again_in_the_same_round(monkeypatch):
+    monkeypatch.setattr("holdfast.integrations.flower.server.attendance._AGAIN", 0.0)
     held = []
     grid = ByteGrid({10: honest(0), 11: hostile(lambda reply, message: held.append(message))})
     exchange = exchange_of(grid, timeout=30.0)
@@ -304,3 +306,22 @@ def test_a_node_that_is_started_again_under_its_id_is_asked_again_in_the_same_ro
     grid.get_nodes = restarted
     assert sorted(ask(exchange)) == [0, 1]
     assert [fault.kind for fault in exchange.faults] == ["returned"]
+
+
+def test_a_node_that_comes_and_goes_all_the_time_gets_few_orders(monkeypatch):
+    """Each return was a census and an order, with the model in it, every second."""
+    clock = Clock()
+    monkeypatch.setattr("holdfast.integrations.flower.server.exchange.time", clock)
+    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._LONGEST", 1.0)
+    grid = ByteGrid({10: honest(0), 11: hostile(lambda reply, message: None)})
+    exchange = exchange_of(grid, timeout=60.0)
+    usual = grid.get_nodes
+
+    def flicker():
+        grid.since[11] = f"a restart at {clock.now}"
+        return usual()
+
+    grid.get_nodes = flicker
+    assert list(ask(exchange)) == [0]
+    assert grid.count(11, "train") <= 1 + 60 // 5
+    assert grid.count(11, "census") <= 2 + 60 // 5

@@ -1,10 +1,15 @@
 """Calls on the Grid are repeated while the SuperLink is away, and no longer than is sensible."""
 
+import contextlib
+from types import SimpleNamespace
+
 import httpx
 import pytest
 
+from holdfast.integrations.flower.operation.access import Access
 from holdfast.integrations.flower.rehearsal import driver
 from holdfast.integrations.flower.rehearsal.deployment import START_PATIENCE
+from holdfast.integrations.flower.rehearsal.project import app_files
 
 
 class Calls:
@@ -53,3 +58,34 @@ def test_trouble_that_does_not_end_is_reported_as_it_is(trouble, monkeypatch):
 
 def test_a_call_is_repeated_for_longer_than_a_superlink_may_take_to_start():
     assert driver._retrying().max_time > START_PATIENCE
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_a_run_is_started_on_a_superlink_that_is_unwell_at_first(status, monkeypatch):
+    """One that has just been started again said 500, and ended the federation."""
+    start, acquire = Calls(status, times=3), Calls(status, times=3)
+    started = SimpleNamespace(HasField=lambda name: True, run_id=7)
+    handed = SimpleNamespace(HasField=lambda name: True, task=SimpleNamespace(run_id=7), token="it")
+
+    class Client:
+        def StartRun(self, request):  # noqa: N802
+            return start() and started
+
+        def AcquireTask(self, request):  # noqa: N802
+            return acquire() and handed
+
+        def close(self) -> None:
+            pass
+
+    access = Access("127.0.0.1:9")
+    monkeypatch.setattr(Access, "control", lambda self: contextlib.nullcontext(Client()))
+    monkeypatch.setattr(Access, "runtime", lambda self: Client())
+    assert driver._task_of(access, driver._start_run(access, app_files({}))) == "it"
+    assert (start.made, acquire.made) == (4, 4)
+
+
+def test_a_superlink_that_is_not_there_is_not_waited_for():
+    call = Calls(httpx.ConnectError, times=1)
+    with pytest.raises(httpx.ConnectError):
+        driver._started().invoke(call)
+    assert call.made == 1

@@ -17,6 +17,10 @@ from holdfast.integrations.flower.settings import FlowerSettings
 NAME = "0123456789abcdef" * 2
 
 
+#: What becomes of a reply that is dropped on its way.
+LOST = object()
+
+
 class Peer:
     """A node that answers at once, unless it is told otherwise."""
 
@@ -24,23 +28,35 @@ class Peer:
         self.identity, self.clients, self.census = identity, clients, census
         self.silent = self.broken = False
         self.lost: list[Error | None] = []
-        self.censuses = 0
+        self.censuses = self.inquiries = self.lost_replies = 0
         self.trained: list[int] = []
 
-    def answer(self, message: Message) -> RecordDict | Error | None:
+    def answer(self, message: Message) -> RecordDict | Error | object | None:
         request = Request.of(message.content)
         if request.action == "census":
-            self.censuses += 1
-            if self.lost:
-                return self.lost.pop(0)
-            counts = {part: [10] * len(self.clients) for part in ("train", "validation", "test")}
-            about = {"identity": self.identity, "classes": 2, "task": "classes", "shape": [3], **counts}
-            return packed({"clients": self.clients, **about, **self.census}, {})
+            return self._census()
+        self.inquiries += request.action == "ready"
         if self.silent:
             return None
+        if request.action == "ready":
+            return packed({"number": request.number}, {})
+        return self._train(request)
+
+    def _census(self) -> RecordDict | Error | None:
+        self.censuses += 1
+        if self.lost:
+            return self.lost.pop(0)
+        counts = {part: [10] * len(self.clients) for part in ("train", "validation", "test")}
+        about = {"identity": self.identity, "classes": 2, "task": "classes", "shape": [3], **counts}
+        return packed({"clients": self.clients, **about, **self.census}, {})
+
+    def _train(self, request: Request) -> RecordDict | Error | object:
         if self.broken:
             return Error(1, "out of memory")
         self.trained += request.clients
+        if self.lost_replies:
+            self.lost_replies -= 1
+            return LOST
         return packed({"number": request.number, "clients": list(request.clients)}, {})
 
 
@@ -67,6 +83,8 @@ class Grid:
 
     def deliver(self, name, message):
         answer = self.nodes[message.metadata.dst_node_id].answer(message)
+        if answer is LOST:
+            return
         if answer is None:
             self.held.append((name, message))
         else:

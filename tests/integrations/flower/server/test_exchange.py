@@ -7,23 +7,10 @@ import itertools
 import pytest
 from flwr.app.error import Error
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
-from flwr.supercore.task_identity import TaskIdentity
 
 from holdfast.errors import FederationError
 from holdfast.integrations.flower.server.federation import roll
-from tests.integrations.flower.server.peers import Clock, Grid, Peer, ask, gathered
-
-
-@pytest.fixture(autouse=True)
-def identity():
-    TaskIdentity.run_id, TaskIdentity.task_id, TaskIdentity.node_id = 1, 1, 1
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch):
-    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._SHORTEST", 0.001)
-    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._LONGEST", 0.002)
-    monkeypatch.setattr("holdfast.integrations.flower.server.exchange._LOOK", 0.0)
+from tests.integrations.flower.server.peers import Grid, Peer, ask, gathered
 
 
 def test_clients_are_asked_at_the_node_that_has_them():
@@ -91,13 +78,6 @@ def test_a_node_that_comes_back_under_another_name_is_asked_again_in_the_same_ro
     assert sorted(ask(exchange, [0, 1])) == [0, 1]
     assert grid.nodes[9].trained == [1]
     assert [(fault.kind, fault.clients) for fault in exchange.faults] == [("returned", (1,))]
-
-
-@pytest.fixture
-def clock(monkeypatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr("holdfast.integrations.flower.server.exchange.time", clock)
-    return clock
 
 
 LOST = {"error": Error(201, "the SuperLink lost the message"), "silence": None}
