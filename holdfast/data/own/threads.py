@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
 import pyarrow as pa
@@ -20,10 +21,23 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 
 
 def in_threads_one_by_one(work: Callable[[Item], Result], items: Iterable[Item], use: Callable[[Result], None]) -> None:
-    """The same, where `use` takes each result in turn while others are made, and what it does not keep is freed."""
-    with ThreadPoolExecutor(pa.cpu_count(), thread_name_prefix="holdfast-pieces") as pool:
-        for result in pool.map(work, items):
-            use(result)
+    """The same, where `use` takes each result in turn while others are made, and what it does not keep is freed.
+
+    No more than twice as many are made as there are threads before the first of them is taken.
+    """
+    threads = pa.cpu_count()
+    with ThreadPoolExecutor(threads, thread_name_prefix="holdfast-pieces") as pool:
+        waiting: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                if len(waiting) == 2 * threads:
+                    use(waiting.popleft().result())
+                waiting.append(pool.submit(work, item))
+            while waiting:
+                use(waiting.popleft().result())
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
 def side_by_side(work: Callable[[], Result], other: Callable[[], Other]) -> tuple[Result, Other]:

@@ -1,0 +1,217 @@
+"""Columns of a csv file that grow piece by piece, from what the machine code read or from what Arrow parsed.
+
+Each has two steps for a piece: threads make of it what can be made without knowing what is before it, and give the
+step that appends it, which is done in the order of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
+
+from holdfast.data.own import csv_code
+from holdfast.data.own.csv_code import Lines
+
+#: Makes values of cells that stand one under the other, a line each.
+Parse = Callable[[bytes], pa.Array]
+Append = Callable[[], None]
+
+_MOST_WORDS = 1_000  # of the first piece that are numbered; a column with more is text
+_NOWHERE = np.empty(0, np.int64)
+_NUMBERS = {pa.float64(): csv_code.FLOATS, pa.int64(): csv_code.WHOLES}
+
+
+class Column(Protocol):
+    """A column that grows.
+
+    Attributes:
+        kind: what the machine code is told that it is.
+    """
+
+    kind: int
+
+    def of_lines(self, lines: Lines, place: int) -> Append:
+        """What appends the rows that the machine code read."""
+        ...
+
+    def of_arrow(self, part: pa.ChunkedArray) -> Append:
+        """What appends the rows that Arrow parsed."""
+        ...
+
+    def whole(self) -> pa.ChunkedArray:
+        """All rows."""
+        ...
+
+
+def growing(first: pa.ChunkedArray, expected: int, parse: Parse) -> Column:
+    """An empty column for what begins so.
+
+    Args:
+        first: its first rows, as Arrow parsed them.
+        expected: how many there will be, about.
+        parse: for the cells that the machine code leaves.
+    """
+    kind = first.type
+    if kind in _NUMBERS:
+        return _Numbers(kind, expected, parse)
+    if pa.types.is_string(kind) and len(first.unique()) <= _MOST_WORDS:
+        return _Words(expected, parse)
+    return _Others(kind, parse)
+
+
+def parse_cells(
+    cells: bytes, kind: Any, parsing: pa_csv.ParseOptions, converting: Callable[[dict[str, Any]], Any]
+) -> pa.Array:
+    """What Arrow makes of cells that stand one under the other, a line each.
+
+    Raises:
+        pa.ArrowInvalid: if one is not of the type.
+    """
+    reading = pa_csv.ReadOptions(column_names=["cell"], use_threads=False, block_size=len(cells) + 1)
+    options = pa_csv.ParseOptions(delimiter=parsing.delimiter, ignore_empty_lines=False)
+    table = pa_csv.read_csv(pa.BufferReader(cells), reading, options, converting({"cell": kind}))
+    return table["cell"].combine_chunks()
+
+
+class _Growing:
+    """An array that has room for more: a piece's memory is free, and still in the cache, when the next needs some."""
+
+    def __init__(self, kind: Any, expected: int) -> None:
+        self._values: NDArray[Any] = np.empty(expected, kind)
+        self._rows = 0
+
+    def next(self, rows: int) -> NDArray[Any]:
+        """Room for the next rows."""
+        start, end = self._rows, self._rows + rows
+        if end > len(self._values):
+            self._values = np.concatenate([self._values[:start], np.empty(end, self._values.dtype)])
+        self._rows = end
+        return self._values[start:end]
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def values(self) -> NDArray[Any]:
+        """What there is."""
+        return self._values[: self._rows]
+
+
+class _Numbers:
+    """Numbers of 64 bits."""
+
+    def __init__(self, kind: Any, expected: int, parse: Parse) -> None:
+        self.kind = _NUMBERS[kind]
+        self._type, self._parse = kind, parse
+        self._dtype = kind.to_pandas_dtype()
+        self._values = _Growing(self._dtype, expected)
+        self._missing: list[NDArray[np.int64]] = []
+
+    def of_lines(self, lines: Lines, place: int) -> Append:
+        values, missing = lines.numbers(place, self._dtype), _NOWHERE
+        if lines.counts[place]:
+            cells, rows = lines.left(place)
+            values[rows], gaps = _filled(self._parse(cells))
+            missing = rows[gaps]
+        return lambda: self._append(values, missing)
+
+    def of_arrow(self, part: pa.ChunkedArray) -> Append:
+        values, gaps = _filled(part.combine_chunks())
+        return lambda: self._append(values, gaps)
+
+    def _append(self, values: NDArray[Any], missing: NDArray[Any]) -> None:
+        if len(missing):
+            self._missing.append(missing + len(self._values))
+        self._values.next(len(values))[:] = values
+
+    def whole(self) -> pa.ChunkedArray:
+        return pa.chunked_array([_primitive(self._values.values(), self._type, self._missing)])
+
+
+def _filled(values: pa.Array, filling: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Numbers, with `filling` where one is missing, and where that is.
+
+    Not by Arrow's ways to NumPy: with a gap they import pandas, where there is one.
+    """
+    there, held = values.buffers()
+    rows = slice(values.offset, values.offset + len(values))
+    numbers = np.frombuffer(held, values.type.to_pandas_dtype())[rows] if len(values) else np.empty(0, np.int64)
+    if not values.null_count:
+        return numbers, _NOWHERE
+    gaps = np.flatnonzero(np.unpackbits(np.frombuffer(there, np.uint8), bitorder="little")[rows] == 0)
+    numbers = numbers.copy()
+    numbers[gaps] = filling
+    return numbers, gaps
+
+
+def _primitive(values: NDArray[Any], kind: Any, missing: list[NDArray[np.int64]]) -> pa.Array:
+    """The values without a copy."""
+    there = None
+    if missing:
+        mask = np.ones(len(values), np.bool_)
+        mask[np.concatenate(missing)] = False
+        there = pa.py_buffer(np.packbits(mask, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(values), [there, pa.py_buffer(values)])
+
+
+class _Words:
+    """Words that repeat. Pieces number their cells each for itself, and the cells are looked at when all are there."""
+
+    kind = csv_code.WORDS
+
+    def __init__(self, expected: int, parse: Parse) -> None:
+        self._parse = parse
+        self._codes = _Growing(np.int32, expected)
+        self._words: list[bytes | pa.Array] = []
+        self._count = 0
+
+    def of_lines(self, lines: Lines, place: int) -> Append:
+        cells, _ = lines.left(place)
+        codes = lines.codes(place)
+        return lambda: self._append(codes, cells, int(lines.counts[place]))
+
+    def of_arrow(self, part: pa.ChunkedArray) -> Append:
+        encoded = part.combine_chunks().dictionary_encode()
+        gap = pa.nulls(1 if encoded.null_count else 0, pa.string())
+        words = pa.concat_arrays([encoded.dictionary, gap])
+        codes, _ = _filled(encoded.indices, len(encoded.dictionary))
+        return lambda: self._append(codes, words, len(words))
+
+    def _append(self, codes: NDArray[np.int32], words: bytes | pa.Array, count: int) -> None:
+        np.add(codes, self._count, out=self._codes.next(len(codes)))
+        self._words.append(words)
+        self._count += count
+
+    def whole(self) -> pa.ChunkedArray:
+        groups = groupby(self._words, lambda words: isinstance(words, bytes))
+        parts = [self._parse(b"".join(group)) if cells else pa.concat_arrays(group) for cells, group in groups]
+        words = pa.concat_arrays(parts).dictionary_encode()
+        places, gaps = _filled(words.indices, -1)
+        codes = places.take(self._codes.values())
+        indices = _primitive(codes, pa.int32(), [np.flatnonzero(codes < 0)] if len(gaps) else [])
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, words.dictionary)])
+
+
+class _Others:
+    """Texts, dates, truth values and whatever else Arrow knows."""
+
+    kind = csv_code.OTHERS
+
+    def __init__(self, kind: Any, parse: Parse) -> None:
+        self._type, self._parse = kind, parse
+        self._chunks: list[pa.Array] = []
+
+    def of_lines(self, lines: Lines, place: int) -> Append:
+        values = self._parse(lines.left(place)[0])
+        return lambda: self._chunks.append(values)
+
+    def of_arrow(self, part: pa.ChunkedArray) -> Append:
+        return lambda: self._chunks.extend(part.chunks)
+
+    def whole(self) -> pa.ChunkedArray:
+        return pa.chunked_array(self._chunks, self._type)
