@@ -6,8 +6,7 @@ step that appends it, which is done in the order of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import groupby
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -160,41 +159,50 @@ def _primitive(values: NDArray[Any], kind: Any, missing: list[NDArray[np.int64]]
 
 
 class _Words:
-    """Words that repeat. Pieces number their cells each for itself, and the cells are looked at when all are there."""
+    """Words that repeat. A cell is looked at by Arrow when it is written so for the first time."""
 
     kind = csv_code.WORDS
 
     def __init__(self, expected: int, parse: Parse) -> None:
         self._parse = parse
         self._codes = _Growing(np.int32, expected)
-        self._words: list[bytes | pa.Array] = []
-        self._count = 0
+        self._by_cell: dict[bytes, int] = {}
+        self._by_word: dict[str | None, int] = {}
 
     def of_lines(self, lines: Lines, place: int) -> Append:
-        cells, _ = lines.left(place)
+        cells = lines.left(place)[0].split(b"\n")[:-1]
+        if len(cells) != lines.counts[place]:
+            raise pa.ArrowInvalid("a line ends within quotes")
         codes = lines.codes(place)
-        return lambda: self._append(codes, cells, int(lines.counts[place]))
+        return lambda: self._append(codes, self._places_of(cells))
 
     def of_arrow(self, part: pa.ChunkedArray) -> Append:
         encoded = part.combine_chunks().dictionary_encode()
-        gap = pa.nulls(1 if encoded.null_count else 0, pa.string())
-        words = pa.concat_arrays([encoded.dictionary, gap])
-        codes, _ = _filled(encoded.indices, len(encoded.dictionary))
-        return lambda: self._append(codes, words, len(words))
+        words = [*encoded.dictionary.to_pylist(), None]
+        codes, _ = _filled(encoded.indices, len(words) - 1)
+        return lambda: self._append(
+            codes, [self._place_of(word) for word in (words if encoded.null_count else words[:-1])]
+        )
 
-    def _append(self, codes: NDArray[np.int32], words: bytes | pa.Array, count: int) -> None:
-        np.add(codes, self._count, out=self._codes.next(len(codes)))
-        self._words.append(words)
-        self._count += count
+    def _places_of(self, cells: list[bytes]) -> list[int]:
+        new = [cell for cell in cells if cell not in self._by_cell]
+        if new:
+            said = self._parse(b"".join(cell + b"\n" for cell in new)).to_pylist()
+            self._by_cell.update(zip(new, map(self._place_of, said), strict=True))
+        return [self._by_cell[cell] for cell in cells]
+
+    def _place_of(self, word: str | None) -> int:
+        return self._by_word.setdefault(word, len(self._by_word))
+
+    def _append(self, codes: NDArray[np.int32], places: list[int]) -> None:
+        # Clipped, though none is too large: else NumPy would make a copy first.
+        np.array(places, np.int32).take(codes, out=self._codes.next(len(codes)), mode="clip")
 
     def whole(self) -> pa.ChunkedArray:
-        groups = groupby(self._words, lambda words: isinstance(words, bytes))
-        parts = [self._parse(b"".join(group)) if cells else pa.concat_arrays(group) for cells, group in groups]
-        words = pa.concat_arrays(parts).dictionary_encode()
-        places, gaps = _filled(words.indices, -1)
-        codes = places.take(self._codes.values())
-        indices = _primitive(codes, pa.int32(), [np.flatnonzero(codes < 0)] if len(gaps) else [])
-        return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, words.dictionary)])
+        codes, gap = self._codes.values(), self._by_word.get(None)
+        gaps = [] if gap is None else [np.flatnonzero(codes == gap)]
+        words = pa.array(["" if word is None else word for word in self._by_word], pa.string())
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(_primitive(codes, pa.int32(), gaps), words)])
 
 
 class _Others:

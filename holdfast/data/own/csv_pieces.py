@@ -55,7 +55,9 @@ def read_in_pieces(path: Path, separator: str, point: str, converting: Convertin
             types = dict(zip(first.column_names, first.schema.types, strict=True))
             expected = min(round(1.05 * first.num_rows * cuts[-1] / cuts[1]), _MOST_EXPECTED)
             columns = [
-                growing(column, expected, partial(parse_cells, kind=column.type, parsing=parsing, converting=converting))
+                growing(
+                    column, expected, partial(parse_cells, kind=column.type, parsing=parsing, converting=converting)
+                )
                 for column in first.columns
             ]
             kinds = [column.kind for column in columns]
