@@ -1,5 +1,5 @@
 ; Made by numba 0.68.1 and llvmlite 0.50.0
-; of csv_cells.py with SHA-256 84335d4e9dcd56446b2bad30397065e5b606fd2d6cd26beb0a74f7c554d7f59c
+; of csv_cells.py with SHA-256 1a6f3cfbc1a75c11116a17652f633dd497fce3eb2db733b0b84ddcf42ed0e45c
 ; ModuleID = '<string>'
 source_filename = "<string>"
 
@@ -339,295 +339,325 @@ B474.if.if:                                       ; preds = %B474.us
 ; Function Attrs: nofree norecurse nosync nounwind memory(argmem: readwrite)
 define internal range(i32 -1, -2) i32 @_ZN8__main__7_numberB3v15B44c8tJTIeFIjxB2IKSgI4CrvQCk0Z4yRYcWsBAK4JIagIAE8uint8_2axhhbx10float64_2a8int64_2a10float64_2a9uint64_2a(ptr noalias writeonly captures(none) %retptr, ptr noalias writeonly captures(none) %excinfo, ptr readonly captures(none) %arg.text, i64 %arg.at, i8 %arg.separator, i8 %arg.point, i8 %arg.whole, i64 %arg.place, ptr writeonly captures(none) %arg.numbers, ptr writeonly captures(none) %arg.wholes, ptr readonly captures(none) %arg.tens, ptr readonly captures(none) %arg.fives) local_unnamed_addr #0 {
 entry:
-  %.874 = alloca i64, align 8
+  %.992 = alloca i64, align 8
   %excinfo.1 = alloca ptr, align 8
   %.42 = getelementptr i8, ptr %arg.text, i64 %arg.at
   %.43 = load i8, ptr %.42, align 1
   %.45 = icmp eq i8 %.43, 45
   %.51 = zext i1 %.45 to i64
   %.52 = add nsw i64 %arg.at, %.51
-  %.69 = getelementptr i8, ptr %arg.text, i64 %.52
-  %.70 = load i8, ptr %.69, align 1
-  %.72 = add i8 %.70, -48
-  %.75 = icmp ult i8 %.72, 10
-  br i1 %.75, label %B174.preheader, label %B346
+  %.72 = getelementptr i8, ptr %arg.text, i64 %.52
+  %.73 = load i8, ptr %.72, align 1
+  %.75 = add i8 %.73, -48
+  %.78 = icmp ult i8 %.75, 10
+  br i1 %.78, label %B178.preheader, label %B350
 
-B174.preheader:                                   ; preds = %entry
-  br label %B174
+B178.preheader:                                   ; preds = %entry
+  br label %B178
 
-B174:                                             ; preds = %B174, %B174.preheader
-  %.82 = phi i8 [ %.98, %B174 ], [ %.70, %B174.preheader ]
-  %at.1.7.0 = phi i64 [ %.91, %B174 ], [ %.52, %B174.preheader ]
-  %digits.3.0 = phi i64 [ %.85, %B174 ], [ 0, %B174.preheader ]
-  %.78 = mul i64 %digits.3.0, 10
-  %.83 = zext nneg i8 %.82 to i64
-  %.84 = add nsw i64 %.83, -48
-  %.85 = add i64 %.84, %.78
-  %.91 = add i64 %at.1.7.0, 1
+B178:                                             ; preds = %B178, %B178.preheader
+  %.85 = phi i8 [ %.101, %B178 ], [ %.73, %B178.preheader ]
+  %at.1.7.0 = phi i64 [ %.94, %B178 ], [ %.52, %B178.preheader ]
+  %digits.3.0 = phi i64 [ %.88, %B178 ], [ 0, %B178.preheader ]
+  %.81 = mul i64 %digits.3.0, 10
+  %.86 = zext nneg i8 %.85 to i64
+  %.87 = add nsw i64 %.86, -48
+  %.88 = add i64 %.87, %.81
+  %.94 = add i64 %at.1.7.0, 1
   %sunkaddr = getelementptr i8, ptr %arg.text, i64 %at.1.7.0
-  %sunkaddr7 = getelementptr i8, ptr %sunkaddr, i64 1
-  %.98 = load i8, ptr %sunkaddr7, align 1
-  %.100 = add i8 %.98, -48
-  %.103 = icmp ult i8 %.100, 10
-  br i1 %.103, label %B174, label %B346
+  %sunkaddr10 = getelementptr i8, ptr %sunkaddr, i64 1
+  %.101 = load i8, ptr %sunkaddr10, align 1
+  %.103 = add i8 %.101, -48
+  %.106 = icmp ult i8 %.103, 10
+  br i1 %.106, label %B178, label %B350
 
-B346:                                             ; preds = %B174, %entry
-  %.671.pre = phi i8 [ %.70, %entry ], [ %.98, %B174 ]
-  %at.1.8.1 = phi i64 [ %.52, %entry ], [ %.91, %B174 ]
-  %digits.5.1 = phi i64 [ 0, %entry ], [ %.85, %B174 ]
-  %.111 = sub nsw i64 %at.1.8.1, %.52
-  %.121 = icmp eq i64 %.111, 0
-  br i1 %.121, label %B398, label %B372
+B350:                                             ; preds = %B178, %entry
+  %.789.pre = phi i8 [ %.73, %entry ], [ %.101, %B178 ]
+  %at.1.8.1 = phi i64 [ %.52, %entry ], [ %.94, %B178 ]
+  %digits.5.1 = phi i64 [ 0, %entry ], [ %.88, %B178 ]
+  %.114 = sub nsw i64 %at.1.8.1, %.52
+  %.124 = icmp eq i64 %.114, 0
+  br i1 %.124, label %B402, label %B376
 
-B372:                                             ; preds = %B346
+B376:                                             ; preds = %B350
   %0 = icmp eq i8 %arg.whole, 0
-  br i1 %0, label %B408, label %B376
+  br i1 %0, label %B412, label %B380
 
-B376:                                             ; preds = %B372
-  %.126 = icmp sgt i64 %.111, 18
-  br i1 %.126, label %B398, label %B1192
+B380:                                             ; preds = %B376
+  %.129 = icmp sgt i64 %.114, 18
+  br i1 %.129, label %B402, label %B1432
 
-common.ret:                                       ; preds = %B1604.if.if, %B1810, %B1706, %B1284, %B1168, %B742, %B716, %B398
-  %common.ret.op = phi i32 [ 0, %B398 ], [ 0, %B716 ], [ 0, %B742 ], [ 0, %B1168 ], [ 0, %B1284 ], [ 0, %B1706 ], [ 0, %B1810 ], [ %.87822, %B1604.if.if ]
+common.ret:                                       ; preds = %B1844.if.if, %B2050, %B1946, %B1524, %B1408, %B982, %B720, %B402
+  %common.ret.op = phi i32 [ 0, %B402 ], [ 0, %B720 ], [ 0, %B982 ], [ 0, %B1408 ], [ 0, %B1524 ], [ 0, %B1946 ], [ 0, %B2050 ], [ %.99622, %B1844.if.if ]
   ret i32 %common.ret.op
 
-B398:                                             ; preds = %B376, %B346
+B402:                                             ; preds = %B380, %B350
   store i64 -1, ptr %retptr, align 8
   br label %common.ret
 
-B408:                                             ; preds = %B372
-  %.201 = icmp eq i8 %.671.pre, %arg.point
-  br i1 %.201, label %B432, label %B720
+B412:                                             ; preds = %B376
+  %.206 = icmp eq i8 %.789.pre, %arg.point
+  br i1 %.206, label %B436, label %B724
 
-B432:                                             ; preds = %B408
-  %.224 = add nsw i64 %at.1.8.1, 1
-  %.237 = getelementptr i8, ptr %arg.text, i64 %.224
-  %.238 = load i8, ptr %.237, align 1
-  %.240 = add i8 %.238, -48
-  %.243 = icmp ult i8 %.240, 10
-  br i1 %.243, label %B512.preheader, label %B684
+B436:                                             ; preds = %B412
+  %.227 = add nsw i64 %at.1.8.1, 1
+  %.240 = getelementptr i8, ptr %arg.text, i64 %.227
+  %.241 = load i8, ptr %.240, align 1
+  %.243 = add i8 %.241, -48
+  %.246 = icmp ult i8 %.243, 10
+  br i1 %.246, label %B516.preheader, label %B688
 
-B512.preheader:                                   ; preds = %B432
-  br label %B512
+B516.preheader:                                   ; preds = %B436
+  br label %B516
 
-B512:                                             ; preds = %B512, %B512.preheader
-  %.250 = phi i8 [ %.266, %B512 ], [ %.238, %B512.preheader ]
-  %digits.4.0 = phi i64 [ %.253, %B512 ], [ %digits.5.1, %B512.preheader ]
-  %at.1.9.0 = phi i64 [ %.259, %B512 ], [ %.224, %B512.preheader ]
-  %.246 = mul i64 %digits.4.0, 10
-  %.251 = zext nneg i8 %.250 to i64
-  %.252 = add nsw i64 %.251, -48
-  %.253 = add i64 %.252, %.246
-  %.259 = add i64 %at.1.9.0, 1
-  %sunkaddr8 = getelementptr i8, ptr %arg.text, i64 %at.1.9.0
-  %sunkaddr9 = getelementptr i8, ptr %sunkaddr8, i64 1
-  %.266 = load i8, ptr %sunkaddr9, align 1
-  %.268 = add i8 %.266, -48
-  %.271 = icmp ult i8 %.268, 10
-  br i1 %.271, label %B512, label %B684
+B516:                                             ; preds = %B516, %B516.preheader
+  %.253 = phi i8 [ %.269, %B516 ], [ %.241, %B516.preheader ]
+  %digits.4.0 = phi i64 [ %.256, %B516 ], [ %digits.5.1, %B516.preheader ]
+  %at.1.9.0 = phi i64 [ %.262, %B516 ], [ %.227, %B516.preheader ]
+  %.249 = mul i64 %digits.4.0, 10
+  %.254 = zext nneg i8 %.253 to i64
+  %.255 = add nsw i64 %.254, -48
+  %.256 = add i64 %.255, %.249
+  %.262 = add i64 %at.1.9.0, 1
+  %sunkaddr11 = getelementptr i8, ptr %arg.text, i64 %at.1.9.0
+  %sunkaddr12 = getelementptr i8, ptr %sunkaddr11, i64 1
+  %.269 = load i8, ptr %sunkaddr12, align 1
+  %.271 = add i8 %.269, -48
+  %.274 = icmp ult i8 %.271, 10
+  br i1 %.274, label %B516, label %B688
 
-B684:                                             ; preds = %B512, %B432
-  %digits.8.1 = phi i64 [ %digits.5.1, %B432 ], [ %.253, %B512 ]
-  %at.1.10.1 = phi i64 [ %.224, %B432 ], [ %.259, %B512 ]
-  %.287 = sub nsw i64 %.224, %at.1.10.1
-  %.295 = sub nsw i64 %.111, %.287
-  %.300 = icmp eq i64 %.287, 0
-  br i1 %.300, label %B716, label %B720
+B688:                                             ; preds = %B516, %B436
+  %digits.8.1 = phi i64 [ %digits.5.1, %B436 ], [ %.256, %B516 ]
+  %at.1.10.1 = phi i64 [ %.227, %B436 ], [ %.262, %B516 ]
+  %.290 = sub nsw i64 %.227, %at.1.10.1
+  %.298 = sub nsw i64 %.114, %.290
+  %.303 = icmp eq i64 %.290, 0
+  br i1 %.303, label %B720, label %B724
 
-B716:                                             ; preds = %B684
+B720:                                             ; preds = %B688
   store i64 -1, ptr %retptr, align 8
   br label %common.ret
 
-B720:                                             ; preds = %B684, %B408
-  %at.1.11.1 = phi i64 [ %at.1.10.1, %B684 ], [ %at.1.8.1, %B408 ]
-  %digits.7.1 = phi i64 [ %digits.8.1, %B684 ], [ %digits.5.1, %B408 ]
-  %count.2.0 = phi i64 [ %.295, %B684 ], [ %.111, %B408 ]
-  %power.3.1 = phi i64 [ %.287, %B684 ], [ 0, %B408 ]
-  %.337 = icmp sgt i64 %count.2.0, 19
-  br i1 %.337, label %B742, label %B746
+B724:                                             ; preds = %B688, %B412
+  %at.1.11.1 = phi i64 [ %at.1.10.1, %B688 ], [ %at.1.8.1, %B412 ]
+  %digits.7.1 = phi i64 [ %digits.8.1, %B688 ], [ %digits.5.1, %B412 ]
+  %count.3.0 = phi i64 [ %.298, %B688 ], [ %.114, %B412 ]
+  %power.3.1 = phi i64 [ %.290, %B688 ], [ 0, %B412 ]
+  %.348 = icmp sgt i64 %count.3.0, 19
+  br i1 %.348, label %B746, label %B986
 
-B742:                                             ; preds = %B720
+B746:                                             ; preds = %B724
+  %.365 = icmp eq i8 %.73, 48
+  %.385 = icmp eq i8 %.73, %arg.point
+  %or.cond = select i1 %.365, i1 true, i1 %.385
+  br i1 %or.cond, label %B804.preheader, label %B982
+
+B804.preheader:                                   ; preds = %B746
+  %1 = add i64 %arg.at, %.51
+  %2 = add i64 %1, 1
+  %scevgep = getelementptr i8, ptr %arg.text, i64 %2
+  br label %B804
+
+B804:                                             ; preds = %B902, %B804.preheader
+  %lsr.iv3 = phi ptr [ %scevgep4, %B902 ], [ %scevgep, %B804.preheader ]
+  %.394 = phi i8 [ %.73, %B804.preheader ], [ %.424, %B902 ]
+  %count.4.1 = phi i64 [ %count.3.0, %B804.preheader ], [ %.400, %B902 ]
+  %.396 = icmp eq i8 %.394, 48
+  %.398.neg = sext i1 %.396 to i64
+  %.400 = add nsw i64 %count.4.1, %.398.neg
+  %.417 = icmp sgt i64 %.400, 19
+  br i1 %.417, label %B902, label %B986
+
+B902:                                             ; preds = %B804
+  %.424 = load i8, ptr %lsr.iv3, align 1
+  %.426 = icmp eq i8 %.424, 48
+  %.436 = icmp eq i8 %.424, %arg.point
+  %or.cond291 = select i1 %.426, i1 true, i1 %.436
+  %scevgep4 = getelementptr i8, ptr %lsr.iv3, i64 1
+  br i1 %or.cond291, label %B804, label %B982
+
+B982:                                             ; preds = %B902, %B746
   store i64 -1, ptr %retptr, align 8
   br label %common.ret
 
-B746:                                             ; preds = %B720
-  %.378 = getelementptr i8, ptr %arg.text, i64 %at.1.11.1
-  %.379 = load i8, ptr %.378, align 1
-  %1 = and i8 %.379, -33
-  %.382 = icmp eq i8 %1, 69
-  br i1 %.382, label %B786, label %B1192
+B986:                                             ; preds = %B804, %B724
+  %.494 = getelementptr i8, ptr %arg.text, i64 %at.1.11.1
+  %.495 = load i8, ptr %.494, align 1
+  %3 = and i8 %.495, -33
+  %.498 = icmp eq i8 %3, 69
+  br i1 %.498, label %B1026, label %B1432
 
-B786:                                             ; preds = %B746
-  %.391 = add nsw i64 %at.1.11.1, 1
-  %.399 = getelementptr i8, ptr %arg.text, i64 %.391
-  %.400 = load i8, ptr %.399, align 1
-  %.402 = icmp eq i8 %.400, 45
-  %.426 = icmp eq i8 %.400, 43
-  %spec.select238 = or i1 %.402, %.426
-  %.434 = zext i1 %spec.select238 to i64
-  %.440 = add nsw i64 %.391, %.434
-  %.463 = getelementptr i8, ptr %arg.text, i64 %.440
-  %.464 = load i8, ptr %.463, align 1
-  %.505 = zext nneg i8 %.464 to i64
-  %.466 = add i8 %.464, -48
-  %.469 = icmp ult i8 %.466, 10
-  br i1 %.469, label %B992, label %B1168
+B1026:                                            ; preds = %B986
+  %.507 = add nsw i64 %at.1.11.1, 1
+  %.515 = getelementptr i8, ptr %arg.text, i64 %.507
+  %.516 = load i8, ptr %.515, align 1
+  %.518 = icmp eq i8 %.516, 45
+  %.542 = icmp eq i8 %.516, 43
+  %spec.select292 = or i1 %.518, %.542
+  %.550 = zext i1 %spec.select292 to i64
+  %.556 = add nsw i64 %.507, %.550
+  %.579 = getelementptr i8, ptr %arg.text, i64 %.556
+  %.580 = load i8, ptr %.579, align 1
+  %.621 = zext nneg i8 %.580 to i64
+  %.582 = add i8 %.580, -48
+  %.585 = icmp ult i8 %.582, 10
+  br i1 %.585, label %B1232, label %B1408
 
-B992:                                             ; preds = %B786
-  %.506 = add nsw i64 %.505, -48
-  %.515 = add nsw i64 %.440, 1
-  %.526 = getelementptr i8, ptr %arg.text, i64 %.515
-  %.527 = load i8, ptr %.526, align 1
-  %.505.1 = zext nneg i8 %.527 to i64
-  %.529 = add i8 %.527, -48
-  %.532 = icmp ult i8 %.529, 10
-  br i1 %.532, label %B992.1, label %B1172
+B1232:                                            ; preds = %B1026
+  %.622 = add nsw i64 %.621, -48
+  %.631 = add nsw i64 %.556, 1
+  %.642 = getelementptr i8, ptr %arg.text, i64 %.631
+  %.643 = load i8, ptr %.642, align 1
+  %.621.1 = zext nneg i8 %.643 to i64
+  %.645 = add i8 %.643, -48
+  %.648 = icmp ult i8 %.645, 10
+  br i1 %.648, label %B1232.1, label %B1412
 
-B992.1:                                           ; preds = %B992
-  %.498.1 = mul nuw nsw i64 %.506, 10
-  %.506.1 = add nsw i64 %.498.1, -48
-  %.507.1 = add nsw i64 %.506.1, %.505.1
-  %.515.1 = add nsw i64 %.440, 2
-  %.526.1 = getelementptr i8, ptr %arg.text, i64 %.515.1
-  %.527.1 = load i8, ptr %.526.1, align 1
-  %.505.2 = zext nneg i8 %.527.1 to i64
-  %.529.1 = add i8 %.527.1, -48
-  %.532.1 = icmp ult i8 %.529.1, 10
-  br i1 %.532.1, label %B992.2, label %B1172
+B1232.1:                                          ; preds = %B1232
+  %.614.1 = mul nuw nsw i64 %.622, 10
+  %.622.1 = add nsw i64 %.614.1, -48
+  %.623.1 = add nsw i64 %.622.1, %.621.1
+  %.631.1 = add nsw i64 %.556, 2
+  %.642.1 = getelementptr i8, ptr %arg.text, i64 %.631.1
+  %.643.1 = load i8, ptr %.642.1, align 1
+  %.621.2 = zext nneg i8 %.643.1 to i64
+  %.645.1 = add i8 %.643.1, -48
+  %.648.1 = icmp ult i8 %.645.1, 10
+  br i1 %.648.1, label %B1232.2, label %B1412
 
-B992.2:                                           ; preds = %B992.1
-  %.498.2 = mul nuw nsw i64 %.507.1, 10
-  %.506.2 = add nsw i64 %.498.2, -48
-  %.507.2 = add nsw i64 %.506.2, %.505.2
-  %.515.2 = add nsw i64 %.440, 3
-  %.526.2 = getelementptr i8, ptr %arg.text, i64 %.515.2
-  %.527.2 = load i8, ptr %.526.2, align 1
-  %.505.3 = zext nneg i8 %.527.2 to i64
-  %.529.2 = add i8 %.527.2, -48
-  %.532.2 = icmp ult i8 %.529.2, 10
-  br i1 %.532.2, label %B992.3, label %B1172
+B1232.2:                                          ; preds = %B1232.1
+  %.614.2 = mul nuw nsw i64 %.623.1, 10
+  %.622.2 = add nsw i64 %.614.2, -48
+  %.623.2 = add nsw i64 %.622.2, %.621.2
+  %.631.2 = add nsw i64 %.556, 3
+  %.642.2 = getelementptr i8, ptr %arg.text, i64 %.631.2
+  %.643.2 = load i8, ptr %.642.2, align 1
+  %.621.3 = zext nneg i8 %.643.2 to i64
+  %.645.2 = add i8 %.643.2, -48
+  %.648.2 = icmp ult i8 %.645.2, 10
+  br i1 %.648.2, label %B1232.3, label %B1412
 
-B992.3:                                           ; preds = %B992.2
-  %.498.3 = mul nuw nsw i64 %.507.2, 10
-  %.506.3 = add nsw i64 %.498.3, -48
-  %.507.3 = add nsw i64 %.506.3, %.505.3
-  %.515.3 = add nsw i64 %.440, 4
-  %.526.3 = getelementptr i8, ptr %arg.text, i64 %.515.3
-  %.527.3 = load i8, ptr %.526.3, align 1
-  br label %B1172
+B1232.3:                                          ; preds = %B1232.2
+  %.614.3 = mul nuw nsw i64 %.623.2, 10
+  %.622.3 = add nsw i64 %.614.3, -48
+  %.623.3 = add nsw i64 %.622.3, %.621.3
+  %.631.3 = add nsw i64 %.556, 4
+  %.642.3 = getelementptr i8, ptr %arg.text, i64 %.631.3
+  %.643.3 = load i8, ptr %.642.3, align 1
+  br label %B1412
 
-B1168:                                            ; preds = %B786
+B1408:                                            ; preds = %B1026
   store i64 -1, ptr %retptr, align 8
   br label %common.ret
 
-B1172:                                            ; preds = %B992.3, %B992.2, %B992.1, %B992
-  %.507.lcssa = phi i64 [ %.506, %B992 ], [ %.507.1, %B992.1 ], [ %.507.2, %B992.2 ], [ %.507.3, %B992.3 ]
-  %.515.lcssa = phi i64 [ %.515, %B992 ], [ %.515.1, %B992.1 ], [ %.515.2, %B992.2 ], [ %.515.3, %B992.3 ]
-  %.527.lcssa = phi i8 [ %.527, %B992 ], [ %.527.1, %B992.1 ], [ %.527.2, %B992.2 ], [ %.527.3, %B992.3 ]
-  %2 = icmp eq i8 %.400, 45
-  %.619 = sub nsw i64 0, %.507.lcssa
-  %spec.select239 = select i1 %2, i64 %.619, i64 %.507.lcssa
-  %.644 = add nsw i64 %spec.select239, %power.3.1
-  br label %B1192
+B1412:                                            ; preds = %B1232.3, %B1232.2, %B1232.1, %B1232
+  %.623.lcssa = phi i64 [ %.622, %B1232 ], [ %.623.1, %B1232.1 ], [ %.623.2, %B1232.2 ], [ %.623.3, %B1232.3 ]
+  %.631.lcssa = phi i64 [ %.631, %B1232 ], [ %.631.1, %B1232.1 ], [ %.631.2, %B1232.2 ], [ %.631.3, %B1232.3 ]
+  %.643.lcssa = phi i8 [ %.643, %B1232 ], [ %.643.1, %B1232.1 ], [ %.643.2, %B1232.2 ], [ %.643.3, %B1232.3 ]
+  %4 = icmp eq i8 %.516, 45
+  %.735 = sub nsw i64 0, %.623.lcssa
+  %spec.select294 = select i1 %4, i64 %.735, i64 %.623.lcssa
+  %.760 = add nsw i64 %spec.select294, %power.3.1
+  br label %B1432
 
-B1192:                                            ; preds = %B1172, %B746, %B376
-  %.671 = phi i8 [ %.379, %B746 ], [ %.527.lcssa, %B1172 ], [ %.671.pre, %B376 ]
-  %at.1.14.0 = phi i64 [ %at.1.11.1, %B746 ], [ %.515.lcssa, %B1172 ], [ %at.1.8.1, %B376 ]
-  %digits.6.0 = phi i64 [ %digits.7.1, %B746 ], [ %digits.7.1, %B1172 ], [ %digits.5.1, %B376 ]
-  %power.4.0 = phi i64 [ %power.3.1, %B746 ], [ %.644, %B1172 ], [ 0, %B376 ]
-  %.673.not = icmp eq i8 %.671, %arg.separator
-  br i1 %.673.not, label %B1288, label %B1216
+B1432:                                            ; preds = %B1412, %B986, %B380
+  %.789 = phi i8 [ %.495, %B986 ], [ %.643.lcssa, %B1412 ], [ %.789.pre, %B380 ]
+  %at.1.14.0 = phi i64 [ %at.1.11.1, %B986 ], [ %.631.lcssa, %B1412 ], [ %at.1.8.1, %B380 ]
+  %digits.6.0 = phi i64 [ %digits.7.1, %B986 ], [ %digits.7.1, %B1412 ], [ %digits.5.1, %B380 ]
+  %power.4.0 = phi i64 [ %power.3.1, %B986 ], [ %.760, %B1412 ], [ 0, %B380 ]
+  %.791.not = icmp eq i8 %.789, %arg.separator
+  br i1 %.791.not, label %B1528, label %B1456
 
-B1216:                                            ; preds = %B1192
-  %3 = zext i8 %.671 to i32
-  switch i32 %3, label %B1284 [
-    i32 10, label %B1288
-    i32 13, label %B1288
+B1456:                                            ; preds = %B1432
+  %5 = zext i8 %.789 to i32
+  switch i32 %5, label %B1524 [
+    i32 10, label %B1528
+    i32 13, label %B1528
   ]
 
-B1284:                                            ; preds = %B1216
+B1524:                                            ; preds = %B1456
   store i64 -1, ptr %retptr, align 8
   br label %common.ret
 
-B1288:                                            ; preds = %B1216, %B1216, %B1192
-  %4 = icmp eq i8 %arg.whole, 0
-  br i1 %4, label %B1366, label %B1292
+B1528:                                            ; preds = %B1456, %B1456, %B1432
+  %6 = icmp eq i8 %arg.whole, 0
+  br i1 %6, label %B1606, label %B1532
 
-B1292:                                            ; preds = %B1288
-  %5 = icmp eq i8 %.43, 45
-  %.736 = sub i64 0, %digits.6.0
-  %spec.select240 = select i1 %5, i64 %.736, i64 %digits.6.0
-  %.750 = getelementptr i64, ptr %arg.wholes, i64 %arg.place
-  store i64 %spec.select240, ptr %.750, align 8
-  br label %B1810
-
-B1366:                                            ; preds = %B1288
-  %.760 = icmp ult i64 %digits.6.0, 9007199254740992
-  br i1 %.760, label %B1414, label %B1604
-
-B1414:                                            ; preds = %B1366
-  %6 = add i64 %power.4.0, 22
-  %or.cond241 = icmp ult i64 %6, 45
-  br i1 %or.cond241, label %B1468, label %B1600
-
-B1468:                                            ; preds = %B1414
-  %.788 = icmp slt i64 %power.4.0, 0
-  %.791 = uitofp nneg i64 %digits.6.0 to double
-  br i1 %.788, label %B1480, label %B1530
-
-B1480:                                            ; preds = %B1468
-  %.795 = sub nsw i64 0, %power.4.0
-  %.799 = getelementptr double, ptr %arg.tens, i64 %.795
-  %.800 = load double, ptr %.799, align 8
-  %.806 = fdiv double %.791, %.800
-  br label %B1576
-
-B1530:                                            ; preds = %B1468
-  %.817 = getelementptr double, ptr %arg.tens, i64 %power.4.0
-  %.818 = load double, ptr %.817, align 8
-  %.823 = fmul double %.818, %.791
-  br label %B1576
-
-B1576:                                            ; preds = %B1530, %B1480
-  %"$phi1576.0.2.0" = phi double [ %.806, %B1480 ], [ %.823, %B1530 ]
+B1532:                                            ; preds = %B1528
   %7 = icmp eq i8 %.43, 45
-  %.838 = fneg double %"$phi1576.0.2.0"
-  %spec.select242 = select i1 %7, double %.838, double %"$phi1576.0.2.0"
-  %.854 = getelementptr double, ptr %arg.numbers, i64 %arg.place
-  store double %spec.select242, ptr %.854, align 8
-  br label %B1810
+  %.854 = sub i64 0, %digits.6.0
+  %spec.select295 = select i1 %7, i64 %.854, i64 %digits.6.0
+  %.868 = getelementptr i64, ptr %arg.wholes, i64 %arg.place
+  store i64 %spec.select295, ptr %.868, align 8
+  br label %B2050
 
-B1600:                                            ; preds = %B1414
-  %.868.not = icmp eq i64 %digits.6.0, 0
-  br i1 %.868.not, label %B1706, label %B1604
+B1606:                                            ; preds = %B1528
+  %.878 = icmp ult i64 %digits.6.0, 9007199254740992
+  br i1 %.878, label %B1654, label %B1844
 
-B1604:                                            ; preds = %B1600, %B1366
-  %.87822 = call i32 @_ZN8__main__8_roundedB2v3B44c8tJTIeFIjxB2IKSgI4CrvQCk0Z4yRYcWsBAK4JIagIAEyx9uint64_2a(ptr nonnull %.874, ptr nonnull %excinfo.1, i64 %digits.6.0, i64 %power.4.0, ptr %arg.fives)
-  %.888 = load i64, ptr %.874, align 8
-  %cond = icmp eq i32 %.87822, 0
-  br i1 %cond, label %B1666, label %B1604.if.if, !prof !0
+B1654:                                            ; preds = %B1606
+  %8 = add i64 %power.4.0, 22
+  %or.cond296 = icmp ult i64 %8, 45
+  br i1 %or.cond296, label %B1708, label %B1840
 
-B1666:                                            ; preds = %B1604
-  %.926 = icmp eq i64 %.888, 0
-  br i1 %.926, label %B1706, label %B1710
+B1708:                                            ; preds = %B1654
+  %.906 = icmp slt i64 %power.4.0, 0
+  %.909 = uitofp nneg i64 %digits.6.0 to double
+  br i1 %.906, label %B1720, label %B1770
 
-B1706:                                            ; preds = %B1666, %B1600
+B1720:                                            ; preds = %B1708
+  %.913 = sub nsw i64 0, %power.4.0
+  %.917 = getelementptr double, ptr %arg.tens, i64 %.913
+  %.918 = load double, ptr %.917, align 8
+  %.924 = fdiv double %.909, %.918
+  br label %B1816
+
+B1770:                                            ; preds = %B1708
+  %.935 = getelementptr double, ptr %arg.tens, i64 %power.4.0
+  %.936 = load double, ptr %.935, align 8
+  %.941 = fmul double %.936, %.909
+  br label %B1816
+
+B1816:                                            ; preds = %B1770, %B1720
+  %"$phi1816.0.2.0" = phi double [ %.924, %B1720 ], [ %.941, %B1770 ]
+  %9 = icmp eq i8 %.43, 45
+  %.956 = fneg double %"$phi1816.0.2.0"
+  %spec.select297 = select i1 %9, double %.956, double %"$phi1816.0.2.0"
+  %.972 = getelementptr double, ptr %arg.numbers, i64 %arg.place
+  store double %spec.select297, ptr %.972, align 8
+  br label %B2050
+
+B1840:                                            ; preds = %B1654
+  %.986.not = icmp eq i64 %digits.6.0, 0
+  br i1 %.986.not, label %B1946, label %B1844
+
+B1844:                                            ; preds = %B1840, %B1606
+  %.99622 = call i32 @_ZN8__main__8_roundedB2v3B44c8tJTIeFIjxB2IKSgI4CrvQCk0Z4yRYcWsBAK4JIagIAEyx9uint64_2a(ptr nonnull %.992, ptr nonnull %excinfo.1, i64 %digits.6.0, i64 %power.4.0, ptr %arg.fives)
+  %.1006 = load i64, ptr %.992, align 8
+  %cond = icmp eq i32 %.99622, 0
+  br i1 %cond, label %B1906, label %B1844.if.if, !prof !0
+
+B1906:                                            ; preds = %B1844
+  %.1044 = icmp eq i64 %.1006, 0
+  br i1 %.1044, label %B1946, label %B1950
+
+B1946:                                            ; preds = %B1906, %B1840
   store i64 -1, ptr %retptr, align 8
   br label %common.ret
 
-B1710:                                            ; preds = %B1666
-  %8 = icmp eq i8 %.43, 45
-  %.945 = select i1 %8, i64 -9223372036854775808, i64 0
-  %.947 = or i64 %.888, %.945
-  %.952 = getelementptr i64, ptr %arg.wholes, i64 %arg.place
-  store i64 %.947, ptr %.952, align 8
-  br label %B1810
+B1950:                                            ; preds = %B1906
+  %10 = icmp eq i8 %.43, 45
+  %.1063 = select i1 %10, i64 -9223372036854775808, i64 0
+  %.1065 = or i64 %.1006, %.1063
+  %.1070 = getelementptr i64, ptr %arg.wholes, i64 %arg.place
+  store i64 %.1065, ptr %.1070, align 8
+  br label %B2050
 
-B1810:                                            ; preds = %B1710, %B1576, %B1292
+B2050:                                            ; preds = %B1950, %B1816, %B1532
   store i64 %at.1.14.0, ptr %retptr, align 8
   br label %common.ret
 
-B1604.if.if:                                      ; preds = %B1604
+B1844.if.if:                                      ; preds = %B1844
   store ptr null, ptr %excinfo, align 8
   br label %common.ret
 }

@@ -1,15 +1,16 @@
 """The loop over the cells of a csv file, from which the machine code of `csv_code` is made.
 
-It reads what most cells of a table are, short decimals and words that repeat, and writes down where all others begin and
-end: those are Arrow's to read, so that what is missing, a date or a number is what Arrow says. Numbers are correctly
-rounded: decimals that float64 holds exactly by one division [1], others by the upper half of a product of 128 bits
-where that is enough to know the rounding [2].
+It reads what most cells of a table are, short decimals and words that repeat, and writes down where all others begin
+and end: those are Arrow's to read, so that what is missing, a date or a number is what Arrow says. Numbers are
+correctly rounded: decimals that float64 holds exactly by one division [1], others by the upper half of a product of 128
+bits where that is enough to know the rounding [2].
 
 [1] W. Clinger, How to read floating point numbers accurately, PLDI 1990.
 [2] D. Lemire, Number parsing at a gigabyte per second, Software: Practice and Experience 2021, section 5.
 
-Nothing imports this module where files are read: it stands here to be compiled by ``python -m holdfast.data.own.csv_cells``,
-which writes csv_cells.ll beside it. That takes seconds and Numba; loading the result takes neither.
+Nothing imports this module where files are read: it is here to be compiled, and
+``python -m holdfast.data.own.csv_cells`` writes csv_cells.ll beside it. That takes Numba and seconds; loading the
+result takes neither.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 from numba import int64, njit, types, uint8, uint64
 
-from holdfast.primitives.machine_code import compiled
+from holdfast.machine_code import compiled
 
 #: Kinds of columns.
 FLOATS, WHOLES, WORDS, OTHERS = range(4)
@@ -142,7 +143,7 @@ def _number(text, at, separator, point, whole, place, numbers, wholes, tens, fiv
     """Write the number that is a cell to `place`; where the cell ends, or -1 if that is left to Arrow."""
     negative = text[at] == _MINUS
     at += int64(negative)
-    digits, start = uint64(0), at
+    digits, first, start = uint64(0), at, at
     while uint8(text[at] - _ZERO) < 10:
         digits = digits * uint64(10) + uint64(text[at] - _ZERO)
         at += 1
@@ -161,6 +162,9 @@ def _number(text, at, separator, point, whole, place, numbers, wholes, tens, fiv
             count -= power
             if power == 0:
                 return -1
+        while count > _LONGEST_FLOAT and (text[first] == _ZERO or text[first] == point):
+            count -= int64(text[first] == _ZERO)
+            first += 1
         if count > _LONGEST_FLOAT:
             return -1
         if text[at] | 32 == _E:
@@ -232,9 +236,7 @@ def read_cells(  # type: ignore[no-untyped-def]
             start, place = at, column * room + row
             kind = kinds[column]
             if kind == FLOATS or kind == WHOLES:
-                at = _number(
-                    text, start, separator, point, kind == WHOLES, place, numbers, wholes, tens, fives
-                )  # fmt: skip
+                at = _number(text, start, separator, point, kind == WHOLES, place, numbers, wholes, tens, fives)
                 if at < 0:
                     wholes[place] = 0
             if kind >= WORDS or at < 0:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.primitives.machine_code import Code, loaded
+from holdfast.machine_code import Code, loaded
 
 #: Kinds of columns; `csv_cells` has the same, and is not imported for the sake of its compiler's import.
 FLOATS, WHOLES, WORDS, OTHERS = range(4)
@@ -56,19 +56,19 @@ class Lines:
 
     def numbers(self, column: int, kind: type[np.float64] | type[np.int64]) -> NDArray[Any]:
         """A column of numbers; 0 in the rows of those that were left."""
-        return self.cells[column].view(kind)[: self.rows]
+        values: NDArray[Any] = self.cells[column].view(kind)[: self.rows]
+        return values
 
     def codes(self, column: int) -> NDArray[np.int32]:
         """For each row, which of the different cells of a column of words it has."""
-        return self.cells[column].view(np.int32)[: self.rows]
+        codes: NDArray[np.int32] = self.cells[column].view(np.int32)[: self.rows]
+        return codes
 
     def left(self, column: int) -> tuple[bytes, NDArray[np.int32]]:
         """Cells of a column that were left, a line each, and their rows; of words, all different ones."""
         count = int(self.counts[column])
         out = np.empty(int(self.lengths[column, :count].sum()) + count, np.uint8)
-        self.gather(
-            _at(self.text), _at(self.starts[column]), _at(self.lengths[column]), count, _at(out)
-        )  # fmt: skip
+        self.gather(_at(self.text), _at(self.starts[column]), _at(self.lengths[column]), count, _at(out))
         return out.tobytes(), self.places[column, :count]
 
 
@@ -78,14 +78,11 @@ def code() -> dict[str, Code] | None:
     return loaded(_LLVM, _ARGUMENTS)
 
 
-def read_lines(
-    text: NDArray[np.uint8], end: int, kinds: Sequence[int], room: int, separator: str, point: str
-) -> Lines | None:
+def read_lines(text: NDArray[np.uint8], kinds: Sequence[int], *, room: int, separator: str, point: str) -> Lines | None:
     """Read whole lines.
 
     Args:
-        text: bytes of shape (end + PADDING,), of which the last are line ends.
-        end: where the last line ends.
+        text: bytes, behind which `PADDING` line ends stand.
         kinds: of the columns.
         room: rows that there may be; they are counted where there are more.
         separator: between cells.
@@ -94,10 +91,9 @@ def read_lines(
     Returns:
         None where a line is not as all others are, or a column has too many different words.
     """
-    found = code()
+    found, end, columns = code(), len(text) - PADDING, len(kinds)
     if found is None or end >= 1 << 31:
         return None
-    columns = len(kinds)
     of_columns = np.asarray(kinds, np.int64)
     cells = np.empty((columns, room), np.int64)
     slots, hashes = np.full((columns, _SLOTS), -1, np.int32), np.empty((columns, _MOST_WORDS), np.uint64)
@@ -110,7 +106,8 @@ def read_lines(
         _at(starts), _at(lengths), _at(places), _at(counts), _at(tens), _at(fives),
     )  # fmt: skip
     if rows == -2:
-        return read_lines(text, end, kinds, int(np.count_nonzero(text == _LINE_END)), separator, point)
+        lines = int(np.count_nonzero(text == _LINE_END))
+        return read_lines(text, kinds, room=lines, separator=separator, point=point)
     return None if rows < 0 else Lines(rows, text, cells, starts, lengths, places, counts, found["gather"])
 
 
@@ -127,4 +124,5 @@ def _powers() -> tuple[NDArray[np.float64], NDArray[np.uint64]]:
         if power < 0:
             five = (1 << (2 * five.bit_length() + 64)) // five
         fives.append(five << 64 >> five.bit_length())
-    return 10.0 ** np.arange(_LARGEST_EXACT_POWER + 1), np.array(fives, np.uint64)
+    tens = np.array([float(10**power) for power in range(_LARGEST_EXACT_POWER + 1)])
+    return tens, np.array(fives, np.uint64)

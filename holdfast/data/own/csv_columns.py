@@ -6,7 +6,7 @@ step that appends it, which is done in the order of the file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,7 +22,7 @@ Parse = Callable[[bytes], pa.Array]
 Append = Callable[[], None]
 
 _MOST_WORDS = 1_000  # of the first piece that are numbered; a column with more is text
-_NOWHERE = np.empty(0, np.int64)
+_NOWHERE: NDArray[Any] = np.empty(0, np.int64)
 _NUMBERS = {pa.float64(): csv_code.FLOATS, pa.int64(): csv_code.WHOLES}
 
 

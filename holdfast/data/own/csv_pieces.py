@@ -1,6 +1,6 @@
 """A large csv file cut at line ends into pieces, each of which one thread reads while it is in the cache.
 
-Arrow parses the first, for the types. Of the others the machine code of `csv_cells` reads short decimals and numbers the
+Arrow parses the first, for the types. Of the others the machine code of `csv_cells` reads short decimals and numbers
 words, in half of the time that Arrow needs for it; every other cell is Arrow's, a column of them at a time, and so is a
 piece in which a line is not as all others are. Whatever does not fit (a type that changes later, a line end within
 quotes) is no error here: the caller reads the file as a whole, which decides what is right.
@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
-from holdfast.data.own.csv_code import PADDING, read_lines
+from holdfast.data.own.csv_code import PADDING, code, read_lines
 from holdfast.data.own.csv_columns import Append, growing, parse_cells
 from holdfast.data.own.threads import in_threads_one_by_one
 
 _FIRST_BYTES = 1 << 20  # parsed alone, for the types
 _PIECE_BYTES = 1 << 22  # read by one thread at a time
+_WORTH_CODE = 1 << 25  # the machine code takes 50 ms to load, and saves 1.5 ms of reading 1 MB
 _MOST_EXPECTED = 1 << 27  # rows that room is made for before they are there
 _QUOTE, _LINE_END = ord('"'), ord("\n")
 
@@ -61,12 +62,13 @@ def read_in_pieces(path: Path, separator: str, point: str, converting: Convertin
                 for column in first.columns
             ]
             kinds = [column.kind for column in columns]
+            compiled = cuts[-1] >= _WORTH_CODE and code() is not None
 
             def piece(ends: tuple[int, int]) -> list[Append]:
-                text = _text(file, ends)
-                size = len(text) - PADDING
-                room = round(1.1 * first.num_rows * size / cuts[1])
-                lines = read_lines(text, size, kinds, room, separator, point)
+                text, lines = _text(file, ends), None
+                if compiled:
+                    room = round(1.1 * first.num_rows * len(text) / cuts[1])
+                    lines = read_lines(text, kinds, room=room, separator=separator, point=point)
                 if lines is not None:
                     return [column.of_lines(lines, place) for place, column in enumerate(columns)]
                 naming = pa_csv.ReadOptions(column_names=first.column_names)
@@ -101,7 +103,7 @@ def _text(file: BinaryIO, ends: tuple[int, int]) -> NDArray[np.uint8]:
     """The lines from the first to the second of `ends`, with line ends behind them."""
     start, end = ends
     text = np.empty(end - start + PADDING, np.uint8)
-    found = os.preadv(file.fileno(), [text[: end - start]], start)
+    found = os.preadv(file.fileno(), [text[: end - start].data], start)
     if found < end - start:
         raise OSError("it became shorter while it was read")
     text[end - start :] = _LINE_END

@@ -1,4 +1,4 @@
-"""Loops that are compiled beforehand: by Numba to LLVM's language when they are written, to machine code where they run.
+"""Loops that are compiled beforehand: to LLVM's language when they are written, to machine code where they run.
 
 Numba at run time costs its import, a quarter of a second of processor time, and seconds for a loop that is not in its
 cache. Where a loop is worth having in programs that end sooner, `compiled` makes text of it that is kept beside its
@@ -54,7 +54,7 @@ def loaded(path: Path, arguments: Mapping[str, tuple[Any, ...]]) -> dict[str, Co
 
 
 def _function(engine: Any, name: str, types: tuple[Any, ...]) -> Code:
-    """One function; its result comes back through its first pointer, and an error, of which loops have none, by the second."""
+    """One function, whose result comes by its first pointer; the second is for errors, and loops have none."""
     native = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, *types)(
         engine.get_function_address(name)
     )
@@ -86,7 +86,7 @@ def compiled(source: Path, functions: Mapping[Callable[..., Any], Any]) -> str:
     for function, signature in functions.items():
         made = njit(signature, error_model="numpy", boundscheck=False)(function)
         module = llvm.parse_assembly(made.inspect_llvm(made.signatures[0]))
-        name = str(function.__name__)  # type: ignore[attr-defined]
+        name = str(function.__name__)
         wanted = next(value for value in module.functions if re.match(rf"_ZN\d.*\d{name}B", value.name))
         for value in [*module.functions, *module.global_variables]:
             if value.name != wanted.name and not value.is_declaration:
