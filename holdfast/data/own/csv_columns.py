@@ -15,6 +15,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from holdfast.data.own import csv_code
+from holdfast.data.own.columns import filled
 from holdfast.data.own.csv_code import Lines
 
 #: Makes values of cells that stand one under the other, a line each.
@@ -22,7 +23,6 @@ Parse = Callable[[bytes], pa.Array]
 Append = Callable[[], None]
 
 _MOST_WORDS = 1_000  # of the first piece that are numbered; a column with more is text
-_NOWHERE: NDArray[Any] = np.empty(0, np.int64)
 _NUMBERS = {pa.float64(): csv_code.FLOATS, pa.int64(): csv_code.WHOLES}
 
 
@@ -112,15 +112,15 @@ class _Numbers:
         self._missing: list[NDArray[np.int64]] = []
 
     def of_lines(self, lines: Lines, place: int) -> Append:
-        values, missing = lines.numbers(place, self._dtype), _NOWHERE
+        values, missing = lines.numbers(place, self._dtype), np.empty(0, np.int32)
         if lines.counts[place]:
             cells, rows = lines.left(place)
-            values[rows], gaps = _filled(self._parse(cells))
+            values[rows], gaps = filled(self._parse(cells))
             missing = rows[gaps]
         return lambda: self._append(values, missing)
 
     def of_arrow(self, part: pa.ChunkedArray) -> Append:
-        values, gaps = _filled(part.combine_chunks())
+        values, gaps = filled(part)
         return lambda: self._append(values, gaps)
 
     def _append(self, values: NDArray[Any], missing: NDArray[Any]) -> None:
@@ -132,24 +132,8 @@ class _Numbers:
         return pa.chunked_array([_primitive(self._values.values(), self._type, self._missing)])
 
 
-def _filled(values: pa.Array, filling: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Numbers, with `filling` where one is missing, and where that is.
-
-    Not by Arrow's ways to NumPy: with a gap they import pandas, where there is one.
-    """
-    there, held = values.buffers()
-    rows = slice(values.offset, values.offset + len(values))
-    numbers = np.frombuffer(held, values.type.to_pandas_dtype())[rows] if len(values) else np.empty(0, np.int64)
-    if not values.null_count:
-        return numbers, _NOWHERE
-    gaps = np.flatnonzero(np.unpackbits(np.frombuffer(there, np.uint8), bitorder="little")[rows] == 0)
-    numbers = numbers.copy()
-    numbers[gaps] = filling
-    return numbers, gaps
-
-
 def _primitive(values: NDArray[Any], kind: Any, missing: list[NDArray[np.int64]]) -> pa.Array:
-    """The values without a copy."""
+    """The values without a copy, and without ``pa.array``, which imports pandas; see `filled`."""
     there = None
     if missing:
         mask = np.ones(len(values), np.bool_)
@@ -179,7 +163,7 @@ class _Words:
     def of_arrow(self, part: pa.ChunkedArray) -> Append:
         encoded = part.combine_chunks().dictionary_encode()
         words = [*encoded.dictionary.to_pylist(), None]
-        codes, _ = _filled(encoded.indices, len(words) - 1)
+        codes, _ = filled(encoded.indices, len(words) - 1)
         return lambda: self._append(
             codes, [self._place_of(word) for word in (words if encoded.null_count else words[:-1])]
         )
@@ -201,8 +185,10 @@ class _Words:
     def whole(self) -> pa.ChunkedArray:
         codes, gap = self._codes.values(), self._by_word.get(None)
         gaps = [] if gap is None else [np.flatnonzero(codes == gap)]
-        words = pa.array(["" if word is None else word for word in self._by_word], pa.string())
-        return pa.chunked_array([pa.DictionaryArray.from_arrays(_primitive(codes, pa.int32(), gaps), words)])
+        words = [(word or "").encode() for word in self._by_word]
+        ends = np.cumsum([0, *map(len, words)]).astype(np.int32)
+        said = pa.StringArray.from_buffers(len(words), pa.py_buffer(ends), pa.py_buffer(b"".join(words)))
+        return pa.chunked_array([pa.DictionaryArray.from_arrays(_primitive(codes, pa.int32(), gaps), said)])
 
 
 class _Others:

@@ -114,6 +114,13 @@ def test_more_rows_than_expected_are_counted_and_more_words_than_the_table_holds
     assert lines_of(text[: text.index(b"2048")], [WORDS]).counts.tolist() == [2_048]
 
 
+def test_a_return_before_the_line_end_is_no_part_of_a_cell():
+    lines = lines_of(b"a,1\r\nb,2\r\n", [OTHERS, FLOATS])
+    assert left(lines, 0)[0] == [b"a", b"b"] and lines.numbers(1, np.float64).tolist() == [1, 2]
+    lines = lines_of(b"1,a\r\n2,\r\n", [FLOATS, WORDS])
+    assert left(lines, 1)[0] == [b"a", b""]
+
+
 def test_a_last_line_without_an_end_is_read():
     lines = lines_of(b"1,a\n2,b", [FLOATS, OTHERS])
     assert lines.numbers(0, np.float64).tolist() == [1, 2] and left(lines, 1) == ([b"a", b"b"], [0, 1])
