@@ -229,13 +229,13 @@ class Examples:
         chosen = torch.as_tensor(positions, dtype=torch.int64)
 
         def pick(vector: Tensor | None) -> Tensor | None:
-            return None if vector is None else vector[chosen]
+            return None if vector is None else vector.index_select(0, chosen)
 
         return replace(
             self,
             inputs=SubsetInputs(self.inputs, chosen),
-            labels=self.labels[chosen],
-            ids=self.ids[chosen],
+            labels=self.labels.index_select(0, chosen),
+            ids=self.ids.index_select(0, chosen),
             attributes=pick(self.attributes),
             groups=pick(self.groups),
             sources=pick(self.sources),

@@ -29,7 +29,7 @@ _MOST_CATEGORIES = 64  # of one column; rarer ones share a place
 _LOOKED_AT = 200
 _WRITTEN = re.compile(r"[-+]?[$€£¥]?\s?\d[\d.,'\s]*[%$€£¥]?")
 _MEDIAN_OF = 100_000
-_BLOCK = 1 << 14  # rows that are scaled at a time
+_BLOCK = 1 << 16  # rows that are scaled at a time: fewer, and threads wait for Python's lock more than they scale
 _LARGEST = 1 << 24  # numbers of the encoded table that are held in memory; more are made when they are gathered
 
 
@@ -242,25 +242,25 @@ def table_inputs(source: Source, encoder: TableEncoder) -> TableInputs:
 def _standardise(
     source: Source, encoder: TableEncoder, columns: list[NDArray[np.float64]], out: NDArray[np.float32], start: int
 ) -> None:
-    """Write a block of rows, scaled by column while it is in the cache; it is stored by row, as batches are gathered.
+    """Write a block of rows, scaled by column and stored by row, as batches are gathered.
 
     In float64 until then, since a date in seconds has ten digits.
     """
     rows = slice(start, start + _BLOCK)
-    block = np.empty((len(columns), len(out[rows])))
+    block = out[rows]
+    scaled = np.empty(len(block))
     with np.errstate(over="ignore"):
-        for values, scaled, number in zip(columns, block, encoder.numbers, strict=True):
+        for place, (values, number) in enumerate(zip(columns, encoder.numbers, strict=True)):
             np.subtract(values[rows], number.mean, out=scaled)
             np.divide(scaled, number.std, out=scaled)
-        short = block.astype(np.float32)
-    if np.isinf(short).any():
-        row, place = (int(at[0]) for at in np.nonzero(np.isinf(short.T)))
+            block[:, place] = scaled
+    if np.isinf(block).any():
+        row, place = (int(at[0]) for at in np.nonzero(np.isinf(block)))
         number = encoder.numbers[place]
         raise DataError(
             f"{source.place} has {columns[place][start + row]:g} in column {number.column!r} of row "
             f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
         )
-    out[rows] = short.T
 
 
 def _number_in_words(column: pa.ChunkedArray) -> str:
@@ -291,7 +291,7 @@ def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> 
             f"{int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
         )
     with np.errstate(over="ignore", invalid="ignore"):
-        number = _number(values if training is None else values[training], name)
+        number = _number(values if training is None else values.take(training), name)
     if number is None:
         return "one value"
     if not np.isfinite(number.std):
@@ -304,7 +304,7 @@ def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> 
 
 def _category(coded: Coded, column: str, training: NDArray[np.int64] | None) -> Category | str:
     """The most frequent values of a column, in order, of those that occur in training; or why it is left out."""
-    codes = coded.codes if training is None else coded.codes[training]
+    codes = coded.codes if training is None else coded.codes.take(training)
     counts = np.bincount(codes, minlength=len(coded.names))
     most = np.argsort(-counts, kind="stable")[:_MOST_CATEGORIES]
     values = tuple(coded.names[i] for i in sorted(most.tolist()) if coded.names[i] and counts[i])

@@ -10,6 +10,7 @@ import csv
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -127,18 +128,12 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     text = head.decode("utf-8-sig", errors="strict" if len(head) < _SAMPLE_BYTES else "ignore")
     if not any(next(csv.reader([_first_line(text)], delimiter=_separator(text)), [])):
         raise ValueError("its first line names no columns")
-    quoted_lines = _has_lines_in_quotes(text)
+    separator, point, quoted_lines = _separator(text), _point(text), _has_lines_in_quotes(text)
     options: dict[str, Any] = {
         "read_options": pa_csv.ReadOptions(block_size=_BLOCK_BYTES),
-        "parse_options": pa_csv.ParseOptions(delimiter=_separator(text), newlines_in_values=quoted_lines),
-        # Arrow would check that each cell is UTF-8, a fifth of its time: each text is checked, once, when all are read.
-        "convert_options": pa_csv.ConvertOptions(
-            decimal_point="," if _has_decimal_commas(text) else ".", check_utf8=False,
-            strings_can_be_null=True, quoted_strings_can_be_null=False,
-            # None begins as a number does: each number would be looked up among them.
-            null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
-        ),
-    }  # fmt: skip
+        "parse_options": pa_csv.ParseOptions(delimiter=separator, newlines_in_values=quoted_lines),
+        "convert_options": _converting(point, {}),
+    }
     if sample:
         with pa_csv.open_csv(path, **options) as reader:
             batch = next(iter(reader), None)
@@ -146,7 +141,7 @@ def _csv(path: Path, sample: bool) -> pa.Table:
             return _tidy(table.slice(0, _SAMPLE_ROWS))
     table = None
     if not quoted_lines and path.suffix.lower() not in COMPRESSED:
-        table = read_in_pieces(path, options["parse_options"], options["convert_options"])
+        table = read_in_pieces(path, separator, point, partial(_converting, point))
     if table is None:
         table = _csv_as_a_whole(path, options)
     try:
@@ -156,10 +151,21 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     return _tidy(table)
 
 
+def _converting(point: str, types: Mapping[str, Any]) -> pa_csv.ConvertOptions:
+    """How cells become values of given types, or of those that Arrow finds fitting."""
+    return pa_csv.ConvertOptions(
+        # Arrow would check that each cell is UTF-8, a fifth of its time: each text is checked, once, when all are read.
+        decimal_point=point, check_utf8=False, column_types=types,
+        strings_can_be_null=True, quoted_strings_can_be_null=False,
+        # None begins as a number does: each number would be looked up among them.
+        null_values=["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"],
+    )  # fmt: skip
+
+
 def _csv_as_a_whole(path: Path, options: dict[str, Any]) -> pa.Table:
     """By Arrow's own threads; text that repeats is kept once, a fraction of the memory of plain strings."""
     converting = options["convert_options"]
-    converting.auto_dict_encode, converting.auto_dict_max_cardinality, converting.column_types = True, 1_000, {}
+    converting.auto_dict_encode, converting.auto_dict_max_cardinality = True, 1_000
     try:
         return pa_csv.read_csv(path, **options)
     except pa.ArrowInvalid:
@@ -182,15 +188,15 @@ def _has_lines_in_quotes(text: str) -> bool:
     return any(line.count('"') % 2 for line in text.split("\n")[:-1])
 
 
-def _has_decimal_commas(text: str) -> bool:
-    """Whether numbers are written 0,5 as where commas don't separate columns; 1,234 might be a thousand and more."""
+def _point(text: str) -> str:
+    """What stands before decimals: a comma where numbers are written 0,5; 1,234 might be a thousand and more."""
     separator = _separator(text)
     if separator == ",":
-        return False
+        return "."
     cells = [cell.strip(' "') for line in text.splitlines()[:_SAMPLE_ROWS] for cell in line.split(separator)]
     written = [_COMMA.fullmatch(cell) for cell in cells]
     certain = any(match and (len(match[1]) != 3 or match[0].lstrip("+-").startswith("0")) for match in written)
-    return certain and not any(_POINT.fullmatch(cell) for cell in cells)
+    return "," if certain and not any(_POINT.fullmatch(cell) for cell in cells) else "."
 
 
 def _separator(text: str) -> str:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from holdfast.data.own.columns import filled
 from holdfast.data.own.words import shortened, some
 from holdfast.errors import DataError
 
@@ -199,7 +200,7 @@ def coded_values(column: pa.ChunkedArray, known: Sequence[str] | None = None) ->
     encoded = encoded.unify_dictionaries().combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):
         encoded = encoded.chunk(0)
-    values, codes = encoded.dictionary.to_pylist(), encoded.indices.to_numpy(zero_copy_only=False)
+    values, (codes, _) = encoded.dictionary.to_pylist(), filled(encoded.indices)
     if known is None:
         occurs = np.zeros(len(values), np.bool_)
         occurs[codes] = True
@@ -245,4 +246,5 @@ def numbers_of(column: pa.ChunkedArray, name: str, place: str) -> NDArray[np.flo
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     ):
         raise DataError(f"column {name!r} of {place} holds {kind} and not numbers; write them as in 1234.5")
-    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    numbers, _ = filled(column.cast(pa.float64(), safe=False), np.nan)
+    return numbers

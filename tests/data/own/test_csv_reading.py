@@ -14,7 +14,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.data.own import columns, csv_pieces, features, reading, tables
+from holdfast.data.own import columns, csv_columns, csv_pieces, features, reading, tables
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.reading import read_rows
 from holdfast.errors import DataError
@@ -105,7 +105,8 @@ def test_the_quick_and_the_plain_way_give_the_same_examples_schema_and_sentences
     }[ask]
     with (
         mock.patch.object(tables, "_BLOCK_BYTES", block),
-        mock.patch.multiple(csv_pieces, _FIRST_BYTES=block // 2, _PIECE_BYTES=block, _MOST_WORDS=5),
+        mock.patch.multiple(csv_pieces, _FIRST_BYTES=block // 2, _PIECE_BYTES=block, _WORTH_CODE=0),
+        mock.patch.object(csv_columns, "_MOST_WORDS", 5),
         mock.patch.object(features, "_BLOCK", 7),
     ):
         quick = told(path, options)
@@ -156,7 +157,7 @@ def test_pieces_with_more_rows_than_the_first_lets_expect_and_gaps_far_behind_ar
     n = 4_000
     rows = [f"{row}.5,{row},{'long' * 20 if row < 40 else 's'}" for row in range(n - 1)] + [f",{n - 1},s"]
     (tmp_path / "t.csv").write_text("x,n,w\n" + "\n".join(rows) + "\n")
-    with mock.patch.multiple(csv_pieces, _FIRST_BYTES=2_000, _PIECE_BYTES=4_000):
-        table = csv_pieces.read_in_pieces(tmp_path / "t.csv", pa_csv.ParseOptions(), pa_csv.ConvertOptions())
+    with mock.patch.multiple(csv_pieces, _FIRST_BYTES=2_000, _PIECE_BYTES=4_000, _WORTH_CODE=0):
+        table = tables.read_table(tmp_path / "t.csv")
     assert table["x"].to_pylist() == [row + 0.5 for row in range(n - 1)] + [None]
     assert table["n"].to_pylist() == list(range(n)) and table["x"].num_chunks == table["n"].num_chunks == 1
