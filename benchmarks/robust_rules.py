@@ -30,7 +30,8 @@ from holdfast.models import build
 RULES = (
     *("mean", "median", "trimmed-mean", "geometric-median", "krum", "multi-krum", "bulyan", "clipping"),
     *("centred-clipping", "momentum+centred-clipping", "k-norm", "fedmgda", "clipping+median", "clipping+krum"),
-    *("nnm+trimmed-mean", "nnm+median", "nnm+geometric-median", "nnm+krum"),
+    *("nnm+trimmed-mean", "nnm+median", "nnm+geometric-median", "nnm+krum", "nnm+multi-krum", "nnm+bulyan"),
+    *("arc+krum", "arc+nnm+krum", "arc+nnm+trimmed-mean", "momentum+krum"),
     *("bucketing+median", "bucketing+trimmed-mean", "momentum+nnm+trimmed-mean"),
 )
 #: The attacks of the table, by the words above their columns.

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         nearest_neighbour_mixing,
     )
     from holdfast.federated.aggregation.momentum import ClientMomentum
-    from holdfast.federated.aggregation.norms import Clipping, KNorm, clip_to_median
+    from holdfast.federated.aggregation.norms import AdaptiveClipping, Clipping, KNorm, clip_longest, clip_to_median
     from holdfast.federated.aggregation.sums import mean, update_norms, weighted_sum
     from holdfast.federated.aggregation.table import AGGREGATORS, aggregator_names, build_aggregator
 else:
@@ -44,6 +44,7 @@ else:
 
 __all__ = [
     "AGGREGATORS",
+    "AdaptiveClipping",
     "Aggregator",
     "Bucketing",
     "Bulyan",
@@ -72,6 +73,7 @@ __all__ = [
     "bulyan_mean",
     "bulyan_select",
     "centred_clipping",
+    "clip_longest",
     "clip_to_median",
     "coordinate_median",
     "geometric_median",

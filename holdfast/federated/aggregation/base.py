@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.federated.aggregation.sums import mean
+
+#: What a published bound covers, from the least to the most (`Aggregator.covers`).
+Covers = Literal["nothing", "length", "alike", "unlike"]
 
 #: What a rule remembers between rounds, by names that begin with the rule's own.
 Memory = dict[str, Tensor]
@@ -94,6 +97,19 @@ class Aggregator(ABC):
         """
         return None
 
+    @property
+    def covers(self) -> Covers:
+        """What the rule's published bound promises of a shared model, as long as it `stands` the attackers.
+
+        - ``nothing``: one attacker can move the result anywhere.
+        - ``length``: the result is no longer than honest updates are, wherever it points.
+        - ``alike``: it is near the honest mean where honest updates are alike, as those of clients with data of one
+          distribution. Its distance from that mean, in units of the honest spread, stays where nobody attacks.
+        - ``unlike``: that distance vanishes with the share of attackers, so clients may differ
+          (Allouah et al., 2023; Karimireddy et al., 2022).
+        """
+        return "nothing"
+
     def begin(self, clients: int, parameters: int) -> Memory:
         """What is remembered before the first round of a federation of so many clients and parameters."""
         return {}
@@ -158,6 +174,15 @@ class PreStep(Aggregator):
     @abstractmethod
     def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
         """The new updates, shape (`remaining` of m, parameters), and what to remember."""
+
+    @property
+    def covers(self) -> Covers:
+        """What it makes of the mean."""
+        return self.before("nothing")
+
+    def before(self, covers: Covers) -> Covers:
+        """What a rule that covers so much covers behind this step."""
+        return covers
 
     def remaining(self, m: int) -> int:
         """How many updates are left of `m`; only a step that leaves all can go before losses or weights."""
@@ -244,6 +269,11 @@ class WithPreStep(Aggregator):
     def needs_f(self) -> bool:
         """Whether one of them does."""
         return self.first.needs_f or self.then.needs_f
+
+    @property
+    def covers(self) -> Covers:
+        """What the step leaves of what the rule at the end covers."""
+        return self.first.before(self.then.covers)
 
     def stands(self, m: int) -> int | None:
         """As many as both stand; a step or a rule without a promise leaves that of the other."""

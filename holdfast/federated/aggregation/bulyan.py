@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.base import Aggregator, Covers
 from holdfast.federated.aggregation.coordinates import by_columns, row_means
 from holdfast.federated.aggregation.distances import RobustFrame, distances_of, exact_products
 from holdfast.federated.aggregation.krum import krum_scores
@@ -88,6 +88,11 @@ class Bulyan(Aggregator):
     def needs_f(self) -> bool:
         """Without a number it is the mean."""
         return True
+
+    @property
+    def covers(self) -> Covers:
+        """It begins with Krum."""
+        return "alike"
 
     def stands(self, m: int) -> int:
         """As many as leave 4f + 3 within m (El Mhamdi et al., 2018)."""

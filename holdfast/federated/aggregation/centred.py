@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import sums
-from holdfast.federated.aggregation.base import Aggregator, Memory, RoundFacts
+from holdfast.federated.aggregation.base import Aggregator, Covers, Memory, RoundFacts
 from holdfast.federated.aggregation.coordinates import coordinate_median, majority
 
 _CENTRE = "centred-clipping/centre"
@@ -83,6 +83,11 @@ class CentredClipping(Aggregator):
         start = memory[_CENTRE].to(updates.dtype) if _CENTRE in memory else torch.zeros_like(updates[0])
         found = centred_clipping(updates, start, self.radius, self.iterations)
         return found, {**memory, _CENTRE: found}
+
+    @property
+    def covers(self) -> Covers:
+        """How far a walk goes, not where to."""
+        return "length"
 
     def stands(self, m: int) -> int:
         """A minority; with a radius of its own the step is bounded whoever sends what."""

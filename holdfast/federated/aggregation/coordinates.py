@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.base import Aggregator, Covers
 from holdfast.federated.aggregation.sums import mean
 
 _COLUMNS = 2048
@@ -100,6 +100,11 @@ class Median(Aggregator):
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return coordinate_median(updates)
 
+    @property
+    def covers(self) -> Covers:
+        """Where nobody attacks it is off the mean as well."""
+        return "alike"
+
     def stands(self, m: int) -> int:
         """A minority."""
         return (m - 1) // 2
@@ -123,6 +128,11 @@ class TrimmedMean(Aggregator):
     def needs_f(self) -> bool:
         """Without a number it is the mean."""
         return True
+
+    @property
+    def covers(self) -> Covers:
+        """Without attackers it is the mean."""
+        return "unlike"
 
     def stands(self, m: int) -> int:
         """A minority."""

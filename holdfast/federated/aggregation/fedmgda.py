@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.base import Aggregator, Covers
 from holdfast.federated.aggregation.sums import directions, ordinary, products, update_norms, weighted_sum
 
 _RIDGE = 1e-9
@@ -135,6 +135,11 @@ class FedMgda(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return self.server_rate * min_norm_step(updates, self.epsilon)
+
+    @property
+    def covers(self) -> Covers:
+        """The server's rate."""
+        return "length"
 
     def stands(self, m: int) -> int:
         """Whatever is sent, the step is no longer than the server's rate."""

@@ -13,7 +13,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.base import Aggregator, Covers
 from holdfast.federated.aggregation.coordinates import majority
 from holdfast.federated.aggregation.distances import RobustFrame, centred_products, exact_products
 from holdfast.federated.aggregation.sums import weighted_sum
@@ -91,6 +91,11 @@ class GeometricMedian(Aggregator):
 
     def __call__(self, updates: Tensor, *, f: int = 0, losses: Tensor | None = None) -> Tensor:  # noqa: D102
         return geometric_median(updates, self.smoothing)
+
+    @property
+    def covers(self) -> Covers:
+        """Where nobody attacks it is off the mean as well."""
+        return "alike"
 
     def stands(self, m: int) -> int:
         """A minority."""

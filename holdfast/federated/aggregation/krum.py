@@ -16,7 +16,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Aggregator
+from holdfast.federated.aggregation.base import Aggregator, Covers
 from holdfast.federated.aggregation.distances import (
     RobustFrame,
     centred_products,
@@ -84,6 +84,11 @@ class Krum(Aggregator):
     def needs_f(self) -> bool:
         """It decides how many neighbours count, and how many updates multi-Krum drops."""
         return True
+
+    @property
+    def covers(self) -> Covers:
+        """It is, or averages, the updates of those that have the closest company."""
+        return "alike"
 
     def stands(self, m: int) -> int:
         """As many as leave 2f + 2 below m (Blanchard et al., 2017, Proposition 4.2)."""

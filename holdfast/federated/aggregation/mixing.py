@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from holdfast.errors import ConfigError
-from holdfast.federated.aggregation.base import Memory, PreStep, RoundFacts
+from holdfast.federated.aggregation.base import Covers, Memory, PreStep, RoundFacts
 from holdfast.federated.aggregation.distances import RobustFrame, centred_products, distances_of, exact_products
 from holdfast.federated.aggregation.sums import mean_of, mixtures
 from holdfast.streams import torch_stream
@@ -84,6 +84,10 @@ class NearestNeighbourMixing(PreStep):
 
     name: ClassVar[str] = "nnm"
 
+    def before(self, covers: Covers) -> Covers:
+        """A rule with a bound for alike updates has one for unlike ones behind it."""
+        return "unlike" if covers == "alike" else covers
+
     def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
         """The mixed updates."""
         return nearest_neighbour_mixing(updates, facts.f), memory
@@ -116,6 +120,10 @@ class Bucketing(PreStep):
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ConfigError(f"bucketing's size is {self.size}; give at least 1")
+
+    def before(self, covers: Covers) -> Covers:
+        """The same where buckets are as large as attackers leave room for (Karimireddy et al., 2022, Theorem I)."""
+        return "unlike" if covers == "alike" else covers
 
     def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
         """The means of groups that are drawn anew in every round."""

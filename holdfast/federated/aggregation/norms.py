@@ -1,7 +1,11 @@
-"""Rules that look at the norms of updates only: clipping to the median norm, and dropping the largest (k-norm).
+"""Rules that look at the norms of updates only: clipping, and dropping the largest (k-norm).
 
 They answer boosted updates, such as model replacement (Ditto, Section 2), and do nothing against attackers that send
 updates of ordinary length. The norm is that of the whole update, never of a layer.
+
+Before a robust rule, clip as many updates as the number of attackers allows (`AdaptiveClipping`; Allouah et al., 2025,
+https://arxiv.org/abs/2405.14432): the rule's bound stays. To the median norm (`Clipping`) half of the updates are
+shortened whoever attacks, and attackers decide to what.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.federated.aggregation import sums
-from holdfast.federated.aggregation.base import Aggregator, Memory, PreStep, RoundFacts
+from holdfast.federated.aggregation.base import Aggregator, Covers, Memory, PreStep, RoundFacts
 from holdfast.federated.aggregation.coordinates import coordinate_median, majority
 
 
@@ -28,7 +32,25 @@ def clip_to_median(updates: Tensor) -> Tensor:
         The same shape and dtype.
     """
     lengths = sums.update_norms(updates)
-    limit = coordinate_median(lengths[:, None])
+    return _clip(updates, lengths, coordinate_median(lengths[:, None]))
+
+
+def clip_longest(updates: Tensor, f: int) -> Tensor:
+    """The 2f (m - f) / m longest updates, rounded down, are scaled down to the next longest's norm.
+
+    Args:
+        updates: shape (m, parameters).
+        f: how many of them are expected to be malicious.
+
+    Returns:
+        The same shape and dtype.
+    """
+    m, lengths = len(updates), sums.update_norms(updates)
+    return _clip(updates, lengths, lengths.sort().values[m - 1 - 2 * f * (m - f) // m])
+
+
+def _clip(updates: Tensor, lengths: Tensor, limit: Tensor) -> Tensor:
+    """The updates, of these lengths, scaled down to the limit where they are longer."""
     scales = (limit / lengths).where(lengths > limit, 1.0)
     if updates.dtype in (torch.float32, torch.float64) and float(scales.min()) >= torch.finfo(updates.dtype).tiny:
         return updates * scales.to(updates.dtype)[:, None]
@@ -49,12 +71,48 @@ class Clipping(PreStep):
         """The clipped updates."""
         return clip_to_median(updates), memory
 
+    def before(self, covers: Covers) -> Covers:
+        """The length. Attackers move the median, and so decide how much of honest updates the next rule sees."""
+        return "length"
+
     def stands(self, m: int) -> int:
         """A minority."""
         return (m - 1) // 2
 
     def check(self, m: int, f: int) -> list[str]:
         """Half of the updates can raise the median norm."""
+        super().check(m, f)
+        return [majority(self.label, m, f)] if 2 * f >= m else []
+
+
+@dataclass(frozen=True)
+class AdaptiveClipping(PreStep):
+    """Clip the longest updates, as many as f says (ARC); a rule with a bound follows, and keeps it.
+
+    A rule with (f, kappa)-robustness has (f, kappa + 2f / (m - 2f)) behind it.
+    """
+
+    name: ClassVar[str] = "arc"
+
+    def transform(self, updates: Tensor, facts: RoundFacts, memory: Memory) -> tuple[Tensor, Memory]:
+        """The clipped updates."""
+        return clip_longest(updates, facts.f), memory
+
+    @property
+    def needs_f(self) -> bool:
+        """Without a number it clips nothing."""
+        return True
+
+    def before(self, covers: Covers) -> Covers:
+        """As much as before; the mean's length at least, since an honest update sets it."""
+        return "length" if covers == "nothing" else covers
+
+    def stands(self, m: int) -> int:
+        """A minority."""
+        return (m - 1) // 2
+
+    def check(self, m: int, f: int) -> list[str]:
+        """Half of the updates leave no honest one to clip to."""
         super().check(m, f)
         return [majority(self.label, m, f)] if 2 * f >= m else []
 
@@ -72,6 +130,11 @@ class KNorm(Aggregator):
     def needs_f(self) -> bool:
         """Without a number it is the mean."""
         return True
+
+    @property
+    def covers(self) -> Covers:
+        """Attackers who send ordinary lengths stay."""
+        return "length"
 
     def stands(self, m: int) -> int:
         """A minority."""

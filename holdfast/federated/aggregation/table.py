@@ -17,6 +17,7 @@ AGGREGATORS: LazyTable[type[Aggregator]] = LazyTable(
         "trimmed-mean": "holdfast.federated.aggregation:TrimmedMean",
         "geometric-median": "holdfast.federated.aggregation:GeometricMedian",
         "clipping": "holdfast.federated.aggregation:Clipping",
+        "arc": "holdfast.federated.aggregation:AdaptiveClipping",
         "nnm": "holdfast.federated.aggregation:NearestNeighbourMixing",
         "bucketing": "holdfast.federated.aggregation:Bucketing",
         "momentum": "holdfast.federated.aggregation:ClientMomentum",

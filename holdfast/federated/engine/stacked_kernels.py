@@ -12,6 +12,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from holdfast.federated.engine.products import times_transposed
+
 Pair = tuple[int, int]
 
 #: Outputs in a row up to which a copy of patches is slower than turning the images first (measured from 6 to 32).
@@ -26,9 +28,7 @@ class StackedProduct(torch.autograd.Function):
 
     @staticmethod
     def forward(inputs: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: D102
-        if bias is None:
-            return torch.bmm(inputs, weight.transpose(1, 2))
-        return torch.baddbmm(bias[:, None], inputs, weight.transpose(1, 2))
+        return times_transposed(inputs, weight, None if bias is None else bias[:, None])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: D102
@@ -39,9 +39,9 @@ class StackedProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # noqa: D102
         inputs, weight = ctx.saved_tensors
         gradient = gradients[0]
-        for_inputs = torch.bmm(gradient, weight) if ctx.needs_input_grad[0] else None
+        for_inputs = times_transposed(gradient, weight.transpose(1, 2)) if ctx.needs_input_grad[0] else None
         for_bias = gradient.sum(1) if ctx.shifted else None
-        return for_inputs, torch.bmm(gradient.transpose(1, 2), inputs), for_bias
+        return for_inputs, times_transposed(gradient.transpose(1, 2), inputs.transpose(1, 2)), for_bias
 
 
 class Convolution(torch.autograd.Function):
@@ -67,10 +67,8 @@ class Convolution(torch.autograd.Function):
         down = windows.shape[2]
         patches = windows.permute(0, 1, 5, 6, 2, 3, 4).reshape(len(windows), weight[0, 0].numel(), -1)
         flat = _repeated(weight.flatten(2), products)
-        if bias is None:
-            convolved = torch.bmm(flat, patches)
-        else:
-            convolved = torch.baddbmm(_repeated(bias[:, :, None], products), flat, patches)
+        shift = None if bias is None else _repeated(bias[:, :, None], products)
+        convolved = times_transposed(flat, patches.transpose(1, 2), shift)
         return _turned_back(convolved, (len(images), weight.shape[1], down, across)), patches
 
     @staticmethod
@@ -89,12 +87,13 @@ class Convolution(torch.autograd.Function):
         clients, out = weight.shape[:2]
         products = len(patches) // clients
         gradient = _turned(gradients[0], len(patches)).reshape(len(patches), out, -1)
-        by_product = torch.bmm(gradient, patches.transpose(1, 2))
+        by_product = times_transposed(gradient, patches)
         for_weight = by_product.view(clients, products, *weight.shape[1:]).sum(1)
         for_bias = gradient.sum(2).view(clients, products, out).sum(1) if ctx.shifted else None
         if not ctx.needs_input_grad[0]:
             return None, for_weight, for_bias, None
-        for_patches = torch.bmm(_repeated(weight.flatten(2), products).transpose(1, 2), gradient)
+        flat = _repeated(weight.flatten(2), products)
+        for_patches = times_transposed(flat.transpose(1, 2), gradient.transpose(1, 2))
         return _fold(for_patches, ctx.shape, weight.shape[-2:], ctx.stride), for_weight, for_bias, None
 
 

@@ -15,6 +15,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from holdfast.federated.engine.products import times_transposed
+from holdfast.federated.engine.stacked_kernels import StackedProduct
+
 
 class StackedGru(torch.autograd.Function):
     """Steps of a GRU; its gates are reset, update and new."""
@@ -104,7 +107,7 @@ def _of_weight(gradients: Tensor, states: Tensor) -> Tensor:
     clients = gradients.shape[1]
     each = gradients.permute(1, 3, 0, 2).reshape(clients, gradients.shape[-1], -1)
     before = states[:-1].transpose(0, 1).reshape(clients, -1, states.shape[-1])
-    return torch.bmm(each, before)
+    return times_transposed(each, before.transpose(1, 2))
 
 
 # -------------------------------------------------------------------------------------------------- layers
@@ -184,10 +187,7 @@ def _run_direction(kind: str, sequence: Tensor, first: Tensor, weights: Sequence
     of_inputs, of_state, *biases = weights
     clients, batch, steps, features = sequence.shape
     flat = sequence.reshape(clients, -1, features)
-    if biases:
-        gates = torch.baddbmm(biases[0][:, None], flat, of_inputs.transpose(1, 2))
-    else:
-        gates = torch.bmm(flat, of_inputs.transpose(1, 2))
+    gates = cast(Any, StackedProduct).apply(flat, of_inputs, biases[0] if biases else None)
     by_step = gates.view(clients, batch, steps, -1).permute(2, 0, 1, 3).contiguous()
     bias = biases[1] if biases else of_state.new_zeros(of_state.shape[:2])
     if kind == "gru":

@@ -67,19 +67,38 @@ def in_wider_range(result: Tensor, honest: Tensor, f: int, slack: float) -> bool
     return bool(((result >= low - width) & (result <= high + width)).all())
 
 
-def variance_bound(kappa: Callable[[int, int], float]) -> Callable[[Tensor, Tensor, int, float], bool]:
-    """|result - mean|^2 is at most kappa times the honest variance, behind nearest-neighbour mixing.
+Kappa = Callable[[int, int], float]
+Bound = Callable[[Tensor, Tensor, int, float], bool]
 
-    A rule that is (f, kappa)-robust becomes (f, 8f / (m - f) (kappa + 1))-robust (Allouah et al., 2023, Section 3).
-    """
+
+def variance_bound(kappa: Kappa) -> Bound:
+    """|result - mean|^2 is at most kappa times the honest variance: (f, kappa)-robustness (Allouah et al., 2023)."""
 
     def holds(result: Tensor, honest: Tensor, f: int, slack: float) -> bool:
         m, centre = len(honest) + f, honest.mean(0)
         variance = (honest - centre).square().sum(1).mean()
-        mixed = 8 * f / (m - f) * (kappa(m, f) + 1)
-        return bool((result - centre).norm() <= (mixed * variance).sqrt() * 1.001 + slack)
+        return bool((result - centre).norm() <= (kappa(m, f) * variance).sqrt() * 1.001 + slack)
 
     return holds
+
+
+def mixed(kappa: Kappa) -> Kappa:
+    """Behind nearest-neighbour mixing (Allouah et al., 2023, Section 3)."""
+    return lambda m, f: 8 * f / (m - f) * (kappa(m, f) + 1)
+
+
+def clipped(kappa: Kappa) -> Kappa:
+    """Behind adaptive clipping (Allouah et al., 2025)."""
+    return lambda m, f: kappa(m, f) + 2 * f / (m - 2 * f)
+
+
+def both(*bounds: Bound) -> Bound:
+    return lambda result, honest, f, slack: all(bound(result, honest, f, slack) for bound in bounds)
+
+
+def krum_kappa(m: int, f: int) -> float:
+    """That of the page on robust aggregation, where it is proved for as many neighbours as we count."""
+    return 6 * (m - f) / (m - 2 * f - 1)
 
 
 def trimmed_kappa(m: int, f: int) -> float:
@@ -108,20 +127,26 @@ def of_pairs(m: int) -> int:
 
 
 #: Attackers that a rule stands among m, and its bound: of result, honest updates, f and room for rounding.
-BOUNDS: dict[str, tuple[Callable[[int], int], Callable[[Tensor, Tensor, int, float], bool]]] = {
+BOUNDS: dict[str, tuple[Callable[[int], int], Bound]] = {
     "median": (minority, in_range),
     "trimmed-mean": (minority, in_range),
-    "krum": (krum_stands, near_an_honest_one),
-    "multi-krum": (krum_stands, near_an_honest_one),
+    "krum": (krum_stands, both(near_an_honest_one, variance_bound(krum_kappa))),
+    "multi-krum": (krum_stands, both(near_an_honest_one, variance_bound(krum_kappa))),
     "geometric-median": (minority, near_the_centre),
     "clipping": (minority, no_longer),
     "k-norm": (minority, no_longer),
     "fedmgda": (minority, of_length_one),
     "centred-clipping": (minority, no_longer),
     "bulyan": (bulyan_stands, in_wider_range),
-    "nnm+trimmed-mean": (minority, variance_bound(trimmed_kappa)),
-    "nnm+median": (minority, variance_bound(median_kappa)),
-    "nnm+geometric-median": (minority, variance_bound(median_kappa)),
+    "arc": (minority, no_longer),
+    "arc+krum": (krum_stands, variance_bound(clipped(krum_kappa))),
+    "arc+median": (minority, variance_bound(clipped(median_kappa))),
+    "arc+nnm+trimmed-mean": (minority, variance_bound(clipped(mixed(trimmed_kappa)))),
+    "nnm+trimmed-mean": (minority, variance_bound(mixed(trimmed_kappa))),
+    "nnm+median": (minority, variance_bound(mixed(median_kappa))),
+    "nnm+geometric-median": (minority, variance_bound(mixed(median_kappa))),
+    "nnm+krum": (krum_stands, variance_bound(mixed(krum_kappa))),
+    "nnm+multi-krum": (krum_stands, variance_bound(mixed(krum_kappa))),
     "bucketing+median": (of_pairs, in_range),
     "bucketing+trimmed-mean": (of_pairs, in_range),
     "clipping+median": (minority, no_longer_anywhere),

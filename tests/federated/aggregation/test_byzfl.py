@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from holdfast.federated.aggregation import Clipping, GeometricMedian, Krum, Mean, Median, MultiKrum, TrimmedMean
+from holdfast.federated.aggregation import (
+    Clipping,
+    GeometricMedian,
+    Krum,
+    Mean,
+    Median,
+    MultiKrum,
+    TrimmedMean,
+    clip_longest,
+)
 from tests.federated.aggregation.rounds import random_round
 from tests.federated.byzantine import published
 
@@ -43,6 +52,12 @@ def test_our_clipping_is_theirs_at_the_median_norm(seed: int, m: int, f: int) ->
     agree(Clipping().prepare(updates), byzfl.Clipping(limit)(updates.numpy().copy()))
     chained = byzfl.Median()(byzfl.Clipping(limit)(updates.numpy().copy()))
     agree((Clipping() >> Median())(updates, f=f), chained)
+
+
+@pytest.mark.parametrize(("seed", "m", "f"), [*ROUNDS, (7, 12, 0), (8, 9, 4)])
+def test_our_adaptive_clipping_is_theirs(seed: int, m: int, f: int) -> None:
+    updates = random_round(seed, m, 50) * torch.linspace(0.2, 3, m, dtype=torch.float64)[:, None]
+    agree(clip_longest(updates, f), published().ARC(f)(updates.numpy().copy()))
 
 
 def test_single_precision_agrees_as_well() -> None:

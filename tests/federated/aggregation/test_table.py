@@ -28,3 +28,23 @@ def test_unknown_names_and_impossible_chains_are_refused() -> None:
         build_aggregator("clipping+medain")
     with pytest.raises(ConfigError, match="krum leaves one vector"):
         build_aggregator("krum+clipping")
+
+
+def test_a_rule_says_what_its_bound_covers() -> None:
+    covers = {
+        "nothing": ["mean", "k-loss", "tilted-mean", "q-fair", "momentum", "nnm", "bucketing", "momentum+mean"],
+        "length": [
+            *("clipping", "arc", "k-norm", "fedmgda", "centred-clipping", "momentum+centred-clipping"),
+            *("clipping+krum", "clipping+nnm+trimmed-mean", "nnm+clipping+median", "bucketing+clipping"),
+        ],
+        "alike": ["median", "geometric-median", "krum", "multi-krum", "bulyan", "arc+krum", "momentum+median"],
+        "unlike": [
+            *("trimmed-mean", "nnm+krum", "nnm+median", "bucketing+median", "momentum+nnm+bulyan"),
+            *("arc+trimmed-mean", "arc+nnm+krum", "nnm+arc+krum"),
+        ],
+    }
+    assert {name: build_aggregator(name).covers for names in covers.values() for name in names} == {
+        name: word for word, names in covers.items() for name in names
+    }
+    single = {name for names in covers.values() for name in names if "+" not in name}
+    assert single == set(AGGREGATORS)
