@@ -38,7 +38,7 @@ _MARGIN = 2.0
 #: Points that ``auto`` may be behind the best method, in the mean over seeds and beds.
 _BEHIND = 3.0
 
-_TRAINING: dict[str, Any] = {"epochs": 12, "batch_size": 32, "weight_decay": 1e-4, "threads": 1}
+_TRAINING: dict[str, Any] = {"epochs": 10, "batch_size": 32, "weight_decay": 1e-4, "threads": 1}
 _AUTO: dict[str, Any] = {"effort": 4.0, "level": 0.8, "tries": []}
 
 
