@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         return 0
     check_count(options.choices.processes)
     if options.choices.resume is not None:
-        free = ("checkpoint_seconds", "processes")
+        free = ("checkpoint_seconds", "processes", "reference")
         options, run = continued(options.choices.resume, arguments, parse, "fit", free=free)
     if options.auto is not None and max(options.choices.processes, launched()) > 1:
         raise ConfigError(
@@ -95,7 +95,7 @@ def train(
     show_device(settings.device, console)
     method = None if options.auto is not None else training.validated(options.policy, settings.planned)
     if method is not None:
-        is_trained_beside(choices.reference, method, run)  # refuses what makes no sense
+        is_trained_beside(choices.reference, method)  # refuses what makes no sense
     root = data_root(choices.data_root)
     splits = ranks.main_first(lambda: options.data.load(root))
     show_notes(splits.notes, splits.name, console)
@@ -110,9 +110,8 @@ def train(
     opened = ranks.together(lambda: _opened(run, options, spec, splits) if ranks.is_main else None)
     if method is None:
         method = _chosen(options, spec, splits, opened, console)
-    beside = ranks.from_main(lambda: is_trained_beside(choices.reference, method, run))
     with interruptible() if opened is None else says_how_to_continue(opened, console):
-        if beside:
+        if is_trained_beside(choices.reference, method):
             reference = trained_beside(options, model, splits, opened, ranks=ranks, console=console)
     if opened is None:
         with interruptible():

@@ -150,7 +150,7 @@ class FitOptions:
 
     def plain(self) -> FitOptions:
         """The same with plain training."""
-        choices = replace(self.choices, method=DEFAULT_METHOD, groups=None, preset=None)
+        choices = replace(self.choices, method=DEFAULT_METHOD, groups=None, preset=None, reference=None)
         return replace(self, choices=choices, methods=(METHODS[DEFAULT_METHOD](),), source=None, auto=None)
 
 

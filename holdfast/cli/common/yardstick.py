@@ -33,26 +33,18 @@ def named_reference(said: str | None) -> GroupReport | None:
     return None if said in (None, BESIDE, NOTHING) else reference_report(Path(said))
 
 
-def is_trained_beside(said: str | None, method: Method, run: Run | None) -> bool:
+def is_trained_beside(said: str | None, method: Method) -> bool:
     """Whether plain training is done for comparison: where it was asked for, or the method guesses at groups.
-
-    Args:
-        said: what ``--reference`` says.
-        method: that is trained with.
-        run: one that is continued; it goes on as it began.
 
     Raises:
         ConfigError: if plain training is to be compared with itself.
     """
     from holdfast.training.policy import Uniform
-    from holdfast.training.yardstick import FOLDER
 
     policy = method.policy
     if said == BESIDE and type(policy) is Uniform:
         raise ConfigError("erm is plain training itself; leave --reference beside out")
-    if said is None:
-        return policy.guesses_groups if run is None else (run.path / FOLDER / "config.yaml").exists()
-    return said == BESIDE
+    return policy.guesses_groups if said is None else said == BESIDE
 
 
 def trained_beside(

@@ -151,8 +151,8 @@ def against_reference(report: GroupReport, reference: GroupReport, *, aims: bool
     check = replace(check, failed=None if aims and part == "class" else min(check.failed, -luck))
     return check.finding(
         gain.value,
-        f"{100 * gain.ours:.1f} % of its worst {part} are right and {100 * gain.theirs:.1f} % of plain training's "
-        f"({100 * report.accuracy:.1f} and {100 * reference.accuracy:.1f} % of all)",
+        f"its worst {part} has {100 * gain.ours:.1f} % and that of plain training {100 * gain.theirs:.1f} % (all of "
+        f"the test set: {100 * report.accuracy:.1f} and {100 * reference.accuracy:.1f} %)",
     )
 
 
