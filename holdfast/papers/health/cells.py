@@ -33,8 +33,8 @@ def train_on_bed(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     where `holdfast fit` trains it beside by default, which is for methods that guess at groups.
 
     Args:
-        settings: ``bed``, ``method`` (a name, or ``auto``), ``model``, ``training`` (fields of `Training`), and for
-            ``auto`` its options, ``auto``.
+        settings: ``bed``, ``method`` (a name, or ``auto``) with its ``options`` if it has some, ``model``, ``training``
+            (fields of `Training`), and for ``auto`` its options, ``auto``.
         seed: of the bed, the model and every draw.
 
     Returns:
@@ -58,7 +58,8 @@ def train_on_bed(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             method = choice.method
             found = {"choosing": choice.seconds, "chosen": float(CANDIDATES[known].index(method))}
         plain = None if method == PLAIN else _plain(settings["bed"], settings["model"], training)
-        policy, started = pinned_method(method), time.process_time()
+        policy = pinned_method(method, {method: settings["options"]} if "options" in settings else None)
+        started = time.process_time()
         result = fit(new_model(), splits, policy, training, reference=plain if policy.guesses_groups else None)
         seconds = time.process_time() - started + found.get("choosing", 0.0)
     report = GroupReport.of(predict(result.model, judged).predicted, judged)
