@@ -150,9 +150,22 @@ _WAYS = {
 }
 
 
+_UNSEEN = (
+    "JTT, SPARE and EIIL lose 6 to 20 points where the groups that they guess separate well and are none that matter "
+    "(fashion-blur, vietnam-clean), and CVaR what wrong labels cost: nothing in such a run differs from one that "
+    "worked. What tells is plain training beside, which is why it is the default"
+)
+_BACKDOOR = (
+    "53 of the 82 points lie on mnist-poisons, where LfF happens to unlearn the backdoor: nothing that auto is given "
+    "shows the mark, so it keeps plain training. On fashion-blur it is 9 behind and on sentences-word 11: there DFR on "
+    "validation groups is best, and with 41 examples in each rare group of the validation set its gain was not clear "
+    "to auto in five and in one of five seeds. On the others it is at most 2.7 behind"
+)
+
+
 def _flags(which: str) -> Claim:
-    name = f"{_WORSE}: {_WAYS[which]}"
-    return Claim(name, lambda results: _share(results, -1, 0.9, which), _CPU, ours=True)
+    name, why = f"{_WORSE}: {_WAYS[which]}", _UNSEEN if which == "alone" else ""
+    return Claim(name, lambda results: _share(results, -1, 0.9, which), _CPU, ours=True, why=why)
 
 
 def _passes(which: str) -> Claim:
@@ -162,7 +175,13 @@ def _passes(which: str) -> Claim:
 
 _CLAIMS = (
     *(claim(which) for which in _WAYS for claim in (_flags, _passes)),
-    Claim("auto is within 3 points of the best method, in the mean over beds", _auto_near_best, _CPU, ours=True),
+    Claim(
+        "auto is within 3 points of the best method, in the mean over beds",
+        _auto_near_best,
+        _CPU,
+        ours=True,
+        why=_BACKDOOR,
+    ),
     Claim("auto is on no bed 2 points worse than plain training", _auto_not_worse, _CPU, ours=True),
 )
 _COLUMNS = {"worst_group": "worst group", "average": "average", "verdict": "verdict", "alone": "without reference"}
@@ -171,9 +190,9 @@ _ONCE = (
     "The names of the beds, every threshold and the rule of auto were committed before any of them was run, and they "
     "were run once. One thing was not thought of: EPIC's first round is after epoch 10 and these trainings have 10, so "
     "its three cells ended with an error in that run; they were run afterwards with a first round after epoch 8, and "
-    "nothing else was changed. Ten earlier beds, now development beds, were run once with an earlier version of the checks, which "
-    "had no plain training beside: .56 of losing runs were failed or doubtful and .69 of gaining ones ok (with "
-    "--reference .88 and .68), and auto was 1.6 points behind the best and on one bed 2.3 below plain training."
+    "nothing else was changed. Ten earlier beds, now development beds, were run once with an earlier version of the "
+    "checks, which had no plain training beside: .56 of losing runs were failed or doubtful and .69 of gaining ones ok "
+    "(with --reference .88 and .68), and auto was 1.6 points behind the best and on one bed 2.3 below plain training."
 )
 
 BEDS = Experiment(
