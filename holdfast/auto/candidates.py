@@ -24,7 +24,8 @@ CANDIDATES: Mapping[Knowledge, tuple[str, ...]] = {
 SENTENCES: Mapping[Knowledge, str] = {
     "train": "the groups of training and validation examples are known",
     "validation": "the groups of validation examples are known, those of training examples are not",
-    "none": "no groups are known, so a shortcut can't be seen on the validation set and only classes can be compared",
+    "none": "no groups are known, so a shortcut can't be seen on the validation set and only classes can be compared "
+    "(`holdfast audit groups` shows suspects; with --attribute for some hundred validation examples it could be seen)",
 }
 
 

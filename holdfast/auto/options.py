@@ -16,8 +16,8 @@ class Auto:
     Attributes:
         effort: what all tries together may cost, in trainings of the chosen length; each gets an equal share.
         tries: the methods to try, plain training (erm) among them; by default those that the known groups allow.
-        level: how sure a gain over plain training has to be: the level of the paired bootstrap interval of the worst
-            group that must lie above zero.
+        level: how sure a gain over plain training has to be: the probability with which the paired bootstrap intervals
+            of all tries hold at once; that of the worst group must lie above zero.
     """
 
     name: ClassVar[str] = "auto"

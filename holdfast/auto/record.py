@@ -15,6 +15,7 @@ class Try:
         method: its name.
         score: the accuracy of its worst group of the validation set, or of its worst class where no groups are known.
         accuracy: on the validation set.
+        mean: of the accuracies of its classes.
         gain: of the score over plain training.
         low: the lower end of the gain's interval.
         health: ok, doubtful or failed, see `holdfast.training.health`.
@@ -25,6 +26,7 @@ class Try:
     method: str
     score: float = 0.0
     accuracy: float = 0.0
+    mean: float = 0.0
     gain: float = 0.0
     low: float = 0.0
     health: str = "ok"
@@ -68,6 +70,7 @@ class Choice:
                 method=str(one["method"]),
                 health=str(one["health"]),
                 refused=str(one["refused"]),
+                mean=float(one.get("mean", one["accuracy"])),  # which older runs lack
                 **{name: float(one[name]) for name in ("score", "accuracy", "gain", "low", "seconds")},
             )
             for one in stored["tries"]

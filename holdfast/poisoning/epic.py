@@ -23,7 +23,7 @@ from torch import Tensor
 from holdfast.errors import ConfigError, DataError
 from holdfast.files import write_atomically
 from holdfast.models.heads import at_least_float32, find_head
-from holdfast.poisoning.health import concentration, dropped_share
+from holdfast.poisoning.health import drops
 from holdfast.poisoning.isolation import Medoids, Proxy, gradient_geometry, gradient_medoids
 from holdfast.primitives.similarity import Geometry, Metric
 from holdfast.training.clock import Clock
@@ -217,13 +217,7 @@ class Epic(Policy):
         """Whether what was dropped can be the exception, and whether drops fall on one known group."""
         if self._remaining is None:
             return []
-        found = [dropped_share(~self._remaining)]
-        labels, groups = observed.examples.labels, observed.plan.groups
-        if observed.attributes is not None:
-            found.append(concentration(~self._remaining, labels, observed.attributes))
-        elif groups is not None:
-            found.append(concentration(~self._remaining, labels, groups, "inferred group"))
-        return found
+        return drops(self.name, ~self._remaining, observed)
 
     def state_dict(self) -> dict[str, Any]:
         """Who is kept, and the log of the rounds.

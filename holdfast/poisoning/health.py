@@ -1,4 +1,4 @@
-"""Whether what EPIC drops can be poisons rather than rare people."""
+"""Whether what a defence drops can be poisons rather than rare people."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from holdfast.training.health.check import Check, Finding
+from holdfast.training.health.observed import Observed
 
 SHARE = Check(
     "share that was dropped",
@@ -13,7 +14,7 @@ SHARE = Check(
     0.5,
     "above",
     "poisons are few by assumption: where most examples stand alone, standing alone says nothing",
-    "lower the fraction, start later, or stop earlier",
+    "drop less: start later, stop earlier, or lower the share, fraction or threshold",
 )
 CONCENTRATION = Check(
     "drops in one group",
@@ -22,19 +23,37 @@ CONCENTRATION = Check(
     "above",
     "isolated gradients are poisons or rare people; a group that loses three times its share is more likely the "
     "latter, and poisons may sit in one group too, so this only doubts",
-    "look at what was dropped (epic.parquet) before you use the model; start later, or lower the fraction",
+    "look at what was dropped before you use the model (epic.parquet, or the plans of the run); start later, or drop "
+    "less",
 )
 _AT_LEAST = 5  # drops in a group: fewer are chance
 
 
-def dropped_share(dropped: Tensor) -> Finding:
+def drops(name: str, dropped: Tensor, observed: Observed) -> list[Finding]:
+    """How much is gone, and whether it falls on one group: of those that are known, else that were inferred.
+
+    Args:
+        name: of the defence.
+        dropped: bool of shape (n,).
+        observed: what the run has observed.
+    """
+    found, labels = [dropped_share(name, dropped)], observed.examples.labels
+    if observed.attributes is not None:
+        found.append(concentration(dropped, labels, observed.attributes))
+    elif observed.plan.groups is not None:
+        found.append(concentration(dropped, labels, observed.plan.groups, "inferred group"))
+    return found
+
+
+def dropped_share(name: str, dropped: Tensor) -> Finding:
     """How much of the training set is gone.
 
     Args:
+        name: of the defence.
         dropped: bool of shape (n,).
     """
     share = float(dropped.double().mean())
-    return SHARE.finding(share, f"epic dropped {int(dropped.sum()):,} of {len(dropped):,} examples")
+    return SHARE.finding(share, f"{name} dropped {int(dropped.sum()):,} of {len(dropped):,} examples")
 
 
 def concentration(dropped: Tensor, labels: Tensor, attributes: Tensor, word: str = "attribute") -> Finding:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.training.post_training import PostTraining, Trained
     from holdfast.training.run import Run
     from holdfast.training.settings import Training
+    from holdfast.training.yardstick import train_plain
 else:
     __getattr__, __dir__ = lazy_names(__name__)
 
@@ -63,5 +64,6 @@ __all__ = [
     "evaluate",
     "fit",
     "predict",
+    "train_plain",
     "validated",
 ]  # fmt: skip

@@ -47,7 +47,7 @@ from holdfast.training.model_outputs import call, check_outputs, device_of, eval
 from holdfast.training.objective import CrossEntropy, Objective
 from holdfast.training.optimizer_steps import OptimizerSteps
 from holdfast.training.plan import Plan
-from holdfast.training.policy import Augmentation, Policy
+from holdfast.training.policy import Augmentation, Policy, Uniform
 from holdfast.training.post_training import Trained
 from holdfast.training.precision import check_precision
 from holdfast.training.ranks import Ranks, alone, own_device, unwrapped
@@ -80,6 +80,7 @@ class FitResult:
         history: one record per epoch.
         seconds: time by activity: train, policy, evaluate, checkpoint.
         health: whether the method's assumptions held.
+        reference: how plain training fares on the test set, where that is known.
     """
 
     model: nn.Module
@@ -91,6 +92,7 @@ class FitResult:
     history: list[dict[str, Any]]
     seconds: dict[str, float]
     health: Health = field(default_factory=Health)
+    reference: GroupReport | None = None
 
 
 def fit(
@@ -115,7 +117,8 @@ def fit(
             any number of processes. Of several, only the first's counts.
         listeners: called with every event, after the run's own metrics file, in the first process.
         head: name of the model's last linear layer where it can't be found.
-        reference: how plain training fares on the same test set; the result's health is then judged against it too.
+        reference: how plain training fares on the same test set, see `train_plain`; the result's health is then judged
+            against it too. A method that only finishes a plain model, as DFR does, is compared with that one by itself.
 
     Returns:
         The model of the best epoch and its reports.
@@ -206,7 +209,8 @@ class _Fit:
             workers=0,
             ranks=ranks,
         )
-        self.watch = HealthWatch(self.curator.chain, reference)
+        self.reference = reference
+        self.watch = HealthWatch(self.curator.chain)
         self.steps = OptimizerSteps(self.model, self.optimizer, settings, head, ranks)
         self.epochs = settings.epochs + self.curator.chain.warmup_epochs
         self.history: list[dict[str, Any]] = []
@@ -427,6 +431,9 @@ class _Fit:
         if self.run is not None:
             self.curator.chain.save_artifacts(self.run.path)
         self.model.load_state_dict(self.best.weights)
+        if self.reference is None and self._plain_until_finish:
+            with self._timed("evaluate"):
+                self.reference = evaluate(self.model, self.splits.test, train=self.splits.train, ranks=self.ranks)
         finished = self._run_finish()
         with self._timed("evaluate"):
             validation = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
@@ -435,7 +442,7 @@ class _Fit:
                 test = GroupReport.of(predictions.predicted, self.splits.test, train=self.splits.train)
         outcome = Outcome(test, validation, self.best.epoch, self.history, self.settings.select_by)
         observed = self._observed(self.curator.plan, outcome)
-        health = self.ranks.from_main(lambda: self.watch.result(observed).to_json())
+        health = self.ranks.from_main(lambda: self.watch.result(observed, self.reference).to_json())
         result = FitResult(
             self.model,
             self.best.epoch,
@@ -446,6 +453,7 @@ class _Fit:
             self.history,
             dict(self.seconds),
             Health.from_json(health),
+            self.reference,
         )
         scores = {
             "best_epoch": result.best_epoch,
@@ -458,6 +466,8 @@ class _Fit:
             "seconds": result.seconds,
             "health": health,
         }
+        if self.reference is not None:
+            scores["reference"] = self.reference.fold().to_json()
         if finished:
             scores["finish"] = finished
         if self.run is not None:
@@ -468,6 +478,12 @@ class _Fit:
         if self.run is not None:
             self.run.save_results(scores)
         return result
+
+    @property
+    def _plain_until_finish(self) -> bool:
+        """Whether the last step begins with a plainly trained model, as DFR's does: the yardstick for what it makes."""
+        plain = all(isinstance(member, Uniform) for member in self.curator.chain.members)
+        return self.finish is not None and plain and type(self.objective) is CrossEntropy
 
     def _run_finish(self) -> dict[str, Any]:
         if self.finish is None:

@@ -167,6 +167,8 @@ class Policy:
         acts_between_steps: whether it can be due after any step, not only between epochs.
         needs_groups_of: the part of the data whose groups it must be given, where it needs some.
         promises_worst_group: whether its aim is the worst group, so that a bad one is a failure.
+        guesses_groups: whether it aims at groups that it is not told, so that only plain training beside it can show
+            what it did.
     """
 
     name: ClassVar[str] = ""
@@ -174,6 +176,7 @@ class Policy:
     acts_between_steps: ClassVar[bool] = False
     needs_groups_of: ClassVar[Literal["train", "validation"] | None] = None
     promises_worst_group: bool = False
+    guesses_groups: bool = False
 
     @property
     def needs_head(self) -> bool:
@@ -272,6 +275,7 @@ class Chain(Policy):
         self.features_needed = any(member.needs_features for member in self.members)
         self.between_steps = any(member.acts_between_steps for member in self.members)
         self.promises_worst_group = any(member.promises_worst_group for member in self.members)
+        self.guesses_groups = any(member.guesses_groups for member in self.members)
         self._parts = [Plan()] * len(self.members)
 
     @property

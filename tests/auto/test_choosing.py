@@ -7,11 +7,11 @@ import torch
 
 from holdfast.auto import Auto, Choice, Try, choose, kept_or_chosen, knowledge_of
 from holdfast.auto.candidates import CANDIDATES
-from holdfast.auto.choosing import best_of, check_names, halved
+from holdfast.auto.choosing import best_of, check_names, halved, level_of_each, reasons
 from holdfast.data import Examples, Splits
 from holdfast.errors import CheckpointError, ConfigError
 from holdfast.methods import METHODS, build_method
-from holdfast.training import Run, Training
+from holdfast.training import GroupReport, Run, Training
 from tests.training.toy import toy_examples, toy_model, toy_splits
 
 SHORT = Training(epochs=2, batch_size=16, learning_rate=0.05, threads=1)
@@ -85,6 +85,35 @@ def test_a_gain_that_could_be_luck_or_a_failed_health_leaves_plain_training():
     assert best_of([plain, lucky, sick, refused]) is plain
     clear = Try("lff", 0.55, gain=0.05, low=0.01, health="doubtful")
     assert best_of([plain, lucky, sick, refused, clear]) is clear
+
+
+def test_where_only_classes_are_known_their_mean_must_not_fall():
+    plain = Try("erm", 0.5, mean=0.8)
+    moved = Try("spare", 0.6, gain=0.1, low=0.05, mean=0.75)
+    assert best_of([plain, moved], "none") is plain
+    assert best_of([plain, moved], "validation") is moved
+    assert "the mean over classes falls by 5.0" in reasons([plain, moved], plain, "none", 0.8)
+
+
+def test_the_best_of_many_that_change_nothing_is_seldom_above_zero():
+    """Five methods that are right about as many examples as plain training, by chance about others."""
+    stream = torch.Generator().manual_seed(0)
+    labels = torch.arange(400) % 2
+    examples = Examples.of(torch.zeros(400, 1), labels)
+
+    def report():
+        return GroupReport.of(torch.where(torch.rand(400, generator=stream) < 0.2, 1 - labels, labels), examples)
+
+    def lucky(level):
+        return any(report().compare(plain, level=level, draws=400).worst.low > 0 for _ in range(5))
+
+    wins = {"alone": 0, "at once": 0}
+    for _ in range(60):
+        plain = report()
+        wins["alone"] += lucky(0.8)
+        wins["at once"] += lucky(level_of_each(0.8, 5))
+    assert wins["at once"] <= 3
+    assert wins["alone"] >= 9
 
 
 def test_the_choice_is_the_clear_winner_where_a_shortcut_is_strong():

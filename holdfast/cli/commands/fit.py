@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         return 0
     check_count(options.choices.processes)
     if options.choices.resume is not None:
-        free = ("checkpoint_seconds", "processes")
+        free = ("checkpoint_seconds", "processes", "reference")
         options, run = continued(options.choices.resume, arguments, parse, "fit", free=free)
     if options.auto is not None and max(options.choices.processes, launched()) > 1:
         raise ConfigError(
@@ -82,18 +82,20 @@ def train(
     """
     import torch
 
-    from holdfast.cli.common.health import reference_report
     from holdfast.cli.common.model_options import show_device, show_model
     from holdfast.cli.common.progress import TrainingProgress
+    from holdfast.cli.common.yardstick import is_trained_beside, named_reference, trained_beside
     from holdfast.integrations.trackers.tracker import trackers
     from holdfast.training.interruption import interruptible
     from holdfast.training.ranks import ALONE
 
     ranks = ranks or ALONE
-    reference = None if options.choices.reference is None else reference_report(options.choices.reference)
     choices, settings = options.choices, options.training
+    reference = named_reference(choices.reference)
     show_device(settings.device, console)
     method = None if options.auto is not None else training.validated(options.policy, settings.planned)
+    if method is not None:
+        is_trained_beside(choices.reference, method)  # refuses what makes no sense
     root = data_root(choices.data_root)
     splits = ranks.main_first(lambda: options.data.load(root))
     show_notes(splits.notes, splits.name, console)
@@ -108,6 +110,9 @@ def train(
     opened = ranks.together(lambda: _opened(run, options, spec, splits) if ranks.is_main else None)
     if method is None:
         method = _chosen(options, spec, splits, opened, console)
+    with interruptible() if opened is None else says_how_to_continue(opened, console):
+        if is_trained_beside(choices.reference, method):
+            reference = trained_beside(options, model, splits, opened, ranks=ranks, console=console)
     if opened is None:
         with interruptible():
             return training.fit(model, splits, method, settings, head=choices.head, reference=reference)
@@ -162,7 +167,7 @@ def _opened(run: training.Run | None, options: FitOptions, spec: models.ModelSpe
 
 
 def _show(result: training.FitResult, options: FitOptions, page: Path, console: Console) -> None:
-    from holdfast.cli.common.health import show_health
+    from holdfast.cli.common.health import show_health, show_reference
     from holdfast.training.evaluation.criteria import criterion_uses_groups
 
     console.print(result.test.table(f"{Path(options.choices.data).name}, {options.choices.method}: test set"))
@@ -174,4 +179,5 @@ def _show(result: training.FitResult, options: FitOptions, page: Path, console: 
         highlight=False,
     )
     show_health(result.health, console)
+    show_reference(result.reference, console)
     console.print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)

@@ -129,7 +129,9 @@ def main(arguments: list[str]) -> int:
         print_config(options.config())
         return 0
     if options.choices.resume is not None:
-        options, run = continued(options.choices.resume, arguments, parse_clip, "clip", free=("checkpoint_seconds",))
+        options, run = continued(
+            options.choices.resume, arguments, parse_clip, "clip", free=("checkpoint_seconds", "reference")
+        )
     result = tune(options, Console(), run)
     failed = result is not None and result.health.verdict == "failed"
     return UNHEALTHY if options.choices.strict and failed else 0

@@ -15,7 +15,7 @@ from holdfast.files import read_mapping
 #: Options whose mapping is the arguments of something and not a section: ``model_args: {hidden: 64}``.
 ASSIGNMENTS = ("model_args",)
 #: Options that say where and how to run, not what: they are no part of a run's configuration.
-NOT_CONFIGURATION = ("out", "track", "strict", "reference", "resume", "app", "config", "print_config")
+NOT_CONFIGURATION = ("out", "track", "strict", "resume", "app", "config", "print_config")
 
 
 def free_place(parent: str, stem: str) -> Path:

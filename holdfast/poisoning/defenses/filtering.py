@@ -10,7 +10,10 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError, DataError
 from holdfast.poisoning.defenses.filters import activation_keeps, deep_knn_keeps, spectral_keeps
+from holdfast.poisoning.health import drops
 from holdfast.training.clock import Clock
+from holdfast.training.health.check import Finding
+from holdfast.training.health.observed import Observed
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, Policy, Restart
 
@@ -59,6 +62,11 @@ class Filtering(Policy):
         copies[pool[keep]] = True
         context.request(Restart())
         return Plan(copies=copies)
+
+    def health(self, observed: Observed) -> list[Finding]:
+        """Whether what was removed can be the exception, and whether it falls on one group."""
+        active = observed.plan.active
+        return [] if active is None else drops(self.name, ~active, observed)
 
     def _poisons(self, n: int) -> float:
         return self.expected * n

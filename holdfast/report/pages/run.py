@@ -124,6 +124,17 @@ def _numbers(record: RunRecord, report: GroupReport) -> Html:
         if value is not None:
             title, meaning = (text.format(part=record.part) for text in _AVERAGES[name])
             cards.append(_number(title, percent(value), None, meaning))
+    if record.reference is not None:
+        plain = record.reference
+        what = "class" if plain.grouping == "classes" else "group"
+        cards.append(
+            _number(
+                f"Plain training, worst {what}",
+                percent(plain.worst_accuracy),
+                None,
+                f"the same data and settings without {record.method}; {percent(plain.accuracy)} of all",
+            )
+        )
     if record.best_epoch is not None:
         planned = record.epochs_planned or len(record.epochs)
         by = record.select_by.replace("_", " ")

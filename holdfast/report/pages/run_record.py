@@ -44,6 +44,7 @@ class RunRecord:
         seconds: time by activity.
         health: what was found of the method's assumptions; None where that was not looked at, as in older runs.
         choice: what ``--method auto`` tried and chose; None where the method was named.
+        reference: how plain training fares on the same test set, where that is known.
     """
 
     path: Path
@@ -65,6 +66,7 @@ class RunRecord:
     seconds: dict[str, float]
     health: Health | None = None
     choice: Choice | None = None
+    reference: GroupReport | None = None
 
     @classmethod
     def of(cls, run: Run) -> RunRecord:
@@ -101,6 +103,7 @@ class RunRecord:
             seconds=dict(chosen.get("seconds") or (epochs[-1]["seconds"] if epochs else {})),
             health=_health(results, events),
             choice=None if (made := run.choice) is None else Choice.from_json(made),
+            reference=GroupReport.from_json(chosen["reference"]) if "reference" in chosen else None,
         )
 
     @property

@@ -35,6 +35,7 @@ class GroupInference(Policy):
     """
 
     promises_worst_group = True
+    guesses_groups = True
 
     infer_epoch: int = 1
     first_learning_rate: float | None = None
@@ -122,6 +123,7 @@ class InferGroups(Policy):
     """
 
     name: ClassVar[str] = "groups"
+    guesses_groups = True
 
     source: GroupInference
 

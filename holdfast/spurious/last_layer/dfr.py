@@ -299,6 +299,7 @@ class _Dfr(Uniform):
     """
 
     part: ClassVar[Part]
+    promises_worst_group = True
 
     fits: int = 10
     C: tuple[float, ...] = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01)

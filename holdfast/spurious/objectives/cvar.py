@@ -67,6 +67,8 @@ class CvarDRO(Uniform):
     """
 
     name: ClassVar[str] = "cvar"
+    promises_worst_group = True
+    guesses_groups = True
 
     alpha: float = 0.2
 

@@ -215,6 +215,8 @@ class Lff(Uniform):
     """
 
     name: ClassVar[str] = "lff"
+    promises_worst_group = True
+    guesses_groups = True
 
     q: float = 0.7
     alpha: float = 0.7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.health.check import Finding, Health, Verdict
-from holdfast.training.health.general import above_chance, above_majority, against_reference, chosen_by, worst_group
+from holdfast.training.health.general import above_chance, above_majority, chosen_by, of_worst_group
 from holdfast.training.health.observed import Observed
 from holdfast.training.policy import Chain
 
@@ -14,11 +14,10 @@ class HealthWatch:
 
     Args:
         policy: whose assumptions are checked.
-        reference: how plain training fares on the same test set, where that is known.
     """
 
-    def __init__(self, policy: Chain, reference: GroupReport | None = None) -> None:
-        self._policy, self._reference = policy, reference
+    def __init__(self, policy: Chain) -> None:
+        self._policy = policy
         self._said: dict[str, Verdict] = {}
 
     def news(self, observed: Observed) -> list[Finding]:
@@ -28,16 +27,22 @@ class HealthWatch:
         self._said = {finding.check: finding.verdict for finding in found}
         return fresh
 
-    def result(self, observed: Observed) -> Health:
-        """All findings, once training is over."""
+    def result(self, observed: Observed, reference: GroupReport | None = None) -> Health:
+        """All findings, once training is over.
+
+        Args:
+            observed: with what came out.
+            reference: how plain training fares on the same test set, where that is known.
+        """
         assert observed.outcome is not None
-        test = observed.outcome.test
-        general = [above_chance(test), above_majority(test)]
-        chosen = observed.outcome.validation
+        test, chosen = observed.outcome.test, observed.outcome.validation
         needs = any(member.needs_groups_of is not None for member in self._policy.members)
-        general.append(chosen_by(observed.outcome.select_by, chosen, needs_groups=needs))
-        if self._policy.promises_worst_group and test.grouping != "classes":
-            general.append(worst_group(test))
-        if self._reference is not None:
-            general.append(against_reference(test, self._reference))
-        return Health.of([*general, *self._policy.health(observed)])
+        return Health.of(
+            [
+                above_chance(test),
+                above_majority(test),
+                chosen_by(observed.outcome.select_by, chosen, needs_groups=needs),
+                *of_worst_group(test, reference, aims=self._policy.promises_worst_group),
+                *self._policy.health(observed),
+            ]
+        )

@@ -24,26 +24,28 @@ def test_report_and_development_beds_share_neither_names_nor_source_with_shortcu
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_parts_are_disjoint_even_in_classes_and_as_large_as_declared(name):
-    splits, bed = splits_of(name, 3), DEVELOPMENT[name]
+    (splits, whole), bed = splits_of(name, 3), DEVELOPMENT[name]
     parts = (splits.train, splits.validation, splits.test)
     assert tuple(map(len, parts)) == bed.sizes
     ids = [set(part.ids.tolist()) for part in parts]
     assert not ids[0] & ids[1] and not ids[0] & ids[2] and not ids[1] & ids[2]
     assert splits.test.class_counts().tolist() == [bed.sizes[2] // 2] * 2
+    assert whole.ids.tolist() == splits.test.ids.tolist()
 
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_methods_get_only_the_attributes_that_are_known(name):
-    splits = splits_of(name, 0)
-    assert knowledge_of(splits) == DEVELOPMENT[name].known
-    assert splits.train.attributes is None
-    assert splits.test.attributes is not None
+    (splits, whole), known = splits_of(name, 0), DEVELOPMENT[name].known
+    assert knowledge_of(splits) == known
+    assert splits.train.attributes is None and splits.train.groups is None
+    assert (splits.test.attributes is None) == (known == "none")
+    assert whole.attributes is not None
 
 
 def test_the_shortcut_is_as_strong_as_declared_and_absent_from_the_test_set(monkeypatch):
     bed = dataclasses.replace(DEVELOPMENT["digits-corner"], known="train")
     monkeypatch.setattr(drawing, "DEVELOPMENT", {"digits-corner": bed})
-    splits = splits_of("digits-corner", 0)
+    splits, _ = splits_of("digits-corner", 0)
     shares = [float((p.labels == p.attributes).float().mean()) for p in (splits.train, splits.validation, splits.test)]
     assert shares == pytest.approx([0.95, 0.725, 0.5], abs=0.01)
     marked = splits.train.inputs.values[:, 0, -2:, -2:].flatten(1).min(1).values == 1
@@ -51,28 +53,37 @@ def test_the_shortcut_is_as_strong_as_declared_and_absent_from_the_test_set(monk
 
 
 def test_poisons_carry_the_mark_under_the_other_label_and_only_the_test_set_says_so():
-    splits, bed = splits_of("digits-poisons", 0), DEVELOPMENT["digits-poisons"]
+    (splits, whole), bed = splits_of("digits-poisons", 0), DEVELOPMENT["digits-poisons"]
     marked = splits.train.inputs.values[:, 0, -2:, -2:].flatten(1).min(1).values == 1
     assert int(marked.sum()) == pytest.approx(bed.poisoned * bed.sizes[0] / 2, abs=4)
     assert set(splits.train.labels[marked].tolist()) == {1}
     assert splits.validation.attributes is None
-    assert sorted(splits.test.group_counts().tolist()) == [125] * 4
+    assert sorted(whole.group_counts().tolist()) == [125] * 4
 
 
 def test_another_seed_is_another_draw_and_the_same_seed_the_same():
-    first, again, other = splits_of("digits-clean", 0), splits_of("digits-clean", 0), splits_of("digits-clean", 1)
+    first, again, other = (splits_of("digits-clean", seed)[0] for seed in (0, 0, 1))
     assert torch.equal(first.train.ids, again.train.ids)
     assert not torch.equal(first.train.ids, other.train.ids)
 
 
 def test_every_mark_shows_the_two_values_apart():
-    images = torch.rand(40, 1, 14, 14, generator=torch.Generator().manual_seed(0)) * 0.5
-    values = torch.arange(40) % 2
+    images = torch.rand(40, 3, 14, 14, generator=torch.Generator().manual_seed(0)) * 0.5
+    words = torch.randint(1, 900, (40, 12), generator=torch.Generator().manual_seed(0))
     for name, mark in drawing._MARKS.items():
-        marked = mark(images.clone(), values, torch.Generator().manual_seed(1))
-        assert float(marked.min()) >= 0 and float(marked.max()) <= 1
-        means = [marked[values == value].mean(0) for value in (0, 1)]
-        assert float((means[0] - means[1]).abs().max()) > 0.2, name
+        given = words if name == "word" else images
+        shown = [mark(given.clone(), torch.full((40,), value), torch.Generator().manual_seed(1)) for value in (0, 1)]
+        if name != "word":
+            assert min(float(one.min()) for one in shown) >= 0 and max(float(one.max()) for one in shown) <= 1
+        differ = (shown[0] - shown[1]).abs().flatten(1).max(1).values
+        assert float(differ.min()) > 0.05, name
+
+
+def test_a_word_stands_among_the_words_of_a_text_and_not_behind_them():
+    texts = torch.tensor([[5, 6, 0, 0], [7, 0, 0, 0]])
+    marked = drawing._MARKS["word"](texts.clone(), torch.tensor([0, 1]), torch.Generator().manual_seed(0))
+    assert torch.equal(marked == 0, texts == 0)
+    assert ((marked != texts).sum(1) == 1).all()
 
 
 # ------------------------------------------------------------------------------------------------------- claims
@@ -81,8 +92,10 @@ def test_every_mark_shows_the_two_values_apart():
 def results(**cells):
     """Results of one bed from worst groups and verdicts by method."""
     made = []
-    for method, (worst, verdicts) in cells.items():
-        metrics = {"worst_group": Metric(Measured.of(worst)), "verdict": Metric(Measured.of(verdicts))}
+    for method, (worst, verdicts, *more) in cells.items():
+        alone = more[0] if more else verdicts
+        told = {"verdict": verdicts, "alone": alone, "beside": verdicts}
+        metrics = {name: Metric(Measured.of(values)) for name, values in {"worst_group": worst, **told}.items()}
         made.append(CellResult(f"bed/{method.replace('_', '-')}", metrics, seeds=tuple(range(len(worst)))))
     return Results("health/beds", "cpu", (0, 1, 2), tuple(made))
 
@@ -105,14 +118,22 @@ def test_only_pairs_beyond_their_noise_decide():
     assert verdict_of("Of results that are better", made).holds is None
 
 
-def test_the_reference_flags_what_the_checks_missed():
+def test_each_way_to_be_compared_has_its_own_claims():
     made = results(
-        erm=([50, 50, 50], [0, 0, 0]), jtt=([40, 41, 40], [0, 0, 0]), spare=([70, 71, 70], [0, 0, 0]),
+        erm=([50, 50, 50], [0, 0, 0]),
+        jtt=([40, 41, 40], [2, 1, 1], [0, 0, 0]),
+        spare=([70, 71, 70], [0, 0, 0], [1, 0, 2]),
         auto=([69, 69, 70], [0, 0, 0]),
-    )  # fmt: skip
-    assert verdict_of("Of results that are worse", made).holds is False
-    assert verdict_of("With plain training", made).holds is True
-    assert verdict_of("With it", made).holds is True
+    )
+    held = {claim.name.partition(": ")[2]: [] for claim in tables.BEDS.claims if ": " in claim.name}
+    for claim in tables.BEDS.claims:
+        if ": " in claim.name:
+            held[claim.name.partition(": ")[2]].append(claim.check(made).holds)
+    assert held == {
+        "by default": [True, True],
+        "with --reference none": [False, False],
+        "with --reference beside for every method": [True, True],
+    }
 
 
 def test_auto_is_judged_against_the_best_and_against_plain_training():
