@@ -21,7 +21,6 @@ from holdfast.finetuning.language_models.losses import example_losses
 from holdfast.finetuning.language_models.models import gpt_neox
 from holdfast.finetuning.selection.analysis import evenness, homogeneity, rank_correlation, within_share
 from holdfast.finetuning.selection.baselines import proportional
-from holdfast.finetuning.selection.s2l import TrajectoryClusters
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_loss, tell_weights
@@ -150,7 +149,8 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     """What clusters of trajectories know: topics, the target's trajectories, its gradients.
 
     Args:
-        settings: ``examples``, ``steps``, ``k`` (several), and ``draws`` for gradient errors.
+        settings: ``examples``, ``steps``, ``k`` (several), ``draws`` for gradient errors, and where k-means starts
+            (``start``), the published way without it.
         seed: of everything.
 
     Returns:
@@ -171,11 +171,15 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
         "hidden states": target.course.states["end", "last"],
     }
     metrics = dict[str, float]()
+    how = {name: settings[name] for name in ("start",) if name in settings}
+
+    def clustered(values: Floats, k: int) -> Ints:
+        return cluster_trajectories(values, **options(cluster_trajectories, {"k": k, "seed": seed, **how})).labels
+
     for k in settings["k"]:
         for kind, values in kinds.items():
-            labels = _clustered(values, k, seed).labels
-            metrics[f"{kind} {k}/purity"] = homogeneity(labels, train.topics).mean
-    labels = _clustered(curves.losses, settings["k"][0], seed).labels
+            metrics[f"{kind} {k}/purity"] = homogeneity(clustered(values, k), train.topics).mean
+    labels = clustered(curves.losses, settings["k"][0])
     shuffled = numpy_stream(seed, "shuffled").permutation(train.topics)
     metrics["shuffled"] = homogeneity(labels, shuffled).mean
     metrics["within"] = within_share(target.course.trajectories.losses, labels)
@@ -190,10 +194,6 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     tell("gradients", [torch.from_numpy(part) for part in (target.early, target.end)])
     tell("found", {name: value for name, value in metrics.items() if "purity" not in name and name != "shuffled"})
     return metrics
-
-
-def _clustered(values: Floats, k: int, seed: int) -> TrajectoryClusters:
-    return cluster_trajectories(values, **options(cluster_trajectories, {"k": k, "seed": seed}))
 
 
 def _cosines(gradients: Floats, labels: Ints, topics: Ints, time: str) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast.papers.engine.experiment import Cell
@@ -59,13 +60,16 @@ PROBLEMS = _in_small_root(
         "middle perplexity": {**_PROBLEMS, "method": "middle perplexity"},
     },
 )
-WORDS = _in_small_root(
-    "words",
-    "s2l-solve",
-    {
-        row: {**_PROBLEMS, "mixture": "real", "share": 0.6, "method": row}
-        for row in ("longest", "s2l by source, far start")
-    },
+WORDS = replace(
+    _in_small_root(
+        "words",
+        "s2l-solve",
+        {
+            row: {**_PROBLEMS, "mixture": "real", "share": 0.6, "points": 2, "proxy_epochs": 3, "method": row}
+            for row in ("longest", "s2l by source, far start")
+        },
+    ),
+    version=2,
 )
 LORA = _in_small_root(
     "lora",
