@@ -299,7 +299,7 @@ def _priced(
     cost = estimate(
         proxy.model, tokens, trained_on, settings, points=points, processes=processes.count, by_memory=by_memory
     )
-    # Passes are dealt out to the processes by their numbers, so all must cut alike.
+    # One number for all, which is printed and kept; every process cuts its own share by it.
     settings = replace(settings, most_tokens=processes.broadcast(cost.most_tokens))
     if told is not None:
         told(replace(cost, most_tokens=settings.most_tokens))

@@ -128,13 +128,13 @@ def sweep_examples(
     gathered = torch.zeros(len(tokens) if width is None else (len(tokens), width))
     done = 0
     with evaluating(model), autocast(precision or usual_precision(device), device):
-        for number, positions in enumerate(tokens.batches(np.arange(len(tokens)), most_tokens)):
-            if number % processes.count == processes.index:
-                values = of(model, tokens.batch(positions).to(device))
-                gathered[torch.from_numpy(positions)] = values.float().cpu()
+        share = (processes.index, processes.count)
+        for positions in tokens.batches(np.arange(len(tokens)), most_tokens, share=share):
+            values = of(model, tokens.batch(positions).to(device))
+            gathered[torch.from_numpy(positions)] = values.float().cpu()
             done += len(positions)
             if progress is not None:
-                progress(done, len(tokens))
+                progress(min(done * processes.count, len(tokens)), len(tokens))
     whole: Floats = processes.total(gathered.to(device)).cpu().numpy()
     return whole
 
