@@ -128,13 +128,14 @@ def sweep_examples(
     gathered = torch.zeros(len(tokens) if width is None else (len(tokens), width))
     done = 0
     with evaluating(model), autocast(precision or usual_precision(device), device):
-        share = (processes.index, processes.count)
-        for positions in tokens.batches(np.arange(len(tokens)), most_tokens, share=share):
-            values = of(model, tokens.batch(positions).to(device))
-            gathered[torch.from_numpy(positions)] = values.float().cpu()
+        # Dealt out whole, unlike a step of training: many, longest first, and a loss has the bits of one process.
+        for number, positions in enumerate(tokens.batches(np.arange(len(tokens)), most_tokens)):
+            if number % processes.count == processes.index:
+                values = of(model, tokens.batch(positions).to(device))
+                gathered[torch.from_numpy(positions)] = values.float().cpu()
             done += len(positions)
             if progress is not None:
-                progress(min(done * processes.count, len(tokens)), len(tokens))
+                progress(done, len(tokens))
     whole: Floats = processes.total(gathered.to(device)).cpu().numpy()
     return whole
 
