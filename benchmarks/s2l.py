@@ -9,7 +9,7 @@
   layers of 256 and a vocabulary of 8,192 reads 512 examples of 20 to 250 tokens, of which a third are responses. They
   take turns.
 - k-means by faiss beside scikit-learn, from the same start.
-- Recording by the default schedule over the proxy's training: 1,536 examples as above, three epochs of 64.
+- Recording by the default schedule over the proxy's training: 256 examples as above, three epochs of 64.
 - The same choice: facts and rare facts of the world of `holdfast.papers.s2l` that a tenth covers, chosen by S2L by
   source-blind curves of the default schedule's points over those by twelve; three seeds.
 - Large data: 1,000,000 curves of 12 points in 14 sources, 100 clusters each, 100,000 chosen, in a process of its own,
@@ -274,9 +274,9 @@ PARTS: dict[str, Callable[[bool, int], list[Ratio]]] = {
     "clustering": lambda quick, times: clustering(20_000 if quick else EXAMPLES, times),
     "choosing": lambda quick, times: choosing(28_000 if quick else EXAMPLES, times),
     "large": lambda quick, times: large(20_000 if quick else 1_000_000),
-    "schedule": lambda quick, times: schedule(64 if quick else 1536, min(times, 2)),
+    "schedule": lambda quick, times: schedule(64 if quick else 256, min(times, 2)),
     "same-choice": lambda quick, times: same_choice(1, 600, 60) if quick else same_choice(3),
-    "processes": lambda quick, times: together(128 if quick else 320, min(times, 3)),
+    "processes": lambda quick, times: together(128 if quick else 256, min(times, 3)),
 }
 
 
