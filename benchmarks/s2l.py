@@ -276,7 +276,7 @@ PARTS: dict[str, Callable[[bool, int], list[Ratio]]] = {
     "large": lambda quick, times: large(20_000 if quick else 1_000_000),
     "schedule": lambda quick, times: schedule(64 if quick else 256, min(times, 2)),
     "same-choice": lambda quick, times: same_choice(1, 600, 60) if quick else same_choice(3),
-    "processes": lambda quick, times: together(128 if quick else 256, min(times, 3)),
+    "processes": lambda quick, times: together(128 if quick else 512, min(times, 2)),
 }
 
 

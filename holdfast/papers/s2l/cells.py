@@ -37,16 +37,17 @@ _KEPT = 6  # seeds whose shared results stay in memory
 world = lru_cache(maxsize=_KEPT)(make_world)
 
 
-def _model(kind: str, seed: int) -> nn.Module:
+def untrained(kind: str, seed: int) -> nn.Module:
     """The proxy of 25,344 weights or the target of 179,008, embeddings included."""
     layers, width = {"proxy": (2, 24), "target": (3, 64)}[kind]
     return gpt_neox(VOCABULARY, layers=layers, width=width, heads=4, longest=LONGEST, seed=seed, end=0)
 
 
-def _settings(kind: str, steps: int, seed: int) -> FineTuningSettings:
+def training_settings(kind: str, steps: int | None, seed: int, *, epochs: int = 3) -> FineTuningSettings:
+    """Of the proxy or the target, for so many steps; for so many epochs where these are None."""
     rate = {"proxy": 5e-3, "target": 2e-3}[kind]
     return FineTuningSettings(
-        epochs=3, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW
+        epochs=epochs, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW
     )
 
 
@@ -64,14 +65,14 @@ class _Followed:
 def course(kind: str, examples: int, steps: int, seed: int) -> _Followed:
     """Train the proxy or the target on everything."""
     train = world(seed, examples).train
-    model = _model(kind, seed)
+    model = untrained(kind, seed)
     some = numpy_stream(seed, "gradients").choice(examples, min(examples, 1200), replace=False)
     gradients = list[Floats]()
 
     def look() -> None:
         gradients.append(_gradients(model, train, some))
 
-    course = follow(model, train.tokens, _settings(kind, steps, seed), early=look)
+    course = follow(model, train.tokens, training_settings(kind, steps, seed), early=look)
     look()
     return _Followed(course, some, *gradients)
 
@@ -115,10 +116,10 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         ``evenness`` of its topics.
     """
     data, steps = world(seed, settings["examples"]), settings["steps"]
-    model = _model("target", seed)
+    model = untrained("target", seed)
     if settings["method"] == "curriculum":
         feed = ConfidenceCurriculum(data.train.tokens, settings["budget"], steps, _BATCH, rounds=3)
-        fine_tune(model, data.train.tokens, _settings("target", steps, seed), feed=feed, progress=tell_loss)
+        fine_tune(model, data.train.tokens, training_settings("target", steps, seed), feed=feed, progress=tell_loss)
         chosen = np.array(feed.chosen)
     else:
         n = settings["examples"]
@@ -132,7 +133,7 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             k=settings.get("k", TOPICS),
             seed=seed,
         )
-        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=tell_loss)
+        fine_tune(model, data.train.tokens.part(chosen), training_settings("target", steps, seed), progress=tell_loss)
     tell_weights(model)
     right = answer_accuracy(model, data.test)
     topics = np.array([right[data.test.topics == topic].mean() for topic in range(TOPICS)])

@@ -32,6 +32,12 @@ FACTS = Cell(
 )
 CLUSTERS = Cell("golden/clusters", "s2l-clusters", {"examples": 64, "steps": 6, "k": [4, 8], "draws": 2})
 STARTS = Cell("golden/starts", "s2l-starts", {**_WORLD, "k": [4, 8]})
+CURVES = Cell(
+    "golden/curves",
+    "s2l-curves",
+    {**_WORLD, "steps": 12, "k": 4, "start": "k-means++", "points": [4, 12], "dense": 4, "part": 0.5},
+)
+EPOCHS = Cell("golden/epochs", "s2l-epochs", {**_WORLD, "method": "s2l, far start", "epochs": [1, 3]})
 COVERAGE = Cell("golden/coverage", "s2l-coverage", _WORLD)
 
 _PROBLEMS: dict[str, Any] = {

@@ -138,23 +138,31 @@ def follow(
             look("early")
             early()
 
-    trajectories = _record(model, tokens, settings, {"every": max(1, steps // POINTS)}, watch)
+    trajectories = _record(model, tokens, settings, {"every": max(1, steps // POINTS)}, watch=watch, trained_on=tokens)
     look("end")
     return Course(seen["before"], seen["early"], states, seen["end"], trajectories)
 
 
-def record(model: nn.Module, tokens: TokenPairs, settings: FineTuningSettings, points: int) -> Trajectories:
-    """Train a model on everything and look at its losses alone, at so many points of equal distance.
+def record(
+    model: nn.Module,
+    tokens: TokenPairs,
+    settings: FineTuningSettings,
+    points: int,
+    *,
+    trained_on: TokenPairs | None = None,
+) -> Trajectories:
+    """Train a model and look at its losses alone, at so many points of equal distance.
 
     Args:
         model: trained in place.
         tokens: the examples.
         settings: of the training.
         points: how many, the last one at the end.
+        trained_on: what it is trained on instead of everything.
     """
-    steps = _steps(settings, tokens)
+    steps = _steps(settings, trained_on or tokens)
     when = {"every": None, "steps": [round(steps * place / points) for place in range(1, points + 1)]}
-    return _record(model, tokens, settings, when, lambda progress: None)
+    return _record(model, tokens, settings, when, watch=lambda progress: None, trained_on=trained_on or tokens)
 
 
 def _record(
@@ -162,11 +170,13 @@ def _record(
     tokens: TokenPairs,
     settings: FineTuningSettings,
     when: Mapping[str, Any],
+    *,
     watch: Callable[[Progress], None],
+    trained_on: TokenPairs,
 ) -> Trajectories:
     with tempfile.TemporaryDirectory() as folder:
         recorder = TrajectoryRecorder(Path(folder), tokens, **options(TrajectoryRecorder, when))
-        fine_tune(model, tokens, settings, recorder=recorder, progress=watch)
+        fine_tune(model, trained_on, settings, recorder=recorder, progress=watch)
         return recorder.trajectories()
 
 
