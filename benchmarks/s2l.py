@@ -29,7 +29,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import socket
 import statistics
 import subprocess
@@ -59,7 +58,7 @@ from holdfast.finetuning import (
 from holdfast.finetuning.language_models.losses import MOST_TOKENS, trajectory_point
 from holdfast.finetuning.language_models.models import gpt_neox
 from holdfast.finetuning.suggestions import suggest
-from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, read_benchmarks, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, read_benchmarks, write_benchmark
 from holdfast.primitives.lloyd import lloyd
 from holdfast.training.model_outputs import evaluating
 
@@ -200,14 +199,9 @@ def choose_many(n: int) -> None:
         part[:] = 2 + draw.normal(-0.05, 0.1, part.shape).cumsum(1)
     sources = np.arange(n) % SOURCES
     s2l_select(curves[:2000], 100, k=4)  # what is imported and allocated whatever the size
-    before = peak()
+    before = peak_memory()
     taken = cpu_seconds(lambda: s2l_select(curves, n // 10, k=CLUSTERS, sources=sources))
-    print(json.dumps({"seconds": taken, "bytes": peak() - before, "curves": curves.nbytes}))
-
-
-def peak() -> int:
-    """The most memory that this process had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"seconds": taken, "bytes": 2**20 * (peak_memory() - before), "curves": curves.nbytes}))
 
 
 def large(n: int) -> list[Ratio]:

@@ -220,6 +220,12 @@ def test_single_messages_of_a_tree_are_no_conversations() -> None:
         Instructions.of([row])
 
 
+def test_a_text_among_conversations_is_none() -> None:
+    messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A."}]
+    data = Instructions.of([{"messages": messages}, {"messages": "nothing"}], skip_bad=True)
+    assert (len(data), len(data.skipped)) == (1, 1)
+
+
 def test_what_people_say_is_not_learned_where_a_conversation_is_one_text() -> None:
     data = Instructions.of([{"chat": "USER: Hi\n\n\nASSISTANT: Hello\nUser: friends\nASSISTANT: Bye"}])
     assert data.chats[0].turns == (("user", "Hi"), ("assistant", "Hello"), ("user", "friends"), ("assistant", "Bye"))
@@ -279,5 +285,5 @@ def test_500_damaged_rows_do_not_end_a_recording(tmp_path: Path, proxy: Language
     assert len(data) + len(data.skipped) == 501
     assert len(data.skipped) > 100
     settings = FineTuningSettings(epochs=1, batch_size=8, learning_rate=1e-2)
-    curves = record_trajectories(data, proxy, tmp_path, settings, max_length=32, points=1, skip_bad=True)
+    curves = record_trajectories(data, proxy, tmp_path, settings, max_length=96, points=1, skip_bad=True)
     assert np.isfinite(curves.losses).all()

@@ -107,7 +107,7 @@ class RowReader:
             raise ValueError(f"its {self.verdict!r} is false: the response is one not to give")
         system = "\n\n".join(part for part in (self._said_by_system(row), self._tools(row)) if part)
         whole = self.prompt is None and self.response.lower() not in _TEXTS  # a text is learned as it is
-        answer = _answer(row[self.response], "" if self.prompt else system, whole=whole)
+        answer = _answer(row[self.response], "" if self.prompt else system, whole=whole, column=self.response)
         if self.prompt is None:
             return answer
         given: list[Turn] = [("system", system)] if system else []
@@ -228,12 +228,14 @@ def _recurs(rows: Sequence[Row], name: str) -> bool:
     return (name.lower() == "source" and len(values) <= _SMALL) or _SHARED * len(set(map(str, values))) <= len(values)
 
 
-def _answer(value: Any, system: str, *, whole: bool) -> Chat:
+def _answer(value: Any, system: str, *, whole: bool, column: str) -> Chat:
     """What a column holds: messages, one turn of the assistant's, or a whole conversation as a text, where it may."""
     messages = as_messages(value)
     if messages is None and whole and (spoken := turns_of_transcript(plain_text(value))):
         turns = ((("system", system),) if system else ()) + spoken
         return Chat.of(turns, [place for place, (role, _) in enumerate(turns) if role == "assistant"])
+    if messages is None and whole and column.lower() in _CHATS:
+        raise ValueError(f"{value!r:.80} is no conversation: it names no user and no assistant")
     if messages is None:
         return Chat.of([("assistant", plain_text(value))], [0])
     return chat_of_messages(messages, system)
