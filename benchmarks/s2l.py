@@ -9,7 +9,7 @@
   layers of 256 and a vocabulary of 8,192 reads 512 examples of 20 to 250 tokens, of which a third are responses. They
   take turns.
 - k-means by faiss beside scikit-learn, from the same start.
-- Recording by the default schedule over the proxy's training: 1,536 examples as above, three epochs of 64.
+- Recording by the default schedule over the proxy's training: 256 examples as above, three epochs of 64.
 - The same choice: facts and rare facts of the world of `holdfast.papers.s2l` that a tenth covers, chosen by S2L by
   source-blind curves of the default schedule's points over those by twelve; three seeds.
 - Large data: 1,000,000 curves of 12 points in 14 sources, 100 clusters each, 100,000 chosen, in a process of its own,
@@ -19,8 +19,9 @@
 
 Times are the processor's, of one thread each, so that another process does not disturb them.
 
-Needs faiss and transformers: ``pip install 'holdfast[llm,faiss]'``. Run: ``python benchmarks/s2l.py``, some 25 minutes.
-Writes results/benchmarks/s2l.json.
+Needs faiss and transformers: ``pip install 'holdfast[llm,faiss]'``. Run: ``python benchmarks/s2l.py``, some 25 minutes;
+``--only schedule large`` measures some parts, a few minutes each. Writes results/benchmarks/s2l.json, in which parts
+that weren't measured stay as they are.
 """
 
 from __future__ import annotations
@@ -28,7 +29,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import socket
 import statistics
 import subprocess
@@ -58,7 +58,7 @@ from holdfast.finetuning import (
 from holdfast.finetuning.language_models.losses import MOST_TOKENS, trajectory_point
 from holdfast.finetuning.language_models.models import gpt_neox
 from holdfast.finetuning.suggestions import suggest
-from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, write_benchmark
+from holdfast.papers.engine.benchmarks import Ratio, cpu_seconds, peak_memory, read_benchmarks, write_benchmark
 from holdfast.primitives.lloyd import lloyd
 from holdfast.training.model_outputs import evaluating
 
@@ -152,7 +152,7 @@ def recording(n: int, repetitions: int) -> list[Ratio]:
 def schedule(n: int, repetitions: int) -> list[Ratio]:
     """Recording by the default schedule, over training."""
     tokens, settings = texts(n), FineTuningSettings(epochs=3, batch_size=64, learning_rate=1e-3)
-    points, total = suggest(n, n // 2).points.value, settings.steps_for(n)
+    points, total = suggest(n, n // 2, epochs=settings.epochs).points.value, settings.steps_for(n)
     found = []
     for _ in range(repetitions):
         with tempfile.TemporaryDirectory() as folder:
@@ -199,14 +199,9 @@ def choose_many(n: int) -> None:
         part[:] = 2 + draw.normal(-0.05, 0.1, part.shape).cumsum(1)
     sources = np.arange(n) % SOURCES
     s2l_select(curves[:2000], 100, k=4)  # what is imported and allocated whatever the size
-    before = peak()
+    before = peak_memory()
     taken = cpu_seconds(lambda: s2l_select(curves, n // 10, k=CLUSTERS, sources=sources))
-    print(json.dumps({"seconds": taken, "bytes": peak() - before, "curves": curves.nbytes}))
-
-
-def peak() -> int:
-    """The most memory that this process had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"seconds": taken, "bytes": 2**20 * (peak_memory() - before), "curves": curves.nbytes}))
 
 
 def large(n: int) -> list[Ratio]:
@@ -267,23 +262,33 @@ def _wall(count: int, n: int) -> float:
     return float(said[0].splitlines()[-1])
 
 
+#: Each by whether it is only tried, and how often it is repeated.
+PARTS: dict[str, Callable[[bool, int], list[Ratio]]] = {
+    "recording": lambda quick, times: recording(32 if quick else 512, times),
+    "clustering": lambda quick, times: clustering(20_000 if quick else EXAMPLES, times),
+    "choosing": lambda quick, times: choosing(28_000 if quick else EXAMPLES, times),
+    "large": lambda quick, times: large(20_000 if quick else 1_000_000),
+    "schedule": lambda quick, times: schedule(64 if quick else 256, min(times, 2)),
+    "same-choice": lambda quick, times: same_choice(1, 600, 60) if quick else same_choice(3),
+    "processes": lambda quick, times: together(128 if quick else 512, min(times, 2)),
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition; nothing is written")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS], help="which parts to measure")
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     repetitions = 1 if chosen.quick else chosen.repetitions
     with threadpool_limits(1):
-        ratios = recording(32 if chosen.quick else 512, repetitions)
-        ratios += clustering(20_000 if chosen.quick else EXAMPLES, repetitions)
-        ratios += choosing(28_000 if chosen.quick else EXAMPLES, repetitions)
-        ratios += large(20_000 if chosen.quick else 1_000_000)
-        ratios += schedule(64 if chosen.quick else 1536, min(repetitions, 2))
-        ratios += same_choice(1, 600, 60) if chosen.quick else same_choice(3)
-    ratios += together(64 if chosen.quick else 768, min(repetitions, 3))
+        ratios = [ratio for part in chosen.only for ratio in PARTS[part](chosen.quick, repetitions)]
     if not chosen.quick:
+        measured = {ratio.name for ratio in ratios}
+        known = [one for one in read_benchmarks(chosen.results) if one.name == "s2l"]
+        ratios += [ratio for one in known for ratio in one.ratios if ratio.name not in measured]
         print(write_benchmark("s2l", ratios, chosen.results))
 
 

@@ -299,7 +299,7 @@ def _priced(
     cost = estimate(
         proxy.model, tokens, trained_on, settings, points=points, processes=processes.count, by_memory=by_memory
     )
-    # Passes are dealt out to the processes by their numbers, so all must cut alike.
+    # All cut alike, so that a point has the same bits whatever the number of processes.
     settings = replace(settings, most_tokens=processes.broadcast(cost.most_tokens))
     if told is not None:
         told(replace(cost, most_tokens=settings.most_tokens))

@@ -125,6 +125,53 @@ FORMATS: Mapping[str, tuple[Mapping[str, Any], tuple[str, ...], str]] = {
         ("One.",),
         "all",
     ),
+    "LLaMA-Factory with a history": (
+        {"instruction": "Now?", "input": "", "output": "Three.", "history": [["One?", "1."], ["Two?", "2."]]},
+        ("1.", "2.", "Three."),
+        "all",
+    ),
+    "HH-RLHF": (
+        {
+            "chosen": "\n\nHuman: Hi?\n\nAssistant: Hello.\n\nHuman: Well?\n\nAssistant: Fine.",
+            "rejected": "\n\nHuman: Hi?\n\nAssistant: No.",
+        },
+        ("Hello.", "Fine."),
+        "all",
+    ),
+    "Capybara, pairs": (
+        {"source": "made", "conversation": [{"input": "Q", "output": "A."}, {"input": "R", "output": "B."}]},
+        ("A.", "B."),
+        "made",
+    ),
+    "Firefly, pairs": ({"conversation": [{"human": "Q", "assistant": "A."}]}, ("A.",), "all"),
+    "Gemini": (
+        {
+            "systemInstruction": {"role": "system", "parts": [{"text": "Briefly."}]},
+            "contents": [{"role": "user", "parts": [{"text": "Q"}]}, {"role": "model", "parts": [{"text": "A."}]}],
+        },
+        ("A.",),
+        "all",
+    ),
+    "Anthropic with tools": (
+        {
+            "system": "Briefly.",
+            "messages": [
+                {"role": "user", "content": "How warm?"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "1", "name": "weather", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1", "content": "12"}]},
+                {"role": "assistant", "content": [{"type": "text", "text": "Twelve."}]},
+            ],
+        },
+        ("weather", "Twelve."),
+        "all",
+    ),
+    "Cohere": (
+        {"messages": [{"role": "User", "content": "Q"}, {"role": "Chatbot", "content": "A."}]},
+        ("A.",),
+        "all",
+    ),
+    "TRL, unpaired preferences": ({"prompt": "Q", "completion": "A.", "label": True}, ("A.",), "all"),
+    "columns in capitals": ({"Question": "Q", "Answer": "A.", "Category": "maths"}, ("A.",), "maths"),
     "plain text": ({"text": "Once there was a house."}, ("Once there was a house.",), "all"),
 }
 
@@ -156,6 +203,34 @@ def test_a_public_format_goes_from_its_file_to_a_subset_of_it(name: str, tmp_pat
     assert not curves.undefined.any()
     chosen = s2l_select(curves.losses, 3, k=2, sources=data.sources).positions
     assert [json.loads(line) for line in data.part(chosen).encoded(".jsonl").splitlines()] == [row] * 3
+
+
+def test_an_answer_that_is_marked_as_bad_is_not_learned() -> None:
+    """TRL's unpaired preferences have both, and the bad ones once were learned like the others."""
+    rows = [{"prompt": "Q", "completion": text, "label": good} for text, good in (("A.", True), ("Go away.", False))]
+    with pytest.raises(DataError, match="is one not to give"):
+        Instructions.of([json.dumps(row) for row in rows])
+    data = Instructions.of(rows, skip_bad=True)
+    assert (data.responses, len(data.skipped)) == (("A.",), 1)
+
+
+def test_single_messages_of_a_tree_are_no_conversations() -> None:
+    row = {"message_id": "a", "parent_id": None, "text": "What is it?", "role": "prompter"}
+    with pytest.raises(DataError, match="single messages of trees"):
+        Instructions.of([row])
+
+
+def test_a_text_among_conversations_is_none() -> None:
+    messages = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A."}]
+    data = Instructions.of([{"messages": messages}, {"messages": "nothing"}], skip_bad=True)
+    assert (len(data), len(data.skipped)) == (1, 1)
+
+
+def test_what_people_say_is_not_learned_where_a_conversation_is_one_text() -> None:
+    data = Instructions.of([{"chat": "USER: Hi\n\n\nASSISTANT: Hello\nUser: friends\nASSISTANT: Bye"}])
+    assert data.chats[0].turns == (("user", "Hi"), ("assistant", "Hello"), ("user", "friends"), ("assistant", "Bye"))
+    assert data.chats[0].learned == (1, 3)
+    assert Instructions.of([{"text": "User: Hi\nAssistant: Hello"}]).chats[0].learned == (0,)  # a text is learned whole
 
 
 ODD: tuple[Any, ...] = (
@@ -210,5 +285,5 @@ def test_500_damaged_rows_do_not_end_a_recording(tmp_path: Path, proxy: Language
     assert len(data) + len(data.skipped) == 501
     assert len(data.skipped) > 100
     settings = FineTuningSettings(epochs=1, batch_size=8, learning_rate=1e-2)
-    curves = record_trajectories(data, proxy, tmp_path, settings, max_length=32, points=1, skip_bad=True)
+    curves = record_trajectories(data, proxy, tmp_path, settings, max_length=96, points=1, skip_bad=True)
     assert np.isfinite(curves.losses).all()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from holdfast.errors import ConfigError, DataError, HoldfastWarning
+from holdfast.errors import ConfigError, DataError, HoldfastWarning, MissingDependencyError
 from holdfast.finetuning import FineTuningSettings, LanguageModel, load_language_model, with_lora
 from holdfast.finetuning.estimates import Estimate
 from holdfast.finetuning.language_models.losses import trajectory_point
@@ -200,6 +200,27 @@ def test_lora_learns_only_its_adapters(tmp_path: Path) -> None:
     base = LanguageModel(adapted.model.get_base_model(), plain.tokenizer)  # type: ignore[operator]
     stored = {name: part for name, part in base.model.named_parameters() if "lora" not in name}
     assert np.array_equal(before, np.concatenate([part.detach().numpy().ravel() for part in stored.values()]))
+
+
+def test_weights_in_four_bits_stay_and_adapters_learn(tmp_path: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    given = language(DATA, width=64)
+    given.model.save_pretrained(tmp_path / "proxy")  # type: ignore[operator]
+    given.tokenizer.save_pretrained(tmp_path / "proxy")
+    adapted = with_lora(load_language_model(str(tmp_path / "proxy"), four_bit=True), rank=2)
+    small = {name: part.clone() for name, part in adapted.model.named_parameters() if part.dtype == torch.uint8}
+    assert small
+    trajectories = record_trajectories(DATA, adapted, tmp_path / "run", QUICK)
+    assert (trajectories.losses[:, -1] < trajectories.losses[:, 0]).mean() > 0.9
+    assert all(torch.equal(part, dict(adapted.model.named_parameters())[name]) for name, part in small.items())
+
+
+def test_four_bits_without_their_package_or_of_a_gguf_are_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match="pip install bitsandbytes"):
+        load_language_model("./nowhere", four_bit=True)
+    with pytest.raises(ConfigError, match=r"leave out --four-bit"):
+        load_language_model("./nowhere.gguf", four_bit=True)
 
 
 def test_the_pythia_of_the_document_has_its_parameters() -> None:

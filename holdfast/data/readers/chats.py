@@ -1,15 +1,17 @@
 """Conversations out of messages: who says what, and which of it a model learns to say.
 
-Messages come as OpenAI's (``role`` and ``content``, which may be a list of parts, with tool calls), ShareGPT's
-(``from`` and ``value``), or Gemini's (``role`` and ``parts``). Every assistant's turn is learned, unless its message
-has the weight 0 (OpenAI's fine-tuning format) or belongs to what was given as a prompt. What follows the last learned
-turn teaches nothing and is left out.
+Messages come as OpenAI's (``role`` and ``content``, which may be a list of parts, with tool calls), Anthropic's (whose
+parts use tools and bring their results), ShareGPT's (``from`` and ``value``), Gemini's (``role`` and ``parts``), as
+pairs of what is asked and answered, or as one text in which speakers are named before they speak. Every assistant's
+turn is learned, unless its message has the weight 0 (OpenAI's fine-tuning format) or belongs to what was given as a
+prompt. What follows the last learned turn teaches nothing and is left out.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,11 +24,23 @@ Turn = tuple[str, str]
 _ROLES = {
     **dict.fromkeys(("system", "developer"), "system"),
     **dict.fromkeys(("user", "human", "prompter", "instruction"), "user"),
-    **dict.fromkeys(("assistant", "gpt", "model", "chatgpt", "bot", "ai", "function_call"), "assistant"),
-    **dict.fromkeys(("tool", "function", "observation", "ipython", "tool_response"), "tool"),
+    **dict.fromkeys(
+        ("assistant", "gpt", "model", "chatgpt", "chatbot", "bot", "bing", "bard", "ai", "function_call"), "assistant"
+    ),
+    **dict.fromkeys(("tool", "function", "observation", "ipython", "tool_response", "function response"), "tool"),
 }
 _WHO, _WHAT = ("role", "from"), ("content", "value", "parts", "text")
 _LEARNED_BY = "assistant"
+#: Two turns in one mapping, as lists of exchanges have them.
+_PAIRS = (
+    ("input", "output"), ("human", "assistant"), ("user", "assistant"), ("instruction", "output"),
+    ("question", "answer"), ("prompt", "response"),
+)  # fmt: skip
+#: Who speaks, at the beginning of a line of a text that is a whole conversation.
+_SPEAKER = re.compile(
+    r"^[ \t]*(?:#{1,3}[ \t]*)?(system|human|user|assistant|ai|bot|gpt|function response)[ \t]*:[ \t]*",
+    re.IGNORECASE | re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -73,6 +87,7 @@ def chat_of_messages(messages: Sequence[Any], system: str = "") -> Chat:
     Raises:
         ValueError: if something is no message, or no turn is learned.
     """
+    messages = [message for entry in messages for message in _messages_of(entry)]
     before: tuple[Turn, ...] = (("system", system),) if system else ()
     turns = (*before, *turns_of(messages))
     weights = [1.0] * len(before) + [_weight(message) for message in messages]
@@ -85,7 +100,17 @@ def turns_of(messages: Sequence[Any]) -> tuple[Turn, ...]:
     Raises:
         ValueError: if one of them is no message that can be read as text.
     """
-    return tuple(_turn(message) for message in messages)
+    return tuple(_turn(message) for entry in messages for message in _messages_of(entry))
+
+
+def turns_of_transcript(text: str) -> tuple[Turn, ...]:
+    """The turns of a text that is a conversation from its first line on, with a user and an assistant; else none."""
+    found = list(_SPEAKER.finditer(text))
+    roles = [_ROLES[one[1].lower()] for one in found]
+    if not {"user", _LEARNED_BY} <= {*roles} or text[: found[0].start()].strip():
+        return ()
+    ends = [*(one.start() for one in found[1:]), len(text)]
+    return tuple((role, text[one.end() : end].strip()) for role, one, end in zip(roles, found, ends, strict=True))
 
 
 def joined_inputs(turns: Sequence[Turn]) -> tuple[Turn, ...]:
@@ -132,6 +157,20 @@ def plain_text(value: Any) -> str:
     return text
 
 
+def _messages_of(entry: Any) -> Sequence[Any]:
+    """A message, or the two of a pair: a mapping, or a list of two texts."""
+    if isinstance(entry, (list, tuple)) and len(entry) == 2 and all(isinstance(text, str) for text in entry):
+        return _exchange(*entry)
+    if not isinstance(entry, Mapping) or _first(entry, _WHO) is not None:
+        return (entry,)
+    pair = next((pair for pair in _PAIRS if not any(is_null(entry.get(name)) for name in pair)), None)
+    return (entry,) if pair is None else _exchange(*(entry[name] for name in pair))
+
+
+def _exchange(asked: Any, answered: Any) -> Sequence[Any]:
+    return {"role": "user", "content": asked}, {"role": _LEARNED_BY, "content": answered}
+
+
 def _turn(message: Any) -> Turn:
     if not isinstance(message, Mapping):
         raise ValueError(f"{message!r:.80} stands where a message with its role and content should")
@@ -139,9 +178,12 @@ def _turn(message: Any) -> Turn:
     role = _ROLES.get(str(name).lower())
     if role is None:
         raise ValueError(f"a message's role is {name!r:.40}, and not system, user, assistant or tool")
-    calls = _calls(message)
     content = _first(message, _WHAT)
+    parts = content if isinstance(content, (list, tuple)) else ()
+    calls = [*_calls(message), *(_tagged(_used(part)) for part in parts if _is(part, "tool_use"))]
     said = "" if content is None and calls else _content(content)
+    if role == "user" and any(_is(part, "tool_result") for part in parts):
+        role = "tool"
     return role, "\n".join(part for part in (said, *calls) if part) if calls else said
 
 
@@ -160,6 +202,10 @@ def _content(value: Any) -> str:
 def _part(part: Any) -> str:
     if isinstance(part, str):
         return plain_text(part)
+    if _is(part, "tool_use"):  # is among the calls
+        return ""
+    if _is(part, "tool_result"):
+        return "" if is_null(part.get("content")) else _content(part["content"])
     text = part.get("text") if isinstance(part, Mapping) else None
     if is_null(text):
         kind = part.get("type") if isinstance(part, Mapping) else part
@@ -173,7 +219,20 @@ def _calls(message: Mapping[str, Any]) -> list[str]:
     listed = list(calls) if isinstance(calls, (list, tuple)) else []
     if isinstance(message.get("function_call"), Mapping):  # OpenAI's before there were several
         listed.append(message["function_call"])
-    return [f"<tool_call>\n{_call(call)}\n</tool_call>" for call in listed]
+    return [_tagged(_call(call)) for call in listed]
+
+
+def _tagged(call: str) -> str:
+    return f"<tool_call>\n{call}\n</tool_call>"
+
+
+def _is(part: Any, kind: str) -> bool:
+    return isinstance(part, Mapping) and part.get("type") == kind
+
+
+def _used(part: Mapping[str, Any]) -> str:
+    """Anthropic's use of a tool, as OpenAI writes it."""
+    return _call({"name": part.get("name"), "arguments": part.get("input")})
 
 
 def _call(call: Any) -> str:

@@ -1,8 +1,9 @@
 """Which columns of fine-tuning data hold what, and how a row becomes a conversation.
 
-Understood by their usual names: chats (``messages``, ``conversations``, ...), a prompt and a response, Alpaca's
-``instruction``, ``input`` and ``output``, Dolly's ``context``, preference data, of which the chosen response is
-learned, and plain ``text``, which is learned whole. Which of them it is follows from the columns of the first row.
+Understood by their usual names, in capitals too: chats (``messages``, ``conversations``, ...), a prompt and a response,
+Alpaca's ``instruction``, ``input`` and ``output`` with a ``history``, Dolly's ``context``, preference data, of which
+the chosen response is learned, and plain ``text``, which is learned whole. Which of them it is follows from the columns
+of the first row.
 """
 
 from __future__ import annotations
@@ -20,20 +21,27 @@ from holdfast.data.readers.chats import (
     is_null,
     plain_text,
     turns_of,
+    turns_of_transcript,
 )
 from holdfast.errors import DataError, nearest
 
 Row = Mapping[str, Any]
 
-_CHATS = ("messages", "conversations", "conversation", "dialog", "dialogue", "chat")
+_CHATS = ("messages", "conversations", "conversation", "dialog", "dialogue", "chat", "contents")
 _PROMPTS = ("prompt", "question", "query", "problem", "instruction", "input", "inputs")
 _RESPONSES = ("response", "completion", "output", "answer", "solution", "target", "targets", "chosen")
 _TEXTS = ("text", "content", "document")
 _SOURCES = ("source", "dataset", "data_source", "category", "task", "task_name", "domain", "subset", "origin")
-_SYSTEMS = ("system", "system_prompt")
+_SYSTEMS = ("system", "system_prompt", "systeminstruction", "system_instruction", "definition")
 _TOOLS = ("tools", "functions")
 #: What an instruction is applied to, beside Alpaca's and Dolly's columns for the instruction itself.
 _INPUTS = ("input", "context")
+#: Exchanges before an instruction, as LLaMA-Factory has them.
+_HISTORIES = ("history",)
+#: Whether an answer is a good one, as TRL's unpaired preferences say it.
+_VERDICTS = ("label",)
+#: What rows have that are messages of a tree, as OASST's.
+_OF_A_TREE = ("parent_id", "role", "text")
 #: Of a row that leaves its source out, among others that don't.
 NO_SOURCE = "(no source)"
 #: A column is taken for the source by its name only if so many rows share a value on average,
@@ -71,6 +79,8 @@ class RowReader:
         added: column of what an instruction is applied to.
         system: column of what the system says first.
         tools: column of the tools that may be called.
+        history: column of the exchanges before the prompt.
+        verdict: column that is false where the response is a bad one.
     """
 
     prompt: str | None
@@ -78,11 +88,13 @@ class RowReader:
     added: str | None = None
     system: str | None = None
     tools: str | None = None
+    history: str | None = None
+    verdict: str | None = None
 
     @property
     def columns(self) -> set[str | None]:
         """All columns that are read."""
-        return {self.prompt, self.response, self.added, self.system, self.tools}
+        return {self.prompt, self.response, self.added, self.system, self.tools, self.history, self.verdict}
 
     def chat(self, row: Row) -> Chat:
         """The conversation in a row.
@@ -91,18 +103,35 @@ class RowReader:
             ValueError: if there is none.
             KeyError: if the row lacks a column.
         """
-        system = "\n\n".join(part for part in (self._optional(row, self.system), self._tools(row)) if part)
-        answer = _answer(row[self.response], "" if self.prompt else system)
+        if self.verdict is not None and row.get(self.verdict) is False:
+            raise ValueError(f"its {self.verdict!r} is false: the response is one not to give")
+        system = "\n\n".join(part for part in (self._said_by_system(row), self._tools(row)) if part)
+        whole = self.prompt is None and self.response.lower() not in _TEXTS  # a text is learned as it is
+        answer = _answer(row[self.response], "" if self.prompt else system, whole=whole, column=self.response)
         if self.prompt is None:
             return answer
         given: list[Turn] = [("system", system)] if system else []
-        given += _turns(row[self.prompt], "user")
+        before = self._before(row)
+        learned = [len(given) + place for place, (role, _) in enumerate(before) if role == "assistant"]
+        given += [*before, *_turns(row[self.prompt], "user")]
         if added := self._optional(row, self.added):
             place = max((place for place, (role, _) in enumerate(given) if role == "user"), default=len(given) - 1)
             given.insert(place + 1, ("input", added))
         if answer.turns[0] in given:  # a conversation that repeats its prompt, as preference data has it
             given = given[: given.index(answer.turns[0])]
-        return Chat.of([*given, *answer.turns], [len(given) + place for place in answer.learned])
+        return Chat.of([*given, *answer.turns], [*learned, *(len(given) + place for place in answer.learned)])
+
+    def _before(self, row: Row) -> tuple[Turn, ...]:
+        """The exchanges before the prompt, all of whose answers are learned."""
+        history = row.get(self.history) if self.history else None
+        return () if is_null(history) or history in ("", [], ()) else _turns(history, "user")
+
+    def _said_by_system(self, row: Row) -> str:
+        """A text, or Gemini's message without a role worth knowing."""
+        value = row.get(self.system) if self.system else None
+        if isinstance(value, Mapping):
+            return turns_of([{**value, "role": "system"}])[0][1]
+        return self._optional(row, self.system)
 
     def _optional(self, row: Row, column: str | None) -> str:
         value = row.get(column) if column else None
@@ -134,15 +163,24 @@ def find_reader(first: Collection[str], known: Collection[str], columns: Instruc
             raise DataError(f"{name} has no column {column!r}{nearest(column, known)}")
     beside = {"system": _first_of(_SYSTEMS, known), "tools": _first_of(_TOOLS, known)}
     unnamed = columns.prompt is None and columns.response is None
+    if unnamed and all(column in first for column in _OF_A_TREE):
+        raise DataError(
+            f"the rows of {name} are single messages of trees (parent_id, role, text), not conversations; join each "
+            "way from a root to an answer into a column messages with role and content, or name columns with "
+            "--prompt-column and --response-column"
+        )
     whole = columns.prompt if columns.prompt == columns.response else None
     if chat := whole or (_first_of(_CHATS, first) if unnamed else None):
         return RowReader(None, chat, **beside)
-    alpaca = columns.prompt is None and "instruction" in first
-    prompt = columns.prompt or ("instruction" if alpaca else _first_of(_PROMPTS, first))
+    instruction = _first_of(("instruction",), first) if columns.prompt is None else None
+    alpaca = instruction is not None
+    prompt = columns.prompt or instruction or _first_of(_PROMPTS, first)
     response = columns.response or _first_of(_RESPONSES, [column for column in first if column != prompt])
     if response is not None and (prompt is not None or response == "chosen"):
-        added = next((column for column in _INPUTS if alpaca and column in known and column != response), None)
-        return RowReader(prompt, response, added, **beside)
+        added = _first_of(_INPUTS, [column for column in known if column != response]) if alpaca else None
+        verdict = next((column for column in _VERDICTS if column in known and unnamed), None)
+        history = _first_of(_HISTORIES, known) if alpaca else None
+        return RowReader(prompt, response, added, **beside, history=history, verdict=verdict)
     text = _first_of(_TEXTS, first)
     if unnamed and text is not None and prompt is None and response is None:
         return RowReader(None, text, **beside)
@@ -170,7 +208,7 @@ def find_source(
 
 def source_candidates(known: Collection[str], reader: RowReader) -> list[str]:
     """Columns that are called as sources usually are."""
-    return [name for name in _SOURCES if name in known and name not in reader.columns]
+    return [name for name in _usual(_SOURCES, known) if name not in reader.columns]
 
 
 def source_of(row: Row, column: str | None) -> str:
@@ -187,12 +225,17 @@ def _recurs(rows: Sequence[Row], name: str) -> bool:
     if not all(is_null(value) or isinstance(value, (str, int, float)) for value in values):
         return False
     # By its plainest name it is taken in small files too, where values can hardly recur.
-    return (name == "source" and len(values) <= _SMALL) or _SHARED * len(set(map(str, values))) <= len(values)
+    return (name.lower() == "source" and len(values) <= _SMALL) or _SHARED * len(set(map(str, values))) <= len(values)
 
 
-def _answer(value: Any, system: str) -> Chat:
-    """What a column of responses holds: messages, or one turn of the assistant's."""
+def _answer(value: Any, system: str, *, whole: bool, column: str) -> Chat:
+    """What a column holds: messages, one turn of the assistant's, or a whole conversation as a text, where it may."""
     messages = as_messages(value)
+    if messages is None and whole and (spoken := turns_of_transcript(plain_text(value))):
+        turns = ((("system", system),) if system else ()) + spoken
+        return Chat.of(turns, [place for place, (role, _) in enumerate(turns) if role == "assistant"])
+    if messages is None and whole and column.lower() in _CHATS:
+        raise ValueError(f"{value!r:.80} is no conversation: it names no user and no assistant")
     if messages is None:
         return Chat.of([("assistant", plain_text(value))], [0])
     return chat_of_messages(messages, system)
@@ -205,4 +248,11 @@ def _turns(value: Any, role: str) -> tuple[Turn, ...]:
 
 
 def _first_of(names: Iterable[str], known: Collection[str]) -> str | None:
-    return next((name for name in names if name in known), None)
+    """The first of some usual names that a column has, however it is capitalised."""
+    return next(iter(_usual(names, known)), None)
+
+
+def _usual(names: Iterable[str], known: Collection[str]) -> list[str]:
+    """The columns with usual names, however they are capitalised; the plain name where there are both."""
+    called = {str(column).lower(): column for column in sorted(known, key=str)}
+    return [called[name] for name in names if name in called]

@@ -224,9 +224,7 @@ def compute_gradients(
     precision = settings.precision or usual_precision(device)
     predicted = int(tokens.predicted[batch].sum())
     loss = torch.zeros((), device=device)
-    for number, positions in enumerate(tokens.batches(batch, settings.most_tokens)):
-        if number % processes.count != processes.index:
-            continue
+    for positions in tokens.batches(batch, settings.most_tokens, share=(processes.index, processes.count)):
         with autocast(precision, device):
             logits, labels = response_logits(model, tokens.batch(positions).to(device))
             losses = F.cross_entropy(

@@ -31,6 +31,8 @@ Floats = NDArray[np.float32]
 
 #: Padded tokens in a forward pass.
 MOST_TOKENS = 8192
+#: Mini-batches that a pass over all examples has at least, if there are so many examples.
+_BATCHES = 16
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,10 @@ def sweep_examples(
     gathered = torch.zeros(len(tokens) if width is None else (len(tokens), width))
     done = 0
     with evaluating(model), autocast(precision or usual_precision(device), device):
-        for number, positions in enumerate(tokens.batches(np.arange(len(tokens)), most_tokens)):
+        # Dealt out whole, unlike a step of training, so that a loss has the same bits whatever the processes; enough of
+        # them, longest first, that shares weigh alike.
+        fitting = min(most_tokens, int(tokens.lengths.sum()) // _BATCHES)
+        for number, positions in enumerate(tokens.batches(np.arange(len(tokens)), fitting)):
             if number % processes.count == processes.index:
                 values = of(model, tokens.batch(positions).to(device))
                 gathered[torch.from_numpy(positions)] = values.float().cpu()

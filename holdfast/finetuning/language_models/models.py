@@ -6,6 +6,7 @@ Code that comes with a model is never run, and weights are read from safetensors
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from holdfast.errors import DataError, MissingDependencyError
+from holdfast.errors import ConfigError, DataError, MissingDependencyError
 from holdfast.models.networks.pretrained import is_offline
 from holdfast.streams import derive_seed
 
@@ -58,25 +59,30 @@ class LanguageModel:
         return digest.hexdigest()
 
 
-def load_language_model(name: str) -> LanguageModel:
+def load_language_model(name: str, *, four_bit: bool = False) -> LanguageModel:
     """A pretrained model in float32, with its tokenizer.
 
     Args:
         name: a name on the Hugging Face hub, a local folder, or a ``.gguf`` file.
+        four_bit: keep the weights of linear layers in four bits (NF4), which can't be learned: for `with_lora` (QLoRA).
 
     Raises:
-        MissingDependencyError: if transformers, or `gguf` for such a file, isn't installed.
+        ConfigError: if a ``.gguf`` file, which has a quantisation of its own, is to be kept in four bits.
+        MissingDependencyError: if transformers, `gguf` for such a file, or bitsandbytes for four bits isn't installed.
         DataError: if there is no such model, or no network to fetch it.
     """
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - an optional package
     except ImportError as error:
         raise MissingDependencyError(_NEEDS) from error
-    place, options = name, {}
+    place, options = name, dict[str, Any]()
+    if four_bit and name.endswith(".gguf"):
+        raise ConfigError(f"{name} is quantised in its own way and read as float32; leave out --four-bit")
     if name.endswith(".gguf"):
         if not Path(name).is_file():
             raise DataError(f"there is no file {name}; give a .gguf file, a local folder, or a name on the hub")
         place, options = str(Path(name).parent), {"gguf_file": Path(name).name}
+    kept = {"quantization_config": _four_bits()} if four_bit else {}
     try:
         local = {"local_files_only": is_offline(place)}  # or the library would try the hub for a minute
         tokenizer = AutoTokenizer.from_pretrained(place, trust_remote_code=False, **local, **options)
@@ -85,6 +91,7 @@ def load_language_model(name: str) -> LanguageModel:
             trust_remote_code=False,
             use_safetensors=None if options else True,
             dtype=torch.float32,
+            **kept,
             **local,
             **options,
         )
@@ -97,7 +104,30 @@ def load_language_model(name: str) -> LanguageModel:
             "config.json, tokenizer and safetensors, or a .gguf file. Without a network, `--proxy scratch` makes a "
             "small proxy on the spot"
         ) from error
+    _stay_as_packed(model)
     return LanguageModel(model, tokenizer)
+
+
+def _four_bits() -> Any:
+    """How weights are kept in four bits.
+
+    Raises:
+        MissingDependencyError: if bitsandbytes isn't installed.
+    """
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise MissingDependencyError("weights in four bits need bitsandbytes; `pip install bitsandbytes`")
+    from transformers import BitsAndBytesConfig  # noqa: PLC0415 - an optional package
+
+    halves = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
+    computed = torch.bfloat16 if halves else torch.float32
+    return BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=computed)
+
+
+def _stay_as_packed(model: nn.Module) -> None:
+    """On a CPU bitsandbytes 0.50 packs four-bit weights anew for evaluation, and training can't go on with those."""
+    for part in model.modules():
+        if hasattr(part, "support_avx512bf16_for_cpu"):
+            part.support_avx512bf16_for_cpu = False
 
 
 def with_lora(language: LanguageModel, *, rank: int = 16, seed: int = 0) -> LanguageModel:

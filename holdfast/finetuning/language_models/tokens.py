@@ -131,17 +131,19 @@ class TokenPairs:
         labels[inside] = np.where(self.learned[flat], self.ids[flat], IGNORED)
         return TokenBatch(torch.from_numpy(ids), torch.from_numpy(inside.astype(np.int64)), torch.from_numpy(labels))
 
-    def batches(self, positions: Ints, most_tokens: int) -> list[Ints]:
+    def batches(self, positions: Ints, most_tokens: int, *, share: tuple[int, int] = (0, 1)) -> list[Ints]:
         """Cut positions into mini-batches of similar lengths, so that little is computed for padding.
 
         Args:
             positions: which examples.
             most_tokens: a mini-batch has at most so many tokens, padding included, unless it is a single example.
+            share: only the examples of one of several processes, such as (0, 2). They are dealt out in the order of
+                their lengths, so that shares have about as many tokens: in every step all wait for the slowest.
 
         Returns:
             The positions of each mini-batch, the longest examples first, so that what doesn't fit fails at once.
         """
-        ordered = positions[np.argsort(-self.lengths[positions], kind="stable")]
+        ordered = positions[np.argsort(-self.lengths[positions], kind="stable")][share[0] :: share[1]]
         lengths, places, start = self.lengths[ordered], list[Ints](), 0
         while start < len(ordered):
             count = max(1, most_tokens // int(lengths[start]))

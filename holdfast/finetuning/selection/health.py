@@ -70,6 +70,15 @@ SOURCES = Check(
     "the sources, which costs no proxy",
     "cluster within sources (--by-source), or draw evenly over sources, which is what this selection does",
 )
+BEYOND_SOURCES = Check(
+    "better than equal shares of sources",
+    1.0,
+    None,
+    "above",
+    "where the data names one source only, there are no shares that would do the same without a proxy",
+    "compare with --method source-balanced, which takes equal shares of the sources at random and needs no proxy; keep "
+    "this choice if the target trained on it is better",
+)
 _PURE = 0.95  # of a cluster that counts as one source's
 
 
@@ -146,6 +155,21 @@ def clusters_have_a_say(chosen: S2lSelection, labels_of: Ints) -> Finding:
         else "all sources are taken whole"
     )
     return SAY.finding(value, sentence)
+
+
+def beside_equal_shares(sources: int) -> Finding | None:
+    """What no measure of curves shows, since it takes a training of the target; None where there is one source.
+
+    Args:
+        sources: how many the data names.
+    """
+    if sources < 2:
+        return None
+    return BEYOND_SOURCES.finding(
+        float(sources),
+        f"the data names {sources:,} sources, and in all our measurements with named sources equal shares of them at "
+        "random did as well as a choice by curves",
+    )
 
 
 def one_source(clusters: Ints, sources: Ints) -> Finding | None:

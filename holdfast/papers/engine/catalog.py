@@ -32,7 +32,7 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
         "personalization.figures_and_studies",
     ),
     "crest": ("crest.tables", "crest.circumstances", "crest.quality", "crest.equal_time"),
-    "s2l": ("s2l.tables", "s2l.coverage"),
+    "s2l": ("s2l.tables", "s2l.coverage", "s2l.curves"),
     "epic": ("epic.tables", "epic.strongest", "epic.scratch_and_watched"),
     "clip": ("clip.tables", "clip.ablation_and_detection"),
     "health": ("health.tables", "health.human_label_tables"),

@@ -43,6 +43,8 @@ KINDS: Mapping[str, str] = {
     "s2l-train": "holdfast.papers.s2l.cells:train_on_subset",
     "s2l-coverage": "holdfast.papers.s2l.coverage_cells:coverage_of_subsets",
     "s2l-starts": "holdfast.papers.s2l.coverage_cells:coverage_by_start",
+    "s2l-curves": "holdfast.papers.s2l.curve_cells:coverage_by_curves",
+    "s2l-epochs": "holdfast.papers.s2l.curve_cells:accuracy_by_epoch",
     "s2l-small-root": "holdfast.papers.s2l.golden_cells:in_small_root",
     "s2l-fine-tune": "holdfast.papers.s2l.hub_cells:fine_tune_and_solve",
     "s2l-pick": "holdfast.papers.s2l.problem_cells:pick_problems",

@@ -21,7 +21,6 @@ from holdfast.finetuning.language_models.losses import example_losses
 from holdfast.finetuning.language_models.models import gpt_neox
 from holdfast.finetuning.selection.analysis import evenness, homogeneity, rank_correlation, within_share
 from holdfast.finetuning.selection.baselines import proportional
-from holdfast.finetuning.selection.s2l import TrajectoryClusters
 from holdfast.papers.engine.pins import options
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.rows import HOW, Course, choose, follow, tell_loss, tell_weights
@@ -38,16 +37,17 @@ _KEPT = 6  # seeds whose shared results stay in memory
 world = lru_cache(maxsize=_KEPT)(make_world)
 
 
-def _model(kind: str, seed: int) -> nn.Module:
+def untrained(kind: str, seed: int) -> nn.Module:
     """The proxy of 25,344 weights or the target of 179,008, embeddings included."""
     layers, width = {"proxy": (2, 24), "target": (3, 64)}[kind]
     return gpt_neox(VOCABULARY, layers=layers, width=width, heads=4, longest=LONGEST, seed=seed, end=0)
 
 
-def _settings(kind: str, steps: int, seed: int) -> FineTuningSettings:
+def training_settings(kind: str, steps: int | None, seed: int, *, epochs: int = 3) -> FineTuningSettings:
+    """Of the proxy or the target, for so many steps; for so many epochs where these are None."""
     rate = {"proxy": 5e-3, "target": 2e-3}[kind]
     return FineTuningSettings(
-        epochs=3, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW
+        epochs=epochs, steps=steps, batch_size=_BATCH, learning_rate=rate, most_tokens=4096, seed=seed, **HOW
     )
 
 
@@ -65,14 +65,14 @@ class _Followed:
 def course(kind: str, examples: int, steps: int, seed: int) -> _Followed:
     """Train the proxy or the target on everything."""
     train = world(seed, examples).train
-    model = _model(kind, seed)
+    model = untrained(kind, seed)
     some = numpy_stream(seed, "gradients").choice(examples, min(examples, 1200), replace=False)
     gradients = list[Floats]()
 
     def look() -> None:
         gradients.append(_gradients(model, train, some))
 
-    course = follow(model, train.tokens, _settings(kind, steps, seed), early=look)
+    course = follow(model, train.tokens, training_settings(kind, steps, seed), early=look)
     look()
     return _Followed(course, some, *gradients)
 
@@ -116,10 +116,10 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
         ``evenness`` of its topics.
     """
     data, steps = world(seed, settings["examples"]), settings["steps"]
-    model = _model("target", seed)
+    model = untrained("target", seed)
     if settings["method"] == "curriculum":
         feed = ConfidenceCurriculum(data.train.tokens, settings["budget"], steps, _BATCH, rounds=3)
-        fine_tune(model, data.train.tokens, _settings("target", steps, seed), feed=feed, progress=tell_loss)
+        fine_tune(model, data.train.tokens, training_settings("target", steps, seed), feed=feed, progress=tell_loss)
         chosen = np.array(feed.chosen)
     else:
         n = settings["examples"]
@@ -133,7 +133,7 @@ def train_on_subset(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
             k=settings.get("k", TOPICS),
             seed=seed,
         )
-        fine_tune(model, data.train.tokens.part(chosen), _settings("target", steps, seed), progress=tell_loss)
+        fine_tune(model, data.train.tokens.part(chosen), training_settings("target", steps, seed), progress=tell_loss)
     tell_weights(model)
     right = answer_accuracy(model, data.test)
     topics = np.array([right[data.test.topics == topic].mean() for topic in range(TOPICS)])
@@ -150,7 +150,8 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     """What clusters of trajectories know: topics, the target's trajectories, its gradients.
 
     Args:
-        settings: ``examples``, ``steps``, ``k`` (several), and ``draws`` for gradient errors.
+        settings: ``examples``, ``steps``, ``k`` (several), ``draws`` for gradient errors, and where k-means starts
+            (``start``), the published way without it.
         seed: of everything.
 
     Returns:
@@ -171,11 +172,15 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
         "hidden states": target.course.states["end", "last"],
     }
     metrics = dict[str, float]()
+    how = {name: settings[name] for name in ("start",) if name in settings}
+
+    def clustered(values: Floats, k: int) -> Ints:
+        return cluster_trajectories(values, **options(cluster_trajectories, {"k": k, "seed": seed, **how})).labels
+
     for k in settings["k"]:
         for kind, values in kinds.items():
-            labels = _clustered(values, k, seed).labels
-            metrics[f"{kind} {k}/purity"] = homogeneity(labels, train.topics).mean
-    labels = _clustered(curves.losses, settings["k"][0], seed).labels
+            metrics[f"{kind} {k}/purity"] = homogeneity(clustered(values, k), train.topics).mean
+    labels = clustered(curves.losses, settings["k"][0])
     shuffled = numpy_stream(seed, "shuffled").permutation(train.topics)
     metrics["shuffled"] = homogeneity(labels, shuffled).mean
     metrics["within"] = within_share(target.course.trajectories.losses, labels)
@@ -190,10 +195,6 @@ def clusters_of_world(settings: Mapping[str, Any], seed: int) -> dict[str, float
     tell("gradients", [torch.from_numpy(part) for part in (target.early, target.end)])
     tell("found", {name: value for name, value in metrics.items() if "purity" not in name and name != "shuffled"})
     return metrics
-
-
-def _clustered(values: Floats, k: int, seed: int) -> TrajectoryClusters:
-    return cluster_trajectories(values, **options(cluster_trajectories, {"k": k, "seed": seed}))
 
 
 def _cosines(gradients: Floats, labels: Ints, topics: Ints, time: str) -> dict[str, float]:

@@ -41,11 +41,11 @@ def coverage_of_subsets(settings: Mapping[str, Any], seed: int) -> dict[str, flo
             sources=train.sources,
             undefined=train.tokens.undefined,
             proxy=lambda: course("proxy", n, settings["steps"], seed).course.trajectories,
-            target=_no_target,
+            target=no_target,
             k=TOPICS,
             seed=seed,
         )
-        metrics |= {f"{row}/{what}": value for what, value in _covered(train.facts, train.topics, chosen).items()}
+        metrics |= {f"{row}/{what}": value for what, value in covered(train.facts, train.topics, chosen).items()}
     tell("covered", metrics)
     return metrics
 
@@ -70,13 +70,14 @@ def coverage_by_start(settings: Mapping[str, Any], seed: int) -> dict[str, float
     metrics = {
         f"{row}/{what}": value
         for row, chosen in subsets.items()
-        for what, value in _covered(train.facts, train.topics, chosen).items()
+        for what, value in covered(train.facts, train.topics, chosen).items()
     }
     tell("covered by start", metrics)
     return metrics
 
 
-def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:
+def covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArray[np.int64]) -> dict[str, float]:
+    """Facts of a subset, those of the rare half of the topics, and how even its topics are."""
     rare = chosen[topics[chosen] >= TOPICS - TAIL]
     return {
         "facts": float(len(np.unique(facts[chosen]))),
@@ -85,5 +86,6 @@ def _covered(facts: NDArray[np.int64], topics: NDArray[np.int64], chosen: NDArra
     }
 
 
-def _no_target() -> Beginning:
+def no_target() -> Beginning:
+    """For rows that choose without a target."""
     raise AssertionError("these rows choose without a target")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from holdfast.papers.engine.experiment import Cell
@@ -31,6 +32,12 @@ FACTS = Cell(
 )
 CLUSTERS = Cell("golden/clusters", "s2l-clusters", {"examples": 64, "steps": 6, "k": [4, 8], "draws": 2})
 STARTS = Cell("golden/starts", "s2l-starts", {**_WORLD, "k": [4, 8]})
+CURVES = Cell(
+    "golden/curves",
+    "s2l-curves",
+    {**_WORLD, "steps": 12, "k": 4, "start": "k-means++", "points": [4, 12], "dense": 4, "part": 0.5},
+)
+EPOCHS = Cell("golden/epochs", "s2l-epochs", {**_WORLD, "method": "s2l, far start", "epochs": [1, 3]})
 COVERAGE = Cell("golden/coverage", "s2l-coverage", _WORLD)
 
 _PROBLEMS: dict[str, Any] = {
@@ -59,13 +66,16 @@ PROBLEMS = _in_small_root(
         "middle perplexity": {**_PROBLEMS, "method": "middle perplexity"},
     },
 )
-WORDS = _in_small_root(
-    "words",
-    "s2l-solve",
-    {
-        row: {**_PROBLEMS, "mixture": "real", "share": 0.6, "method": row}
-        for row in ("longest", "s2l by source, far start")
-    },
+WORDS = replace(
+    _in_small_root(
+        "words",
+        "s2l-solve",
+        {
+            row: {**_PROBLEMS, "mixture": "real", "share": 0.6, "points": 2, "proxy_epochs": 3, "method": row}
+            for row in ("longest", "s2l by source, far start")
+        },
+    ),
+    version=2,
 )
 LORA = _in_small_root(
     "lora",

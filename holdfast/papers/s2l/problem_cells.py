@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from holdfast.data import data_root
 from holdfast.data.packages import packaged_folder
@@ -38,7 +39,7 @@ from holdfast.finetuning.language_models.models import gpt_neox, learned_tokeniz
 from holdfast.papers.engine.witness import tell
 from holdfast.papers.s2l.mixture import MIXTURE
 from holdfast.papers.s2l.problems import Problems, make_problems, real_problems
-from holdfast.papers.s2l.rows import HOW, Beginning, Course, begin, choose, follow, tell_loss, tell_weights
+from holdfast.papers.s2l.rows import HOW, Beginning, Course, begin, choose, follow, record, tell_loss, tell_weights
 from holdfast.streams import derive_seed
 
 Floats = NDArray[np.float32]
@@ -96,7 +97,7 @@ def _tokens(data: Instructions, language: LanguageModel, settings: Mapping[str, 
 
 def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int | None = None) -> FineTuningSettings:
     return FineTuningSettings(
-        epochs=settings["epochs"],
+        epochs=settings.get(f"{kind}_epochs", settings["epochs"]),
         steps=steps,
         batch_size=settings["batch_size"],
         learning_rate=settings[f"{kind}_rate"],
@@ -108,20 +109,37 @@ def _fine_tuning(kind: str, settings: Mapping[str, Any], seed: int, steps: int |
 
 def _course(kind: str, settings: Mapping[str, Any], seed: int) -> Beginning:
     """The training of the proxy or the target on everything, or its beginning, once for all rows of a seed."""
-    own = {name: value for name, value in settings.items() if name not in _OF_ROWS}
-    return _trained(kind, json.dumps(own, sort_keys=True), seed)
+    return _trained(kind, _shared(settings), seed)
+
+
+def _shared(settings: Mapping[str, Any]) -> str:
+    """The settings that all rows of a seed have in common."""
+    return json.dumps({name: value for name, value in settings.items() if name not in _OF_ROWS}, sort_keys=True)
 
 
 @lru_cache(maxsize=2 * _KEPT)
 def _trained(kind: str, written: str, seed: int) -> Beginning:
     settings = json.loads(written)
+    train_as = begin if kind == "target" and settings["reference"] == "early" else follow
+    return train_as(*_training(kind, settings, seed))
+
+
+@lru_cache(maxsize=_KEPT)
+def _recorded(written: str, seed: int) -> Trajectories:
+    settings = json.loads(written)
+    return record(*_training("proxy", settings, seed), settings["points"])
+
+
+def _training(kind: str, settings: Mapping[str, Any], seed: int) -> tuple[nn.Module, TokenPairs, FineTuningSettings]:
+    """A model, everything it is trained on, and how."""
     train = _problems(settings, seed).train
     language = _model(settings[kind], train, seed)
-    train_as = begin if kind == "target" and settings["reference"] == "early" else follow
-    return train_as(language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed))
+    return language.model, _tokens(train, language, settings), _fine_tuning(kind, settings, seed)
 
 
 def _proxy_curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
+    if "points" in settings:
+        return _recorded(_shared(settings), seed)
     course = _course("proxy", settings, seed)
     assert isinstance(course, Course)
     return course.trajectories
@@ -133,9 +151,10 @@ def solve_problems(settings: Mapping[str, Any], seed: int) -> dict[str, float]:
     Args:
         settings: ``method`` and ``budget`` (share of the problems); ``share`` of the mixture and ``tested`` problems of
             each source, or ``mixture`` ``real`` for all problems that are no templates; ``proxy`` and ``target``
-            (layers and width, or a name), their rates; ``epochs``, ``batch_size``, ``max_length``; ``same`` (``steps``
-            or ``epochs``); ``clusters`` of each source; ``reference``, how far the target is trained on everything for
-            rows that want it (``early`` or ``end``); ``answers``, whether problems are also solved, not only scored.
+            (layers and width, or a name), their rates; ``epochs`` (``proxy_epochs`` of the proxy, where it has its own,
+            and ``points`` of its curves), ``batch_size``, ``max_length``; ``same`` (``steps`` or ``epochs``);
+            ``clusters`` of each source; ``reference``, how far the target is trained on everything for rows that want
+            it (``early`` or ``end``); ``answers``, whether problems are also solved, not only scored.
         seed: of everything.
 
     Returns:

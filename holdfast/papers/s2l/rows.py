@@ -138,13 +138,46 @@ def follow(
             look("early")
             early()
 
-    with tempfile.TemporaryDirectory() as folder:
-        often = {"every": max(1, steps // POINTS)}
-        recorder = TrajectoryRecorder(Path(folder), tokens, **options(TrajectoryRecorder, often))
-        fine_tune(model, tokens, settings, recorder=recorder, progress=watch)
-        trajectories = recorder.trajectories()
+    trajectories = _record(model, tokens, settings, {"every": max(1, steps // POINTS)}, watch=watch, trained_on=tokens)
     look("end")
     return Course(seen["before"], seen["early"], states, seen["end"], trajectories)
+
+
+def record(
+    model: nn.Module,
+    tokens: TokenPairs,
+    settings: FineTuningSettings,
+    points: int,
+    *,
+    trained_on: TokenPairs | None = None,
+) -> Trajectories:
+    """Train a model and look at its losses alone, at so many points of equal distance.
+
+    Args:
+        model: trained in place.
+        tokens: the examples.
+        settings: of the training.
+        points: how many, the last one at the end.
+        trained_on: what it is trained on instead of everything.
+    """
+    steps = _steps(settings, trained_on or tokens)
+    when = {"every": None, "steps": [round(steps * place / points) for place in range(1, points + 1)]}
+    return _record(model, tokens, settings, when, watch=lambda progress: None, trained_on=trained_on or tokens)
+
+
+def _record(
+    model: nn.Module,
+    tokens: TokenPairs,
+    settings: FineTuningSettings,
+    when: Mapping[str, Any],
+    *,
+    watch: Callable[[Progress], None],
+    trained_on: TokenPairs,
+) -> Trajectories:
+    with tempfile.TemporaryDirectory() as folder:
+        recorder = TrajectoryRecorder(Path(folder), tokens, **options(TrajectoryRecorder, when))
+        fine_tune(model, trained_on, settings, recorder=recorder, progress=watch)
+        return recorder.trajectories()
 
 
 def _steps(settings: FineTuningSettings, tokens: TokenPairs) -> int:
@@ -218,6 +251,7 @@ def choose(
         "source-balanced random": lambda: source_balanced_random(sources, usable, budget, seed=seed),
         "longest": lambda: longest(_given(lengths), usable, budget),
         "s2l": lambda: s2l(proxy(), by_source=False),
+        "s2l, far start": lambda: s2l(proxy(), by_source=False, start="k-means++"),
         "s2l by source, far start": lambda: s2l(proxy(), by_source=True, start="k-means++"),
         "s2l by source": lambda: s2l(proxy(), by_source=True),
         "last loss": lambda: s2l(proxy().at([-1]), by_source=False),

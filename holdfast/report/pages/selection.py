@@ -34,11 +34,6 @@ from holdfast.report.html.page import (
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 from holdfast.training.health.check import Health
 
-#: Said on every page where it applies: no health check can measure it, since it takes a training of the target.
-_EQUAL_SHARES = (
-    "In all our measurements with named sources, equal shares of sources at random did as well as S2L within sources. "
-    "`holdfast select --method source-balanced` makes that choice without a proxy: compare with it."
-)
 _UNFOLDED = 12
 _MOST_CLUSTERS = 300  # with texts; a page of thousands would open slowly
 _TEXTS = 3
@@ -78,7 +73,6 @@ def write_selection(
     parts = [
         _headline(chosen, data, trajectories, about),
         health_banner(health),
-        note(_EQUAL_SHARES) if _several(data) and _within_sources(chosen, data) else None,
         section("How the losses run", _curves(chosen, trajectories), id_="curves"),
         section("Sources", sources_table(chosen.positions, data, _clusters_of_sources(chosen, data)), id_="sources")
         if _several(data)

@@ -195,6 +195,7 @@ def test_options_as_a_file(capsys: pytest.CaptureFixture[str]) -> None:
         (["--data", "train.jsonl", *QUICK, "--every", "99"], "every 99 steps and the training has 12"),
         (["--data", "train.jsonl", *QUICK, "--proxy-examples", "500"], "--proxy-examples is '500' and there are 96"),
         (["--data", "train.jsonl", *QUICK, "--learning-rate", "0"], r"--learning-rate is 0\.0; give a number above 0"),
+        (["--data", "train.jsonl", "--proxy", "my/model", "--four-bit"], "--four-bit needs a pretrained --proxy and"),
         (["--data", "train.jsonl", *QUICK, "--every", "0"], "--every is 0; give at least 1"),
         (["--data", "train.jsonl", *QUICK, "--clusters", "0"], "--clusters is 0; give at least 1"),
         (["--data", "train.jsonl", *QUICK, "--smallest", "-3"], "--smallest is -3; give at least 0"),

@@ -93,9 +93,9 @@ def test_every_epoch_sees_every_example_once() -> None:
     original = type(tokens).batches
 
     class Watched(type(tokens)):  # type: ignore[misc]
-        def batches(self, positions: np.ndarray, most_tokens: int) -> list[np.ndarray]:
+        def batches(self, positions: np.ndarray, most_tokens: int, **share: tuple[int, int]) -> list[np.ndarray]:
             fed.append(positions.tolist())
-            return original(self, positions, most_tokens)
+            return original(self, positions, most_tokens, **share)
 
     watched = Watched(tokens.ids, tokens.ends, tokens.learned, tokens.pad)
     fine_tune(model.model, watched, QUICK)

@@ -52,6 +52,24 @@ def test_batches_cover_everything_once_and_stay_within_their_tokens() -> None:
     assert len(alone) == 50
 
 
+@pytest.mark.parametrize("count", [2, 3, 7])
+def test_shares_of_processes_cover_everything_once_and_have_about_as_many_tokens(count: int) -> None:
+    data = instructions(50)
+    tokens = tokens_of(data, language(data))
+    positions = np.arange(3, 50)
+    shares = [tokens.batches(positions, 100, share=(index, count)) for index in range(count)]
+    assert sorted(place for share in shares for batch in share for place in batch.tolist()) == positions.tolist()
+    weights = [sum(int(tokens.lengths[batch].sum()) for batch in share) for share in shares]
+    assert max(weights) - min(weights) <= tokens.lengths.max()
+    assert all(len(batch) * tokens.lengths[batch].max() <= 100 for share in shares for batch in share)
+
+
+def test_a_step_of_fewer_examples_than_processes_leaves_some_without_work() -> None:
+    data = instructions(50)
+    tokens = tokens_of(data, language(data))
+    assert [len(tokens.batches(np.array([4]), 100, share=(index, 2))) for index in range(2)] == [1, 0]
+
+
 def test_a_part_keeps_its_examples() -> None:
     data = instructions()
     tokens = tokens_of(data, language(data))

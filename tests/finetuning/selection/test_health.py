@@ -6,7 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.finetuning import s2l_select
-from holdfast.finetuning.selection.health import clusters_have_a_say, findings, learned, one_source, shapes, stable
+from holdfast.finetuning.selection.health import (
+    beside_equal_shares,
+    clusters_have_a_say,
+    findings,
+    learned,
+    one_source,
+    shapes,
+    stable,
+)
 
 DRAW = np.random.default_rng(0)
 STEPS = np.linspace(0, 1, 4)
@@ -91,3 +99,10 @@ def test_clusters_that_repeat_the_sources_are_doubtful_and_mixed_ones_are_not() 
 def test_examples_without_a_cluster_are_left_out() -> None:
     clusters = np.where(np.arange(100) % 2, SOURCES, -1)
     assert "2 of 2 clusters" in one_source(clusters, SOURCES).sentence
+
+
+def test_named_sources_are_a_reason_to_compare_with_equal_shares_of_them() -> None:
+    assert beside_equal_shares(1) is None
+    assert (found := beside_equal_shares(3)) is not None
+    assert found.verdict == "doubtful"
+    assert "--method source-balanced" in found.remedy

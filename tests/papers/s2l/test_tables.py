@@ -62,7 +62,7 @@ def test_a_fact_has_one_answer_and_a_topic_no_answer_twice() -> None:
 
 
 def test_models_have_the_sizes_of_the_protocol() -> None:
-    sizes = {kind: sum(p.numel() for p in s2l_cells._model(kind, 0).parameters()) for kind in ("proxy", "target")}
+    sizes = {kind: sum(p.numel() for p in s2l_cells.untrained(kind, 0).parameters()) for kind in ("proxy", "target")}
     assert sizes == {"proxy": 25_344, "target": 179_008}
 
 
@@ -71,8 +71,8 @@ def test_the_beginning_of_a_course_is_that_of_the_whole() -> None:
         make_world(0, 60).train.tokens,
         FineTuningSettings(epochs=2, batch_size=10, learning_rate=1e-3, seed=1),
     )
-    whole = follow(s2l_cells._model("proxy", 0), tokens, settings)
-    part = begin(s2l_cells._model("proxy", 0), tokens, settings)
+    whole = follow(s2l_cells.untrained("proxy", 0), tokens, settings)
+    part = begin(s2l_cells.untrained("proxy", 0), tokens, settings)
     for time in ("before", "early"):
         assert np.array_equal(getattr(part, time).loss, getattr(whole, time).loss)
     assert np.array_equal(part.states["early", "last"], whole.states["early", "last"])
@@ -133,10 +133,10 @@ def test_no_row_chooses_an_example_without_a_response(row: str) -> None:
 def test_the_target_has_no_say_in_the_choice_of_s2l(row: str) -> None:
     """A10: the same proxy, another target; those that ask the target choose otherwise."""
     tokens, settings = make_world(0, 60).train.tokens, FineTuningSettings(steps=6, batch_size=10, learning_rate=1e-2)
-    proxy = follow(s2l_cells._model("proxy", 0), tokens, settings)
+    proxy = follow(s2l_cells.untrained("proxy", 0), tokens, settings)
     choices = []
     for seed in (0, 1):
-        target = follow(s2l_cells._model("target", seed), tokens, settings)
+        target = follow(s2l_cells.untrained("target", seed), tokens, settings)
         sources, undefined = np.arange(60) % 3, tokens.undefined
         choices.append(
             choose(

@@ -13,7 +13,7 @@ from holdfast.data.readers.instructions import Instructions
 from holdfast.errors import DataError
 from holdfast.finetuning import Trajectories, s2l_select
 from holdfast.finetuning.proxy import record_trajectories
-from holdfast.finetuning.selection.health import findings, one_source
+from holdfast.finetuning.selection.health import beside_equal_shares, findings, one_source
 from holdfast.finetuning.selection.ways import weights_of
 from holdfast.training.health.check import Health
 from holdfast.training.ranks import Ranks
@@ -56,9 +56,10 @@ def choose_by_curves(
     unigram = trajectories.key.get("unigram")
     # Clusters within sources are of one each by construction.
     repeated = None if options.by_source else one_source(chosen.clusters.labels, data.sources)
+    of_sources = (beside_equal_shares(len(data.source_names)), repeated)
     health = Health.of(
         [
-            *([] if repeated is None else [repeated]),
+            *(finding for finding in of_sources if finding is not None),
             *findings(
                 chosen,
                 trajectories.losses,

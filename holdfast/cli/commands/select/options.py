@@ -24,6 +24,7 @@ SCRATCH = "scratch"
 _OF_PROXY = (
     "proxy",
     "lora",
+    "four_bit",
     "template",
     "max_length",
     "epochs",
@@ -97,6 +98,7 @@ class Select:
             instruction), or a text with {prompt}.
         max_length: examples are cut to so many tokens.
         lora: train low-rank adapters of this rank instead of all of the proxy's weights.
+        four_bit: keep the proxy's weights in four bits (bitsandbytes); only with --lora, which trains others.
         epochs: passes of the proxy over the data; by its size where omitted, at least 3.
         batch_size: examples of an optimizer step; by the size of the data where omitted, at most 128.
         micro_batch: padded tokens of one pass, several of which make a step; as many as fit into memory where omitted.
@@ -136,6 +138,7 @@ class Select:
     template: str = "auto"
     max_length: int = 512
     lora: int | None = None
+    four_bit: bool = False
     epochs: int | None = None
     batch_size: int | None = None
     micro_batch: int | None = None
@@ -236,6 +239,10 @@ def _check_method(options: Select) -> None:
         raise ConfigError(f"--method {options.method} does not look at {' and '.join(given)}; leave that out")
     if options.every is not None and options.points is not None:
         raise ConfigError("--every and --points both say when losses are recorded; give one of them")
+    if options.four_bit and (options.lora is None or options.proxy == SCRATCH):
+        raise ConfigError(
+            "weights in four bits can't be learned, so --four-bit needs a pretrained --proxy and --lora 16"
+        )
 
 
 def _option(name: str) -> str:

@@ -105,7 +105,7 @@ class ProxyPlan:
             texts = (piece.text for chat in data.chats for piece in template.pieces(chat, None))
             proxy = small_language_model(texts, longest=options.max_length, seed=options.seed)
         else:
-            proxy = ranks.main_first(lambda: load_language_model(options.proxy))
+            proxy = ranks.main_first(lambda: load_language_model(options.proxy, four_bit=options.four_bit))
         if options.lora is not None:
             proxy = with_lora(proxy, rank=options.lora, seed=options.seed)
         proxy.model.to(own_device(device, ranks))
