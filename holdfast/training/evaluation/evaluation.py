@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from holdfast.data.examples import Examples
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs
+from holdfast.training.own_loop import check_examples
 from holdfast.training.ranks import ALONE, Ranks
 
 #: Logits that are kept at once, of so many examples together: 32 MB of them.
@@ -55,4 +56,5 @@ def evaluate(
     Returns:
         A report that answers questions.
     """
+    check_examples(examples, "set to evaluate on")
     return GroupReport.of(predict(model, examples, ranks=ranks).predicted, examples, train=train)
