@@ -6,6 +6,7 @@ but lacks a part has it cut from training, and that is told.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -47,6 +48,17 @@ def parts_by_column(column: pa.ChunkedArray, name: str, place: str) -> Codes:
             "part of the data; give train, val or test (or 0, 1, 2) in each row, or name another column with --split"
         )
     return codes
+
+
+def parts_by_folder(paths: Iterable[str | None]) -> Codes | None:
+    """The part of each image by the folder that its path begins with (``train/cats/1.jpg``); None unless all say one.
+
+    Such folders are the split where no table describes the images; a table that says nothing of it doesn't undo it.
+    """
+    folders = [(path or "").strip("./").partition("/")[0].lower() for path in paths]
+    if "train" not in folders or not set(folders) <= PARTS.keys() or len(set(folders)) < 2:
+        return None
+    return np.array([PARTS[folder] for folder in folders], np.int64)
 
 
 def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[float, float]) -> Codes:
