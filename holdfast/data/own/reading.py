@@ -263,7 +263,9 @@ def _parts(
         return completed(source.parts, strata, shares, options.split_seed)
     if client_seed is not None:
         owners = owners_of(source, str(roles.client))
-        return by_client(owners.codes, len(owners.names), client_seed), ["split: 72/8/20 of each client's rows"]
+        return by_client(owners.codes, owners.names, client_seed, str(roles.client)), [
+            "split: 72/8/20 of each client's rows"
+        ]
     how = (
         f"split: made, {shares[0]:g} for validation and {shares[1]:g} for the test, stratified by group, seed "
         f"{options.split_seed}"
