@@ -64,8 +64,8 @@ def status_of(federation: FederationFolder, run_folder: Path | None = None) -> F
     run = Run.open(place) if (place / "config.yaml").exists() else None
     state = run.load_checkpoint() if run is not None and run.has_checkpoint() else {}
     # The last evaluation has faults too, and it comes after the last checkpoint.
-    ended = run is not None and run.status == "finished"
-    faults = tuple((run.results if run is not None and ended else state).get("faults", ()))
+    ended = None if run is None else run.results
+    faults = tuple((state if ended is None else ended).get("faults", ()))
     roster, online = federation.roster(), _online(federation)
     joined = state["joined"].tolist() if "joined" in state else []
     nodes = tuple(_node(node, online, joined, faults) for node in (roster.nodes if roster is not None else ()))
