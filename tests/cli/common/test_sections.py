@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.common.sections import (
-    nearest_place,
     Section,
     check_configuration,
     configuration,
     data_section,
     named_data,
+    nearest_place,
     options_of,
     parse_sections,
 )
