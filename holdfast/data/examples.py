@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from holdfast.data.own.schema import Schema
 
 IntVector = Tensor | np.ndarray | Sequence[int]
+#: What an argument that must be examples is told to be, by whoever refuses something else.
+EXAMPLES_WANTED = (
+    "Examples, which Examples.of(dataset) makes of a torch Dataset and Examples.of(inputs, labels) of arrays"
+)
 #: So many classes may be empty, whatever their number.
 _FEW = 8
 

@@ -27,7 +27,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.examples import Examples
+from holdfast.data.examples import EXAMPLES_WANTED, Examples
 from holdfast.data.workers import ReadingWorkers, default_workers
 from holdfast.errors import ConfigError, HoldfastWarning, expect_kind
 from holdfast.training.batch_reader import BatchReader
@@ -36,6 +36,8 @@ from holdfast.training.clock import Clock
 from holdfast.training.decision import Decision, decide_together
 from holdfast.training.draws import Draws
 from holdfast.training.model_outputs import ModelOutputs, device_of
+from holdfast.training.objective import NewOptimizer, Objective
+from holdfast.training.own_loop import OwnLoss
 from holdfast.training.plan import Plan
 from holdfast.training.policy import (
     Augmentation,
@@ -107,7 +109,7 @@ class Curator:
         pin_memory: bool = False,
         workers: int | None = None,
     ) -> None:
-        expect_kind("examples", examples, Examples, "a set of examples, such as Examples.of(inputs, labels)")
+        expect_kind("examples", examples, Examples, EXAMPLES_WANTED)
         if policy is not None:
             expect_kind("policy", policy, Policy, "a policy, such as Spare()", "holdfast.build_method({!r}).policy")
         if batch_size < 1:
@@ -130,6 +132,7 @@ class Curator:
         self.precision: Precision = precision
         self.ends_step = True
         self.chain = as_chain(policy if policy is not None else Uniform())
+        self._own_loss = OwnLoss(self.chain)
         self.batch_size = batch_size
         self.seed = seed
         self.clock = Clock()
@@ -182,7 +185,10 @@ class Curator:
         self.start(model, optimizer, scheduler=scheduler)
         while self.clock.epoch < end:
             yield self.clock.epoch
-            self.end_epoch(model, optimizer, last=self.clock.epoch + 1 == end)
+            last = self.clock.epoch + 1 == end
+            if not self.warming_up:
+                self._own_loss.warn_if_left_out(last=last)
+            self.end_epoch(model, optimizer, last=last)
 
     def steps(
         self, n: int, model: nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
@@ -269,6 +275,23 @@ class Curator:
             left -= draws.next_size(left)
             yield next(upcoming)
 
+    def objective(self, model: nn.Module, new_optimizer: NewOptimizer | None = None) -> Objective:
+        """The loss that the policies train with, for now: ask for it in every epoch, since a warm-up has another.
+
+        Use it as ``objective(Forward(model, curator.shared(batch), clock=curator.clock))``. What it learns on the way
+        (GroupDRO's group weights) is in its ``state_dict``, which is yours to save.
+
+        Args:
+            model: the model, with the weights that the stage starts from when asked for the first time in it.
+            new_optimizer: makes an optimizer for a model, as yours was made; LfF needs it for its second network.
+
+        Returns:
+            The method's loss; the cross-entropy with the mini-batch's weights where it has none.
+        """
+        groups = self.plan.groups
+        grouped = self.examples if groups is None else self.examples.with_groups(groups)
+        return self._own_loss.prepared(grouped, unwrapped(model), new_optimizer, warming_up=self.warming_up)
+
     def shared(self, batch: Batch) -> Batch:
         """The batch together with the mini-batch of all processes that it is a share of, where a loader handed it out.
 
@@ -277,6 +300,7 @@ class Curator:
         Raises:
             ConfigError: if the batch is not a share of a step that is left in this epoch.
         """
+        self._own_loss.used()
         if self.ranks.count == 1 or isinstance(batch, SharedBatch):
             return batch
         positions, device = batch.positions.cpu(), batch.labels.device

@@ -9,6 +9,7 @@ that a resumed run adds in the same order too. The first process alone keeps the
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -72,7 +73,7 @@ class FitResult:
 
     Attributes:
         model: the model with the weights of the best epoch.
-        best_epoch: the epoch whose checkpoint was chosen on validation data, first on ties.
+        best_epoch: the epoch whose checkpoint was chosen on validation data, see `Training.select_by`.
         best_full_epochs: training examples gone through until then, in passes over the whole training set.
         validation: the chosen model on the validation set.
         test: the chosen model on the test set.
@@ -355,7 +356,8 @@ class _Fit:
             report = evaluate(self.model, self.splits.validation, train=self.splits.train, ranks=self.ranks)
         score = criterion(report, self.settings.select_by)
         full_epochs = curator.examples_seen / len(self.splits.train)
-        self.best.offer(score, epoch, full_epochs, self.model)
+        ties = report.accuracy if self.settings.ties == "accuracy" else math.inf
+        self.best.offer(score, epoch, full_epochs, self.model, accuracy=ties)
         record = {
             "loss": loss,
             "examples": self.losses.count,

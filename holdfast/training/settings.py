@@ -34,6 +34,8 @@ class Training:
         rate_warmup: fraction of the epochs over which the learning rate rises linearly from near 0.
         select_by: which validation score chooses the checkpoint; `worst_class`, `accuracy` and `min_class_difference`
             do without validation group labels.
+        ties: which of several epochs with the same score is kept: the one with the highest `accuracy` on validation
+            data, or the `first`, as in published programs.
         augment: random changes of the training images: `crop` moves by up to 4 pixels, `flip` mirrors left and right.
         epoch_size: draws per epoch; by default one pass over what the method keeps.
         seed: names every random stream.
@@ -76,6 +78,7 @@ class Training:
         "accuracy",
         "min_class_difference",
     ] = "worst_group"
+    ties: Literal["accuracy", "first"] = "accuracy"
     augment: Literal["none", "crop", "flip", "crop-flip"] = "none"
     epoch_size: int | None = None
     seed: int = 0

@@ -132,7 +132,7 @@ def _client_table(clients: Clients) -> Table:
 def _group_table(counts: dict[str, dict[str, int]]) -> Table:
     """How many examples each part has of each group."""
     table = Table()
-    table.add_column("group")
+    table.add_column("group", overflow="fold")
     for part in counts:
         table.add_column(part, justify="right")
     for group in counts["train"]:

@@ -206,6 +206,7 @@ def _places(options: Evaluate, *, is_run: bool) -> tuple[Path, Path]:
 def _of_table(options: Evaluate) -> _Subject:
     """Predictions that lie in a table."""
     from holdfast.data.own.places import read_place
+    from holdfast.data.own.words import some
     from holdfast.training.evaluation.by_group.predictions import PredictionColumns
 
     if options.label is None:
@@ -214,7 +215,7 @@ def _of_table(options: Evaluate) -> _Subject:
     if source.inputs is not None:
         raise ConfigError(f"{options.predictions} has arrays; save the predictions as a table, csv or parquet")
     if not options.group:
-        raise ConfigError(f"say by which columns: --group COLUMN; there are {', '.join(source.columns[:12])}")
+        raise ConfigError(f"say by which columns: --group COLUMN; there are {some(source.columns, 12)}")
     columns = PredictionColumns(
         options.label, options.predicted, options.probability, options.group, options.weight, options.positive,
         options.task,

@@ -57,6 +57,7 @@ def export(options: Export, console: Console) -> None:
     """Write the model as `options` say, and say what it takes."""
     from rich.markup import escape
 
+    from holdfast.data.own.schema import Schema
     from holdfast.integrations.export.exporting import check_export_place, export_model
     from holdfast.integrations.export.formats import FORMATS
 
@@ -80,7 +81,8 @@ def export(options: Export, console: Console) -> None:
     console.print(f"Model: [bold]{escape(str(out))}[/], {checked}.", highlight=False, soft_wrap=True)
     console.print(f"Load it with: {escape(form.usage)}", highlight=False, soft_wrap=True)
     takes = f"It takes {exported.card.describe_inputs()}; nothing is applied before the model."
-    console.print(escape(takes), highlight=False, soft_wrap=True)
+    prepared = Schema.load(schema).preparation if attached else ""
+    console.print(escape(f"{takes} {prepared}".rstrip()), highlight=False, soft_wrap=True)
     names = ", ".join(trained.class_names[:10]) + (", ..." if len(trained.class_names) > 10 else "")
     gives = "one number, positive for the second of" if trained.card.task == "margin" else "logits of"
     console.print(escape(f"It gives {gives} {names}."), highlight=False, soft_wrap=True)

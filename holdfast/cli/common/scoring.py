@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.cli.common.node_models import NodeModels, node_state
 from holdfast.cli.common.trained import ALL, check_personal, chosen_model, clients_models, federation_of, usable_run
-from holdfast.errors import ConfigError, nearest
+from holdfast.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
@@ -274,6 +274,8 @@ def _same(data: str, own: str) -> bool:
 
 
 def _refuse_unknown(name: str, names: Collection[str]) -> None:
+    from holdfast.cli.common.sections import nearest_place
+
     if name in names:
         return
-    raise ConfigError(f"there is no data set, file or folder {name!r}{nearest(name, names)}")
+    raise ConfigError(f"there is no data set, file or folder {name!r}{nearest_place(name, names)}")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, is_dataclass, make_dataclass, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
@@ -23,6 +24,7 @@ from holdfast.files import plain_values
 from holdfast.lazy import LazyTable
 
 Data = TypeVar("Data")
+_BESIDE = 1000  # files of a folder that a mistyped name is compared with
 
 
 @dataclass(frozen=True)
@@ -157,7 +159,7 @@ def data_choice(
     if table is DATASETS and name not in table and not before:
         place = own_place(name)
         if place is None:
-            raise ConfigError(f"there is no data set, file or folder {name!r}{purpose}{nearest(name, table)}")
+            raise ConfigError(f"there is no data set, file or folder {name!r}{purpose}{nearest_place(name, table)}")
         from holdfast.data.own.data_set import OwnData
         from holdfast.data.own.options import ReadingOptions
 
@@ -172,6 +174,17 @@ def found_anywhere(reading: Any) -> Any:
     """Options of reading whose tokenizer, where it is a folder, can be found from any working directory."""
     folder = Path(reading.tokenizer)
     return replace(reading, tokenizer=str(folder.resolve())) if folder.is_dir() else reading
+
+
+def nearest_place(name: str, names: Iterable[str]) -> str:
+    """A clause that offers a file beside the one that isn't there, else a data set's name, see `nearest`."""
+    folder = Path(name).parent
+    try:
+        beside = [str(folder / entry.name) for entry in islice(folder.iterdir(), _BESIDE)]
+    except (OSError, ValueError):
+        beside = []
+    close = nearest(name, beside)
+    return close if "did you mean" in close else nearest(name, names)
 
 
 def own_place(name: str) -> str | None:

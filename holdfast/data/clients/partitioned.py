@@ -36,6 +36,7 @@ from holdfast.errors import DataError
 from holdfast.streams import data_stream
 
 _CHUNK = 4096
+_CLASSES_EACH = 5
 
 
 class Partitioner(Protocol):
@@ -52,23 +53,24 @@ class ByClasses:
 
     Attributes:
         clients: how many.
-        classes: classes per client.
+        classes: classes per client; by default five, or all where there are fewer.
         assignment: client u gets the classes from u on, or draws its classes.
         sizes: how unequal clients are.
     """
 
     clients: int = 50
-    classes: int = 5
+    classes: int | None = None
     assignment: Literal["rolling", "random"] = "rolling"
     sizes: Sizes = "lognormal"
 
     def deal(self, examples: Examples, rng: np.random.Generator) -> tuple[Partition, tuple[str, ...]]:
         """By classes."""
         check_client_count(self.clients, len(examples))
+        each = min(_CLASSES_EACH, examples.n_classes) if self.classes is None else self.classes
         if self.assignment == "rolling":
-            owned = rolling_classes(self.clients, self.classes, examples.n_classes)
+            owned = rolling_classes(self.clients, each, examples.n_classes)
         else:
-            owned = random_classes(self.clients, self.classes, examples.n_classes, rng)
+            owned = random_classes(self.clients, each, examples.n_classes, rng)
         sizes = draw_sizes(self.sizes, self.clients, len(examples), rng)
         return by_classes(examples.labels.numpy(), owned, sizes, rng), ()
 
@@ -200,7 +202,7 @@ class Partitioned(FederatedData):
         source: the pooled data set's name.
         partition: each client has a few classes, draws class proportions, is a random sample, or is one group.
         clients: how many; a partition by group has as many as there are groups.
-        classes_per_client: for a partition by classes.
+        classes_per_client: for a partition by classes; by default five, or all where there are fewer.
         alpha: of the Dirichlet distribution; small values give few classes per client.
         sizes: how unequal clients are.
     """
@@ -212,7 +214,7 @@ class Partitioned(FederatedData):
     source: str = "digits"
     partition: Literal["classes", "dirichlet", "iid", "groups"] = "classes"
     clients: int = 50
-    classes_per_client: int = 5
+    classes_per_client: int | None = None
     alpha: float = 0.5
     sizes: Sizes = "lognormal"
 

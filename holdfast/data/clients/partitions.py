@@ -265,4 +265,7 @@ def hold_out_tenth(partition: Partition) -> tuple[Partition, Partition]:
 
 def _check_class_count(per_client: int, classes: int) -> None:
     if not 1 <= per_client <= classes:
-        raise ConfigError(f"a client can't have {per_client} of {classes} classes; give a number from 1 to {classes}")
+        raise ConfigError(
+            f"a client can't have {per_client} of {classes} classes; give a number of classes per client from 1 to "
+            f"{classes}"
+        )

@@ -1,6 +1,6 @@
-"""Folders of images: a folder per class (ImageFolder), or images with a table that describes them.
+"""Folders of images: a folder per class (ImageFolder), images with a table that describes them, or images alone.
 
-Both become rows with an ``image`` column of paths below the folder. Listing 50,000 files takes a fraction of a second;
+All become rows with an ``image`` column of paths below the folder. Listing 50,000 files takes a fraction of a second;
 nothing is decoded here.
 """
 
@@ -61,6 +61,8 @@ def read_class_folders(folder: Path, place: str) -> Source:
             files += [f"{prefix}/{name}" for name in found]
             labels += [label] * len(found)
             codes += [parts.get(part, -1)] * len(found)
+    if not files and not parts and (flat := [name for name in _files(folder) if is_image(name)]):
+        return unlabelled_images(folder, flat, place)
     if not files:
         raise DataError(f"{place} has no folders with images; make a folder per class, or add a metadata.csv")
     loose = [name for part in sorted(parts) or [""] for name in _files(folder / part) if is_image(name)]
@@ -74,6 +76,11 @@ def read_class_folders(folder: Path, place: str) -> Source:
     note = f"left out: {len(unread):,} files whose names are not those of images ({some(unread, 3)})"
     roles = {"image": IMAGE, "label": LABEL}
     return Source(place, table, folder=folder, parts=layout, roles=roles, notes=(note,) if unread else ())
+
+
+def unlabelled_images(folder: Path, names: Sequence[str], place: str) -> Source:
+    """Images of which nothing says what they show, such as new ones that a model is to look at."""
+    return Source(place, pa.table({IMAGE: list(names)}), folder=folder, roles={"image": IMAGE})
 
 
 def metadata_file(folder: Path) -> Path | None:

@@ -6,6 +6,7 @@ but lacks a part has it cut from training, and that is told.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -47,6 +48,17 @@ def parts_by_column(column: pa.ChunkedArray, name: str, place: str) -> Codes:
             "part of the data; give train, val or test (or 0, 1, 2) in each row, or name another column with --split"
         )
     return codes
+
+
+def parts_by_folder(paths: Iterable[str | None]) -> Codes | None:
+    """The part of each image by the folder that its path begins with (``train/cats/1.jpg``); None unless all say one.
+
+    Such folders are the split where no table describes the images; a table that says nothing of it doesn't undo it.
+    """
+    folders = [(path or "").strip("./").partition("/")[0].lower() for path in paths]
+    if "train" not in folders or not set(folders) <= PARTS.keys() or len(set(folders)) < 2:
+        return None
+    return np.array([PARTS[folder] for folder in folders], np.int64)
 
 
 def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[float, float]) -> Codes:
@@ -148,14 +160,22 @@ def completed(codes: Codes, groups: Codes, shares: tuple[float, float], seed: in
     return np.where(codes == 0, cut, codes), [f"split: no rows for {names}, so they are cut from training by group"]
 
 
-def by_client(owners: Codes, clients: int, seed: int) -> Codes:
+def by_client(owners: Codes, clients: Sequence[str], seed: int, column: str) -> Codes:
     """The split of a federation: 72 % of each client's rows for training, 8 % for validation, 20 % for the test.
 
     Raises:
         DataError: if a client has fewer than two rows.
     """
+    small = np.flatnonzero(np.bincount(owners[owners >= 0], minlength=len(clients)) < 2)
+    if len(small):
+        alike = f", like {len(small) - 1:,} others of {len(clients):,}" if len(small) > 1 else ""
+        raise DataError(
+            f"the client {shortened(clients[small[0]])!r} has one row{alike}, and it needs one to train on and one to "
+            f"be tested on; leave such clients out, join them, or see whether {column!r} is the column that says whose "
+            "rows they are"
+        )
     codes = np.zeros(len(owners), np.int64)
-    parts = split_parts(Partition.of_owners(owners, clients), data_stream(seed, "72/8/20"))
+    parts = split_parts(Partition.of_owners(owners, len(clients)), data_stream(seed, "72/8/20"))
     for code, part in enumerate(parts):
         codes[part.rows] = code
     return codes

@@ -74,6 +74,8 @@ def read_place(place: str, *, sample: bool = False) -> Source:
         return read_arrays(path, place)
     if suffix in READERS:
         return Source(place, read_table(path, sample=sample), folder=path.parent, sample=sample)
+    if image_folders.is_image(path.name):
+        return image_folders.unlabelled_images(path.parent, [path.name], place)
     remedy = _REMEDIES.get(path.suffix.lower(), f"give {_FORMS}")
     raise DataError(f"{place} is not a file that can be read as examples; {remedy}")
 

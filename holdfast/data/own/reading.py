@@ -22,7 +22,15 @@ from holdfast.data.own.features import fit_encoder
 from holdfast.data.own.handed_on import hand_on, take
 from holdfast.data.own.image_inputs import guess_size
 from holdfast.data.own.options import ReadingOptions
-from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, shuffled, stratified
+from holdfast.data.own.parts import (
+    by_client,
+    completed,
+    parts_by_column,
+    parts_by_folder,
+    parts_by_time,
+    shuffled,
+    stratified,
+)
 from holdfast.data.own.places import read_place
 from holdfast.data.own.python_objects import first_input, is_object_name
 from holdfast.data.own.roles import NONE, Roles, assign
@@ -81,6 +89,7 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
     roles = assign(source, options)
     assert roles.label is not None
     split_by_client = federated and options.client is not None
+    source = _split_by_folders(source, roles, options)
     made = roles.split is None and source.parts is None and roles.time is None
     # The split's order takes as long to draw as all words to be coded, and neither waits for the other.
     order, (labels, (attributes, cells, members)) = side_by_side(
@@ -110,6 +119,18 @@ def _read_rows(place: str, options: ReadingOptions, federated: bool, seed: int) 
     empty = _empty_cells(examples, parts, counts)
     lines = (_summary(source, schema, counts), *source.notes, *roles.notes, *notes, *encoding, *empty)
     return OwnRows(examples, parts, schema, tuple(shortened(line, _LONGEST_NOTE) for line in lines))
+
+
+def _split_by_folders(source: Source, roles: Roles, options: ReadingOptions) -> Source:
+    """The rows with the parts that the folders of their images are named after, where nothing else says parts."""
+    unsaid = roles.split is None and source.parts is None and roles.time is None and options.split != NONE
+    if not unsaid or roles.kind != "image" or not is_text(source.table[roles.inputs[0]]):
+        return source
+    parts = parts_by_folder(source.table[roles.inputs[0]].to_pylist())
+    if parts is None:
+        return source
+    note = f"split: by the folders that {roles.inputs[0]!r} begins with (--split none makes another split)"
+    return replace(source, parts=parts, notes=(*source.notes, note))
 
 
 def recipe_for(place: str, options: ReadingOptions) -> Mapping[str, Any]:
@@ -242,7 +263,9 @@ def _parts(
         return completed(source.parts, strata, shares, options.split_seed)
     if client_seed is not None:
         owners = owners_of(source, str(roles.client))
-        return by_client(owners.codes, len(owners.names), client_seed), ["split: 72/8/20 of each client's rows"]
+        return by_client(owners.codes, owners.names, client_seed, str(roles.client)), [
+            "split: 72/8/20 of each client's rows"
+        ]
     how = (
         f"split: made, {shares[0]:g} for validation and {shares[1]:g} for the test, stratified by group, seed "
         f"{options.split_seed}"

@@ -115,12 +115,7 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
 
     label = guess("label", _LABELS)
     if label is None and labelled:
-        unnamed = "; its first line seems to be data: add one that names the columns"
-        raise DataError(
-            f"{source.place} has no column that is called {_LABELS[0]}, {_LABELS[2]} or the like; say which is the "
-            f"class with --label, of {some(map(repr, source.columns), 12)}"
-            + (unnamed if any(map(_is_number, source.columns)) else "")
-        )
+        raise _without_label(source)
     split = options.split
     if split is None and options.time is None and source.parts is None:
         split = guess("split", _SPLITS)
@@ -128,6 +123,12 @@ def assign(source: Source, options: ReadingOptions, *, labelled: bool = True) ->
             taken.discard(split)
             notes.pop()
             split = None
+        if split is None and "split" not in unwanted:
+            free = (name for name in source.columns if name not in taken)
+            split = next((name for name in free if _names_parts(source.table[name])), None)
+            if split is not None:
+                taken.add(split)
+                notes.append(f"split: column {split!r}, whose values name parts (--split none makes another split)")
     row_id = guess("id", _IDS)
     if row_id is not None and source.table[row_id].null_count == len(source):  # what a comma at each line's end makes
         notes.pop()
@@ -176,6 +177,22 @@ def _inputs(source: Source, options: ReadingOptions, taken: set[str], notes: lis
             "with --features, --text or --image"
         )
     return "table", tuple(free)
+
+
+def _without_label(source: Source) -> DataError:
+    """What is wrong where no column can be the class."""
+    if source.columns == [source.roles.get("image")]:
+        return DataError(
+            f"{source.place} has images, and nothing that says their classes; make a folder per class, or add a "
+            "metadata.csv with a column for the class"
+        )
+    unnamed = "; its first line seems to be data: add one that names the columns"
+    described = "; the table that describes its images is read, and class folders are not" * source.has_images
+    return DataError(
+        f"{source.place} has no column that is called {_LABELS[0]}, {_LABELS[2]} or the like; say which is the "
+        f"class with --label, of {some(map(repr, source.columns), 12)}"
+        + (unnamed if any(map(_is_number, source.columns)) else described)
+    )
 
 
 def _expect(name: str, source: Source) -> None:
@@ -233,6 +250,14 @@ def _may_be_attribute(name: str, source: Source) -> bool:
                 return bool(pa.types.is_list(source.table[column].type))
             return len(values) <= max(_FEW, len(source) // 3)  # else groups are too small to be split
     return True
+
+
+def _names_parts(column: pa.ChunkedArray) -> bool:
+    """Whether a column of words can hardly be anything but the split, whatever it is called."""
+    if not is_text(column):
+        return False
+    values = {str(value).strip().lower() for value in pc.unique(column).to_pylist()}
+    return "train" in values and len(values) > 1 and _says_parts(column)
 
 
 def _says_parts(column: pa.ChunkedArray) -> bool:

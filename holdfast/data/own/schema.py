@@ -24,7 +24,7 @@ from holdfast.data.own.array_inputs import array_inputs
 from holdfast.data.own.columns import arrow_told
 from holdfast.data.own.features import TableEncoder, table_inputs, unknown_categories
 from holdfast.data.own.hashed_texts import HashedTexts
-from holdfast.data.own.image_inputs import image_inputs
+from holdfast.data.own.image_inputs import image_inputs, reader_for
 from holdfast.data.own.options import ReadingOptions
 from holdfast.data.own.places import read_place
 from holdfast.data.own.roles import Kind
@@ -194,6 +194,17 @@ class Schema:
             attribute_names=self.attribute_names if codes.attributes is not None else None,
             group_names=group_names, source_names=clients, names=names,
         )  # fmt: skip
+
+    @property
+    def preparation(self) -> str:
+        """How a file or a row becomes what the model takes, in a sentence, for programs that do without holdfast."""
+        if self.kind == "image":
+            assert self.image_size is not None
+            return f"An image becomes one by these steps: {reader_for(self.image_size).in_words()}."
+        if self.kind == "array":
+            return ""
+        rows = "Rows of a table become" if self.kind == "table" else "Texts become"
+        return f"{rows} such inputs as schema.json says, which goes along; `holdfast predict` does it."
 
     @property
     def attribute_names(self) -> tuple[str, ...]:

@@ -148,18 +148,31 @@ def quantiles_of(column: pa.ChunkedArray, name: str, place: str, pieces: int) ->
     # Edges are values that occur, so that no piece is empty; where a quarter is one value, what is above it is cut off.
     edges = np.quantile(finite, np.linspace(0, 1, pieces + 1)[1:-1], method="higher")
     edges = np.unique(np.maximum(edges, above.min()))
-    return edges, cut(numbers, edges)
+    return edges, cut(numbers, edges, dates=pa.types.is_date(column.type) or pa.types.is_timestamp(column.type))
 
 
-def cut(numbers: NDArray[np.float64], edges: NDArray[np.float64]) -> Coded:
-    """The piece of each number between edges; missing ones are a piece of their own where there are some."""
-    inner = [f"{low:g}..{high:g}" for low, high in pairwise(edges)]
-    names = [f"<{edges[0]:g}", *inner, f">={edges[-1]:g}"]
+def cut(numbers: NDArray[np.float64], edges: NDArray[np.float64], *, dates: bool = False) -> Coded:
+    """The piece of each number between edges; missing ones are a piece of their own where there are some.
+
+    Args:
+        numbers: of each row.
+        edges: between pieces, in order.
+        dates: whether they are seconds since 1970, and pieces are named by dates.
+    """
+    told = [_date(edge) if dates else f"{edge:g}" for edge in edges]
+    names = [f"<{told[0]}", *(f"{low}..{high}" for low, high in pairwise(told)), f">={told[-1]}"]
     codes = np.searchsorted(edges, numbers, side="right").astype(np.int64)
     missing = ~np.isfinite(numbers)
     if missing.any():
         codes[missing], names = len(names), [*names, MISSING]
     return Coded(codes, tuple(names))
+
+
+def _date(seconds: float) -> str:
+    """A moment as a person writes it, without the time of the day where it is midnight."""
+    moment = np.datetime64(int(seconds), "s")
+    day = moment.astype("datetime64[D]")
+    return str(day) if day == moment else str(moment).replace("T", " ")
 
 
 def memberships_of(

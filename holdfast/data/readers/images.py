@@ -41,6 +41,19 @@ class ImageReader:
     mean: tuple[float, float, float] = IMAGENET_MEAN
     std: tuple[float, float, float] = IMAGENET_STD
 
+    def in_words(self) -> str:
+        """What is done, for those who do it in another program."""
+        cropped = "its middle of {0} x {0}"
+        steps = [
+            "8-bit RGB",
+            "" if self.crop_first is None else cropped.format(self.crop_first),
+            "" if self.resize is None else f"resized to {self.resize} x {self.resize} (bilinear, stretched)",
+            "" if self.crop is None else cropped.format(self.crop),
+            "divided by 255",
+            f"minus {self.mean} and divided by {self.std}, channel by channel",
+        ]
+        return ", ".join(filter(None, steps))
+
     def __call__(self, path: Path) -> Tensor:
         """Read one image as float32 of shape (3, height, width).
 

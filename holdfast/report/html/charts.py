@@ -20,6 +20,7 @@ _NAMED = 4
 _ALL_NAMED = 6
 _FULL_HEIGHT_MARKS = 12
 _LABEL_GAP = 6.5
+_LABEL_LENGTH = 16  # characters that there is room for beside a drawing
 #: Of very many groups: the lines that show how they are spread, and which decile each is.
 _SPREAD = {"median": 5, "lowest tenth": 1, "worst group": 0}
 #: Ticks of a strip; more could not be told apart.
@@ -349,7 +350,7 @@ def _end_labels(lines: Sequence[Line], y: Axis) -> list[Html]:
     return [
         tag(
             "span",
-            tag("span", line.name),
+            tag("span", _abbreviated(line.name)),
             " ",
             tag("b", line.end),
             class_=f"end {line.kind}",
@@ -359,6 +360,11 @@ def _end_labels(lines: Sequence[Line], y: Axis) -> list[Html]:
         )
         for top, (_, line) in zip(placed, wanted, strict=True)
     ]
+
+
+def _abbreviated(name: str) -> str:
+    """A name as there is room for beside a drawing: groups of one class begin alike, so both of its ends are kept."""
+    return name if len(name) <= _LABEL_LENGTH else f"{name[:5].rstrip()}…{name[5 - _LABEL_LENGTH + 1 :].lstrip()}"
 
 
 def _mark_lines(marks: Sequence[Mark], x: Axis) -> list[Html]:

@@ -19,7 +19,7 @@ def health_banner(health: Health | None) -> Html | None:
     if health.verdict == "ok":
         return tag("div", tag("p", health.headline, class_="note"), every, class_="health ok")
     remedies = [tag("li", _capital(one.sentence), ". ", tag("b", _capital(one.remedy)), ".") for one in health.concerns]
-    strong = tag("p", tag("b", health.headline))
+    strong = tag("p", tag("b", _joined(health.headline)))
     return tag("div", strong, tag("ul", *remedies), every, class_=f"banner health {health.verdict}")
 
 
@@ -28,4 +28,9 @@ def _row(finding: Finding) -> list[Html | str]:
 
 
 def _capital(clause: str) -> str:
-    return clause[:1].upper() + clause[1:]
+    return _joined(clause[:1].upper() + clause[1:])
+
+
+def _joined(sentence: str) -> str:
+    """A sentence in which no line begins with a per cent sign."""
+    return sentence.replace(" %", "\N{NO-BREAK SPACE}%")

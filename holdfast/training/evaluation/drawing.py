@@ -41,9 +41,9 @@ def report_table(report: GroupReport, title: str = "") -> Table:
     ]
     table = Table(title=escape(title) or None, caption=escape("\n".join(below)), caption_justify="left")
     worst = report.worst
-    table.add_column("class" if report.grouping == "classes" else "group")
+    table.add_column("class" if report.grouping == "classes" else "group", overflow="fold")  # two may end alike
     for column in ("count", "correct", "accuracy", "95% interval", "train count"):
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
     for place, score in enumerate(shown):
         if many and place == _ROWS:
             table.add_section()
@@ -80,7 +80,7 @@ def metrics_table(report: GroupMetrics, attributes: tuple[str, ...], title: str 
     shown = shown if len(shown) <= 2 * _ROWS else [*shown[:_ROWS], *shown[-_ROWS:]]
     left_out = "" if len(shown) == len(groups) else f"{len(shown)} of {len(groups):,} groups, those at both ends"
     table = Table(title=escape(title) or None, caption=left_out or None, caption_justify="left")
-    table.add_column(escape(" and ".join(attributes)))
+    table.add_column(escape(" and ".join(attributes)), overflow="fold")
     table.add_column("count", justify="right")
     for metric in report.metrics[:most]:
         table.add_column(metric.title.lower(), justify="right")
@@ -91,9 +91,9 @@ def metrics_table(report: GroupMetrics, attributes: tuple[str, ...], title: str 
 
 
 def in_words(metric: Metric, group: GroupValues) -> str:
-    """A group's value of a metric as people read it, empty where there is none."""
+    """A group's value of a metric as people read it, a dash where there is none."""
     value = group.values[metric.name]
-    return number_in_words(metric, value.value) if value.known else ""
+    return number_in_words(metric, value.value) if value.known else "–"  # noqa: RUF001 - an en dash, as on pages
 
 
 def number_in_words(metric: Metric, value: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from holdfast.data.examples import Examples
+from holdfast.data.examples import EXAMPLES_WANTED, Examples
 from holdfast.errors import expect_kind
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.model_outputs import ModelOutputs
@@ -57,5 +57,5 @@ def evaluate(
         A report that answers questions.
     """
     expect_kind("model", model, nn.Module, "a torch module")
-    expect_kind("examples", examples, Examples, "a set of examples, such as splits.test")
+    expect_kind("examples", examples, Examples, EXAMPLES_WANTED)
     return GroupReport.of(predict(model, examples, ranks=ranks).predicted, examples, train=train)

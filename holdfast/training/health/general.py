@@ -177,7 +177,8 @@ def chosen_by(select_by: str, validation: GroupReport, *, needs_groups: bool) ->
     part = f"smallest validation {'group' if reads else 'class'}" if parts else "validation set"
     return CRITERION.finding(
         smallest,
-        f"the epoch was chosen by {select_by}, and the {part} that decides it has {smallest:,} examples{told}",
+        f"the epoch was chosen by {select_by}, and the {part} that decides it has {smallest:,} "
+        f"example{'s' * (smallest != 1)}{told}",
     )
 
 

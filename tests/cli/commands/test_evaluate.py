@@ -203,3 +203,39 @@ def test_wrong_input_is_a_sentence_and_leaves_nothing(words, sentence, capsys, t
     assert main(["evaluate", *words]) == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
     assert [file.name for file in tmp_path.iterdir()] == ["t.csv"]
+
+
+def _said(capsys, *words):
+    code = main(["evaluate", "p.csv", "--label", "y", "--draws", "5", "--overwrite", *words])
+    shown = capsys.readouterr()
+    return code, " ".join((shown.out + shown.err).split())
+
+
+def _binary(n=60):
+    rng = np.random.default_rng(0)
+    p = rng.random(n)
+    day = pd.to_datetime("2024-01-01") + pd.to_timedelta(rng.integers(0, 300, n), unit="D")
+    table = {"y": np.where(p > 0.5, "yes", "no"), "p_yes": p, "p_no": 1 - p, "day": day, "g": rng.choice(["a", "b"], n)}
+    pd.DataFrame({**table, **{f"c{i}": 0 for i in range(12)}}).to_csv("p.csv", index=False)
+
+
+def test_one_column_that_is_called_after_the_other_class_is_refused(capsys):
+    _binary()
+    code, said = _said(capsys, "--probability", "p_no", "--group", "g")
+    assert code == 2 and "'p_no' is called after 'no'; give the column of 'yes', or say --positive no" in said
+    assert _said(capsys, "--probability", "p_no", "--positive", "no", "--group", "g")[0] == 0
+    code, said = _said(capsys, "--probability", "p_yes", "--group", "g")
+    assert code == 0 and "100.0%" in said
+
+
+def test_dates_are_cut_and_named_as_dates(capsys):
+    _binary()
+    code, said = _said(capsys, "--probability", "p_yes", "--group", "day")
+    assert code == 2 and "holds dates; cut them at their quantiles: day:4" in said
+    code, said = _said(capsys, "--probability", "p_yes", "--group", "day:2")
+    assert code == 0 and "│ <2024-" in said
+
+
+def test_a_list_of_columns_says_how_many_more_there_are(capsys):
+    _binary()
+    assert "and 5 more" in _said(capsys, "--probability", "p_yes")[1]

@@ -350,3 +350,14 @@ def test_alone_it_lists_the_ways(capsys: pytest.CaptureFixture[str]) -> None:
         main(["select"])
     shown = capsys.readouterr().out
     assert all(method in shown for method in METHODS)
+
+
+def test_curves_are_chosen_by_again_with_the_columns_that_they_were_recorded_with(monkeypatch):
+    rows = [json.loads(line) for line in Path("train.jsonl").read_text().splitlines()]
+    renamed = [{("kind of task" if name == "source" else name): value for name, value in row.items()} for row in rows]
+    Path("named.jsonl").write_text("".join(json.dumps(row) + "\n" for row in renamed))
+    out = run("--data", "named.jsonl", "--source-column", "kind of task", "--budget", "25%")
+    monkeypatch.setattr(by_curves, "record_trajectories", None)
+    words = ["--data", "named.jsonl", "--trajectories", str(out / "trajectories.parquet"), "--clusters", "4"]
+    select.main(["s2l", *words, "--budget", "25%", "--out", "again"])
+    assert Path("again/subset.jsonl").read_text() == (out / "subset.jsonl").read_text()

@@ -12,6 +12,7 @@ from holdfast.cli.common.sections import (
     configuration,
     data_section,
     named_data,
+    nearest_place,
     options_of,
     parse_sections,
 )
@@ -103,3 +104,11 @@ def test_data_are_a_name_or_a_folder(tmp_path):
     assert named_data(str(tmp_path), DATASETS) == (DATASETS["folder"], tmp_path.resolve())
     with pytest.raises(ConfigError, match=r"no folder 'digit' for nothing; did you mean 'digits'\?"):
         named_data("digit", DATASETS, " for nothing")
+
+
+def test_a_mistyped_place_is_offered_the_file_beside_it_and_a_mistyped_name_the_data_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("arrests.csv").touch()
+    assert nearest_place("arests.csv", DATASETS) == "; did you mean 'arrests.csv'?"
+    assert nearest_place("cifar11", DATASETS) == "; did you mean 'cifar10'?"
+    assert nearest_place("nowhere/arests.csv", ["digits"]) == "; known are digits"

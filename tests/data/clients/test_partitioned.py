@@ -97,3 +97,12 @@ def test_bundled_digits_need_no_files(tmp_path: Path) -> None:
     assert summary.classes_per_client.largest == 5
     assert summary.train.total + summary.validation.total + summary.test.total == 1797
     assert summary.train.smallest >= 8
+
+
+def test_of_fewer_than_five_classes_a_client_has_all_unless_a_number_is_asked_for() -> None:
+    clients = partition(toy(), ByClasses(8))
+    assert all(
+        len(client_labels.unique()) == 4 for client_labels in clients.train.labels.split(clients.train.counts.tolist())
+    )
+    with pytest.raises(ConfigError, match="can't have 5 of 4 classes; give a number of classes per client"):
+        partition(toy(), ByClasses(8, 5))

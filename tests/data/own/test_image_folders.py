@@ -158,3 +158,49 @@ def test_a_table_beside_images_that_names_none_of_them_is_a_sentence(photos, nam
     ):
         read(photos)
     assert len(read(photos / name).train) > 0 and len(read(photos, features=["number", "ward"]).train) > 0
+
+
+def test_images_alone_are_read_where_no_class_is_needed(photos, tmp_path):
+    schema = read(photos).schema
+    for number in range(3):
+        picture(tmp_path / "new" / f"{number}.png")
+    for place, names in ((tmp_path / "new", ["0.png", "1.png", "2.png"]), (tmp_path / "new" / "1.png", ["1.png"])):
+        new = schema.read(str(place))
+        assert list(new.examples.names) == names and not new.labelled
+    with pytest.raises(DataError, match="nothing that says their classes; make a folder per class"):
+        read(tmp_path / "new")
+
+
+def _described(folder, header, rows):
+    for row in rows:
+        picture(folder / row.split(",")[0])
+    (folder / "metadata.csv").write_text("\n".join([header, *rows]) + "\n")
+    return folder
+
+
+def test_a_split_is_known_by_its_values_whatever_its_column_is_called(tmp_path):
+    rows = [f"{i}.png,{'ab'[i % 2]},{'Train' if i < 12 else 'test'}" for i in range(20)]
+    found = read(_described(tmp_path / "x", "file,what,teil", rows), label="what")
+    assert len(parts_of(found)[2]) == 8
+    assert any("split: column 'teil', whose values name parts" in note for note in found.notes)
+    assert len(parts_of(read(tmp_path / "x", label="what", split="none"))[2]) != 8
+
+
+def test_a_metadata_table_does_not_undo_the_folders_that_are_the_split(tmp_path):
+    rows = [f"{'train' if i < 12 else 'test'}/{'ab'[i % 2]}/{i}.png,{'ab'[i % 2]}" for i in range(20)]
+    found = read(_described(tmp_path / "x", "file,what", rows), label="what")
+    assert len(parts_of(found)[2]) == 8
+    assert any("split: by the folders that 'file' begins with" in note for note in found.notes)
+    assert len(parts_of(read(tmp_path / "x", label="what", split="none"))[2]) != 8
+
+
+def test_a_word_that_is_no_part_leaves_a_column_what_it_is(tmp_path):
+    rows = [f"{i}.png,{'ab'[i % 2]},{('train', 'test', 'bus')[i % 3]}" for i in range(20)]
+    found = read(_described(tmp_path / "x", "file,what,vehicle", rows), label="what")
+    assert any(note.startswith("split: made") for note in found.notes)
+
+
+def test_class_folders_beside_a_table_that_describes_the_images_are_told_to_be_unread(tmp_path):
+    rows = [f"a/{i}.png,{'ab'[i % 2]}" for i in range(6)]
+    with pytest.raises(DataError, match="the table that describes its images is read, and class folders are not"):
+        read(_described(tmp_path / "x", "file,what", rows))

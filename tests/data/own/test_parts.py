@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.data.own.parts import completed, parts_by_column, parts_by_time, stratified
+from holdfast.data.own.parts import by_client, completed, parts_by_column, parts_by_time, stratified
 from holdfast.errors import DataError
 from tests.data.own.wards import column
 
@@ -118,3 +118,10 @@ def test_missing_parts_are_cut_from_training_and_given_ones_stay():
     assert completed(np.array([0, 1, 2]), np.zeros(3, np.int64), (0.1, 0.1), 0)[1] == []
     with pytest.raises(DataError, match="no row is for training"):
         completed(np.array([1, 2]), np.zeros(2, np.int64), (0.1, 0.1), 0)
+
+
+def test_a_client_with_one_row_is_called_by_its_name_and_its_column():
+    with pytest.raises(DataError, match=r"the client 'b' has one row, and .* whether 'ward' is the column"):
+        by_client(np.array([0, 0, 1]), ("a", "b"), 0, "ward")
+    with pytest.raises(DataError, match="like 1 others of 3"):
+        by_client(np.array([0, 1, 2, 2]), ("a", "b", "c"), 0, "ward")

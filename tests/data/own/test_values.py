@@ -163,3 +163,12 @@ def test_numbers_are_floats_and_times_are_seconds():
     assert numbers_of(column([Decimal("1.25")]), "x", "here").tolist() == [1.25]
     with pytest.raises(DataError, match="holds string and not numbers"):
         numbers_of(column(["1"]), "x", "here")
+
+
+def test_pieces_of_dates_are_named_by_dates():
+    days = pa.chunked_array([pa.array([date(2020, 1, day) for day in range(1, 13)])])
+    edges, coded = quantiles_of(days, "day", "x.csv", 3)
+    assert coded.names == ("<2020-01-05", "2020-01-05..2020-01-09", ">=2020-01-09") and len(edges) == 2
+    moments = pa.chunked_array([pa.array([60 * minute for minute in range(4)], pa.timestamp("s"))])
+    assert quantiles_of(moments, "at", "x.csv", 2)[1].names == ("<1970-01-01 00:02:00", ">=1970-01-01 00:02:00")
+    assert quantiles_of(pa.chunked_array([pa.array([1, 2])]), "n", "x.csv", 2)[1].names == ("<2", ">=2")

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from holdfast.report.html import charts
 from holdfast.report.html.charts import (
     Axis,
     Line,
@@ -130,3 +131,10 @@ def test_labels_at_the_ends_of_lines_never_overlap_and_stay_in_the_plot():
 def test_the_whisker_spans_the_interval():
     whisker = read_page(interval_bar(0.5, 0.4, 0.7)).all("line", class_="whisker")[0]
     assert (whisker.attributes["x1"], whisker.attributes["x2"]) == ("400.0", "700.0")
+
+
+def test_names_of_groups_that_begin_alike_differ_where_they_are_short():
+    names = [f"Haus & Hof/paper={value}" for value in ("blank", "ruled", "stamped")]
+    short = [charts._abbreviated(name) for name in names]
+    assert len(set(short)) == 3 and all(len(name) <= 16 for name in short)
+    assert charts._abbreviated("0-4/green") == "0-4/green"

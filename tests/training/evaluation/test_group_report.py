@@ -375,3 +375,13 @@ def test_an_unknown_criterion_offers_the_nearest():
             ask("worst_groups")
     with pytest.raises(ConfigError, match="needs training counts"):
         criterion(report, "train_mix")
+
+
+def test_long_names_of_groups_are_folded_on_a_narrow_terminal_and_never_cut():
+    names = [f"Haus und Hof mit Garten/paper={value}" for value in ("blank", "ruled", "stamped")]
+    report = GroupReport.of_arrays([0] * 6, [0] * 6, [0, 0, 1, 1, 2, 2], group_names=names, train_counts=[900, 8, 7])
+    console = Console(width=80)
+    with console.capture() as shown:
+        console.print(report.table("a title"))
+    cells = [line.split("│")[1] for line in shown.get().splitlines() if line.startswith("│")]
+    assert "".join("".join(cells).split()) == "".join("".join(names).split())

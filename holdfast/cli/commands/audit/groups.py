@@ -188,7 +188,9 @@ def clusters_table(audit: GroupAudit, names: Sequence[str], title: str) -> Table
     table = plain_table(
         title, ("cluster", *numbers), right=numbers, caption=more, caption_justify="left", padding=(0, 1, 0, 0)
     )
-    table.columns[0].no_wrap = True
+    table.columns[0].overflow = table.columns[5].overflow = "fold"  # names of classes may be long, numbers are not
+    for column in (1, 2, 3, 4, 6):
+        table.columns[column].no_wrap = True
     for one in ranked[:_MOST_ROWS]:
         silhouette = audit.partition.classes[one.label].silhouette
         target = one.mistaken_for

@@ -35,7 +35,8 @@ def serve(folder: tyro.conf.Positional[Path]) -> None:
         spent = register(federation.access(), federation.roster())
         known = federation.roster()
         nodes = "nobody is admitted yet" if known is None else f"{counted(len(known.present), 'node')} admitted"
-        text = f"Nodes reach the federation at {', '.join(federation.hosts)}, {federation.listen}; {nodes}."
+        where = f"{federation.listen}, by the name {' or '.join(federation.hosts)}"
+        text = f"Nodes reach the federation at {where}, as long as this runs; {nodes}."
         for line in (text, *(spent_key(name) for name in spent)):
             console.print(escape(line), highlight=False, soft_wrap=True)
         service.wait()

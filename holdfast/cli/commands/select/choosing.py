@@ -46,11 +46,21 @@ def choose_and_write(options: Select, typed: Sequence[str], ranks: Ranks) -> Hea
         Whether the choice is to be trusted, where the method has assumptions; None on other processes.
     """
     console = Console(quiet=not ranks.is_main)
-    columns = InstructionColumns(options.prompt_column, options.response_column, options.source_column)
+    columns = _columns(options)
     with _on_disk(options, ranks) as folder:
         store = None if folder is None else folder / f"rows-{ranks.index}.arrow"
         data = read_instructions(options.data, columns, split=options.split, skip_bad=options.skip_bad, store=store)
         return _choose(options, data, typed=typed, ranks=ranks, folder=folder, console=console)
+
+
+def _columns(options: Select) -> InstructionColumns:
+    """What columns mean: as it is said, and else as it was where the losses were recorded that are chosen by."""
+    given = (options.prompt_column, options.response_column, options.source_column)
+    if options.trajectories is None or not (options.trajectories.parent / "config.yaml").is_file():
+        return InstructionColumns(*given)
+    before = Run.open(options.trajectories.parent).config
+    names = ("prompt_column", "response_column", "source_column")
+    return InstructionColumns(*(said or before.get(name) for name, said in zip(names, given, strict=True)))
 
 
 @contextmanager

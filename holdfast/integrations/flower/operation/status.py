@@ -63,7 +63,9 @@ def status_of(federation: FederationFolder, run_folder: Path | None = None) -> F
     place = run_folder or federation.run
     run = Run.open(place) if (place / "config.yaml").exists() else None
     state = run.load_checkpoint() if run is not None and run.has_checkpoint() else {}
-    faults = tuple(state.get("faults", ()))
+    # The last evaluation has faults too, and it comes after the last checkpoint.
+    ended = None if run is None else run.results
+    faults = tuple((state if ended is None else ended).get("faults", ()))
     roster, online = federation.roster(), _online(federation)
     joined = state["joined"].tolist() if "joined" in state else []
     nodes = tuple(_node(node, online, joined, faults) for node in (roster.nodes if roster is not None else ()))

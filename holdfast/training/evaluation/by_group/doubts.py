@@ -29,7 +29,8 @@ def health(report: GroupMetrics) -> Health:
     few = [f"{group.name} ({group.count})" for group in filled if group.count < FEW]
     sentence = f"the smallest group has {least:,} examples"
     if few:
-        sentence = f"{len(few):,} of {len(filled):,} groups have fewer than {FEW} examples: {some(few)}"
+        have = "has" if len(few) == 1 else "have"
+        sentence = f"{len(few):,} of {len(filled):,} groups {have} fewer than {FEW} examples: {some(few)}"
     return Health.of([_EXAMPLES.finding(least, sentence)])
 
 

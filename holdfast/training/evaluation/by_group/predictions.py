@@ -157,6 +157,7 @@ def _classes(source: Source, columns: PredictionColumns, weights: Floats | None)
     by_class = _probability_columns(source, columns.probability)
     if isinstance(by_class, str):
         shares = _numbers(source, by_class, "probabilities")
+        _check_positive(by_class, occurring, _called(columns.positive, occurring))
         if len(occurring) < 2 and columns.positive is not None:
             raise DataError(f"{source.place} has one class only, {some(occurring)}; a probability needs two")
         if len(occurring) > 2:
@@ -250,6 +251,22 @@ def _probability_columns(source: Source, given: Sequence[str]) -> str | dict[str
     return by_class
 
 
+def _check_positive(column: str, occurring: set[str], positive: str | None) -> None:
+    """Refuse one column of probabilities that is called after the other of two classes: p_no of yes and no.
+
+    Raises:
+        ConfigError: if it is.
+    """
+    positive = _ordered(dict.fromkeys(occurring, ""))[-1] if positive is None else positive
+    before, _, called = column.rpartition("_")
+    others = [name for name in occurring if name != positive and name.lower() == called.lower()]
+    if before.lower() in ("p", "prob", "proba", "probability") and len(occurring) == 2 and others:
+        raise ConfigError(
+            f"one column of probabilities is that of the positive class, {positive!r}, and {column!r} is called after "
+            f"{others[0]!r}; give the column of {positive!r}, or say --positive {others[0]}"
+        )
+
+
 def _as_classes_are_called(by_class: dict[str, str], occurring: set[str]) -> dict[str, str]:
     """Columns by class, of those only that are classes; ``p_True`` is of true, and ``p_1.0`` of 1."""
     called: dict[str, str] = {}
@@ -303,6 +320,8 @@ def _of_column(source: Source, name: str, column: pa.ChunkedArray) -> Attribute:
     kind = column.type
     if pa.types.is_list(kind):
         return _of_lists(source, name, column)
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        raise DataError(f"the column {name!r} of {source.place} holds dates; cut them at their quantiles: {name}:4")
     if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_temporal(kind):
         raise DataError(f"the column {name!r} of {source.place} holds {kind}; group by words, whole numbers or lists")
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
