@@ -393,7 +393,7 @@ def understanding(path: Path) -> Iterator[None]:
         raise
     except _NONSENSE as error:
         raise CheckpointError(
-            f"the files of the run at {path} say what no run writes ({type(error).__name__}: {error}); restore them "
+            f"the files of the run at {path} hold what no run writes ({type(error).__name__}: {error}); restore them "
             "from a copy"
         ) from error
 

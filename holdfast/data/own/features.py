@@ -258,7 +258,7 @@ def _standardise(
         number = encoder.numbers[place]
         raise DataError(
             f"{source.place} has {columns[place][start + row]:g} in column {number.column!r} of row "
-            f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
+            f"{start + row + 1}, which is infinite or too far from the training mean of {number.mean:g}; correct it"
         )
     out[rows] = short.T
 

@@ -108,7 +108,7 @@ def write_evaluation(
     """
     single = [family for family in report.families if len(family) == 1]
     together = [family for family in report.families if len(family) > 1]
-    lead = note("Worst first by the first metric. Click a header to sort by it. Small print: 95% intervals.")
+    lead = note("Worst first by the first metric. Click a header to sort by it. Below each value: its 95% interval.")
     parts = [
         _headline(report, about),
         section("All examples", _overall(report), *map(note, about.notes), id_="overall"),

@@ -39,7 +39,7 @@ def test_values_are_read_as_yaml_reads_them(word, value):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["hidden"], "'hidden', which is no assignment"),
+        (["hidden"], "'hidden'; give arguments as name=value"),
         (["3=4"], "no assignment"),
         (["=4"], "no assignment"),
         (["a=1", "a=2"], "has a twice"),

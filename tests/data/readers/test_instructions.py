@@ -121,7 +121,7 @@ def test_parts_are_joined_and_pictures_refused() -> None:
     gemini = {"messages": [{"role": "user", "parts": [{"text": "Add 1 and 2."}]}, {"role": "model", "parts": ["3"]}]}
     assert Instructions.of([gemini]).prompts == (USER,)
     picture = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
-    with pytest.raises(DataError, match=r"row 1 .*part that is no text \('image_url'\)"):
+    with pytest.raises(DataError, match=r"row 1 .*part that isn.t text \('image_url'\)"):
         Instructions.of([picture])
 
 
@@ -259,8 +259,8 @@ def test_a_conversation_under_another_name() -> None:
         ([{"prompt": "a", "response": None}], InstructionColumns(), "row 1 of data has no prompt"),
         ([{"messages": [{"role": "user", "content": "a"}]}], InstructionColumns(), "no message is the assistant's"),
         ([{"messages": [{"role": "robot", "content": "a"}]}], InstructionColumns(), "robot"),
-        ([{"prompt": "a", "response": math.nan}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
-        ([{"prompt": math.nan, "response": "b"}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
+        ([{"prompt": "a", "response": math.nan}], InstructionColumns(), "row 1 of data has no prompt .*nan isn.t text"),
+        ([{"prompt": math.nan, "response": "b"}], InstructionColumns(), "row 1 of data has no prompt .*nan isn.t text"),
         ([{"question": "a", "answer": ["b", "c"]}], InstructionColumns(), "row 1 of data .*'b' stands where a message"),
         ([{"question": "a", "answer": []}], InstructionColumns(), "row 1 of data .*no message is the assistant's"),
         ([{"messages": ["a", "b"]}], InstructionColumns(), "row 1 of data .*'a' stands where a message"),
