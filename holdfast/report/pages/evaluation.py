@@ -168,8 +168,8 @@ def _sentences(report: GroupMetrics) -> list[str]:
             parity = report.parity(*family)
             odds = f" Equalized odds difference: {parity['equalized_odds_difference']:.3f}." if parity else ""
             sentences.append(
-                f"By {family[0]}: from {in_words(metric, worst)} ({worst.name}) to {in_words(metric, best)} "
-                f"({best.name}){_CHANCE.get(may_be_chance(report, *family), '')}.{odds}"
+                f"By {family[0]}: {worst.name} has {in_words(metric, worst)} and {best.name} {in_words(metric, best)}"
+                f"{_CHANCE.get(may_be_chance(report, *family), '')}.{odds}"
             )
     return sentences
 

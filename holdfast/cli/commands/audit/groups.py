@@ -354,4 +354,4 @@ def _next(options: Groups, audit: GroupAudit, typed: Sequence[str]) -> dict[str,
         if word.startswith("--"):
             copied = word.split("=")[0].replace("_", "-") not in ("--epochs", "--output", "--k-max", "--out")
         words += [word] if copied else []
-    return {"Train with draws that even these clusters": shlex.join(words)}
+    return {"Train with these clusters drawn equally often": shlex.join(words)}

@@ -211,7 +211,7 @@ def suspects_csv(isolated: Sequence[Suspect], train: Examples, second: Sequence[
         lines.writerow(first)
         lines.writerows((one.id, one.label, names[one.label], *of(one)) for one in isolated)
         return text.getvalue()
-    lines.writerow((*first, "speaks", "self_confidence", "rather", "in_small_cluster"))
+    lines.writerow((*first, "flagged_by", "self_confidence", "more_likely", "in_small_cluster"))
     for one in second:
         own = (one.speaks, f"{one.confidence:.6g}", names[one.rather], int(one.minority))
         lines.writerow((one.id, one.label, names[one.label], *of(one.isolated), *own))
@@ -229,7 +229,7 @@ def suspects_table(
         columns: tuple[str, ...] = ("id", "class", "epoch", "loss", "taken for")
         order = "isolated examples, earliest first"
     else:
-        columns = ("id", "class", "self-confidence", "rather", "speaks", "epoch", "small cluster")
+        columns = ("id", "class", "self-confidence", "more likely", "flagged by", "epoch", "small cluster")
         order = "suspects, the label that fits least first"
     numbers = ("id", "epoch", "loss", "self-confidence")
     table = plain_table(
