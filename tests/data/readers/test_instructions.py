@@ -196,7 +196,7 @@ def test_bad_rows_are_passed_over_on_request_and_remembered() -> None:
         Instructions.of([{"prompt": "a", "response": None}] * 2, skip_bad=True)
     with pytest.raises(DataError, match="line 1 of data is no JSON"):
         Instructions.of(["{"], skip_bad=True)
-    with pytest.raises(DataError, match=r"line 1 of data is no JSON \(nested too deeply\)"):
+    with pytest.raises(DataError, match=r"line 1 of data isn't JSON \(nested too deeply\)"):
         Instructions.of([deep])
 
 

@@ -69,7 +69,7 @@ def test_the_mean_falls_to_the_same_attack(tmp_path, clean):
 
 @pytest.mark.parametrize("rule", ["krum", "trimmed-mean", "bulyan"])
 def test_a_rule_that_must_know_and_was_not_told_is_refused(rule, tmp_path):
-    with pytest.raises(ConfigError, match="nobody said"):
+    with pytest.raises(ConfigError, match="none was given"):
         Nodes(tmp_path, options("--aggregate", rule), NODES).federate()
 
 
