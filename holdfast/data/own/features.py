@@ -297,7 +297,7 @@ def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> 
     if not np.isfinite(number.std):
         raise DataError(
             f"{source.place} has numbers as large as {np.nanmax(abs(values)):g} in column {name!r}, whose spread "
-            "is no number any more; correct or scale them"
+            "overflows; correct or scale them"
         )
     return number
 

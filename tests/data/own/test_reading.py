@@ -97,7 +97,7 @@ def test_a_split_by_time_has_the_newest_in_the_test(tmp_path):
         ({}, {"label": "age"}, "quantity and not a class"),
         ({}, {"attribute": ["age"]}, "holds fractions; cut it at its quantiles"),
         ({}, {"attribute": ["sex:4"]}, "not numbers"),
-        ({}, {"split": "sex"}, "is no part of the data"),
+        ({}, {"split": "sex"}, "isn.t a part of the data"),
         ({}, {"text": "age"}, "not texts"),
         ({}, {"image": "ward"}, "can't be used"),
         ({}, {"client": "nobody"}, "no column 'nobody'"),
