@@ -177,7 +177,7 @@ def _index(everything: Sequence[tuple[Experiment, Results]], others: Sequence[st
         "- The scale `cpu` is what two cores can compute; `paper` is the document's own.\n"
         "- A **bed** is a small stand-in for a document's setting: a data set with a known problem, and a network that "
         "a CPU can train. Where a reason below is *our bed*, the claim may hold at the document's size.\n\n",
-        "| document | experiments measured | claims hold | fail | not judged |\n| --- | --- | --- | --- | --- |\n",
+        "| document | measured | claims hold | fail | not judged |\n| --- | --- | --- | --- | --- |\n",
     ]
     totals = [0, 0, 0, 0]
     for paper in PAPERS:
