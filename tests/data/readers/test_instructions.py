@@ -194,7 +194,7 @@ def test_bad_rows_are_passed_over_on_request_and_remembered() -> None:
     assert [reason.partition(" of data ")[0] for reason in data.skipped] == ["line 1", "line 5", "line 6", "line 3"]
     with pytest.raises(DataError, match="not one of the 2 rows of data can be read: row 1"):
         Instructions.of([{"prompt": "a", "response": None}] * 2, skip_bad=True)
-    with pytest.raises(DataError, match="line 1 of data is no JSON"):
+    with pytest.raises(DataError, match="line 1 of data isn't JSON"):
         Instructions.of(["{"], skip_bad=True)
     with pytest.raises(DataError, match=r"line 1 of data isn't JSON \(nested too deeply\)"):
         Instructions.of([deep])
@@ -280,7 +280,7 @@ def test_a_conversation_under_another_name() -> None:
             InstructionColumns(),
             "line 1 of data .*letter 3 of .*half a character",
         ),
-        (["{"], InstructionColumns(), "line 1 of data is no JSON"),
+        (["{"], InstructionColumns(), "line 1 of data isn't JSON"),
         (["3"], InstructionColumns(), "line 1 of data has no columns"),
         ([3], InstructionColumns(), "row 1 of data has no columns"),
         (["", " "], InstructionColumns(), "no rows"),
@@ -365,11 +365,11 @@ def test_files_that_are_not_there_or_not_whole(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="can't be read"):
         read_instructions(tmp_path / "a.parquet")
     (tmp_path / "a.txt").write_text("hello")
-    with pytest.raises(DataError, match=r"no \.jsonl, \.json or \.parquet"):
+    with pytest.raises(DataError, match=r"isn't a \.jsonl, \.json or \.parquet"):
         read_instructions(tmp_path / "a.txt")
 
 
-@pytest.mark.parametrize(("broken", "message"), [("{", "is no JSON"), ('{"prompt": "a"}', "has no prompt with")])
+@pytest.mark.parametrize(("broken", "message"), [("{", "isn't JSON"), ('{"prompt": "a"}', "has no prompt with")])
 def test_a_line_is_counted_as_an_editor_counts_it(tmp_path: Path, broken: str, message: str) -> None:
     good, file = '{"prompt": "a", "response": "b"}', tmp_path / "a.jsonl"
     file.write_text("\n".join([good, "", "  ", good, broken]))
