@@ -116,7 +116,7 @@ def test_images_that_are_none_of_this_data_set_are_refused(tmp_path):
         read_package(tmp_path, train)
     for broken in (np.nan, np.inf):
         dump(tmp_path / "poisons.pickle", [(np.full((3, 8, 8), broken, np.float32), label)] * 5)
-        with pytest.raises(DataError, match="no image"):
+        with pytest.raises(DataError, match="isn't an image"):
             read_package(tmp_path, train, epsilon=None)
 
 
