@@ -116,9 +116,13 @@ def _table(page: Path, name: str, docs: Path, results: Path) -> str:
 def _benchmarks(measured: Sequence[Benchmark]) -> str:
     """Every measured ratio with its target, one table per benchmark."""
     parts = [_NOTE.format(file="results/benchmarks/"), "# Benchmarks\n\n"]
-    parts.append("Ratios to a named peer in the same run, on a machine with two cores. Targets missed are shown too.\n")
+    parts.append(
+        "How fast holdfast is and how much memory it takes: ratios to a named peer in the same run, on a machine with "
+        "two cores. Each has a target; targets missed are shown too.\n"
+    )
     for benchmark in measured:
-        parts.append(f"\n## {benchmark.name}\n\n```sh\npython benchmarks/{benchmark.name}.py\n```\n\n")
+        script = benchmark.name.replace("-", "_")
+        parts.append(f"\n## {benchmark.name}\n\n```sh\npython benchmarks/{script}.py\n```\n\n")
         parts.append("| ratio | value | target | met |\n| --- | --- | --- | --- |\n")
         for ratio in benchmark.ratios:
             spread = "" if ratio.spread is None else f" ± {ratio.spread:.2g}"
@@ -137,7 +141,8 @@ def _golden(results: Path) -> str | None:
     parts = [
         _NOTE.format(file="results/benchmarks/golden/"),
         "# What golden cells let pass and what they notice\n\n",
-        "Golden cells ([guide](../guides/reproduce.md)) may differ from their kept values by "
+        "Golden cells ([guide](../guides/reproduce.md#how-results-stay-true-while-the-code-changes)) are small "
+        "computations whose results are compared at every commit. They may differ from their kept values by "
         f"{rounding['relative']:g} of each. Computed as other processors round:\n\n",
         "| way | largest difference, share of what is tolerated | where | seconds |\n| --- | --- | --- | --- |\n",
     ]
@@ -163,10 +168,16 @@ def _index(everything: Sequence[tuple[Experiment, Results]], others: Sequence[st
     """Document by document what is claimed and how it stands, why claims fail, and where the pages are."""
     parts = [
         "<!-- Written by docs/generate.py; don't edit. -->\n\n# Results\n\n",
-        "Made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in `benchmarks/`. A claim "
-        "is a sentence of a document, or one of ours about its method, as code over stored values; one that our "
-        "numbers can't decide is not judged, and its page says why.\n\n",
-        "| document | experiments measured | claims hold | fail | not judged |\n| --- | --- | --- | --- | --- |\n",
+        "What holdfast measured of each paper, beside the paper's own numbers: read it before you rely on a method. "
+        "Pages are made by `holdfast reproduce` ([guide](../guides/reproduce.md)) and by the scripts in "
+        "`benchmarks/`.\n\n"
+        "- A **document** is one of the papers, or the dissertation, that are reproduced; *ours* is holdfast's.\n"
+        "- A **claim** is a sentence of a document, or one of ours about its method, as code over stored values. One "
+        "that our numbers can't decide is not judged, and its page says why.\n"
+        "- The scale `cpu` is what two cores can compute; `paper` is the document's own.\n"
+        "- A **bed** is a small stand-in for a document's setting: a data set with a known problem, and a network that "
+        "a CPU can train. Where a reason below is *our bed*, the claim may hold at the document's size.\n\n",
+        "| document | measured | claims hold | fail | not judged |\n| --- | --- | --- | --- | --- |\n",
     ]
     totals = [0, 0, 0, 0]
     for paper in PAPERS:
@@ -181,7 +192,8 @@ def _index(everything: Sequence[tuple[Experiment, Results]], others: Sequence[st
         why = {claim.name: claim.why for claim in experiment.claims}
         for claim in measured.claims:
             if claim.verdict == "fails":
-                parts.append(f"| [{name}]({name}.md) | {claim.name} | {why.get(claim.name) or 'unknown'} |\n")
+                reason = (why.get(claim.name) or "unknown").removesuffix(".")
+                parts.append(f"| [{name}]({name}.md) | {claim.name} | {reason[0].upper()}{reason[1:]}. |\n")
     parts.append(_inventory(everything))
     parts.append("\n## Pages\n\n")
     for experiment, measured in everything:

@@ -172,7 +172,9 @@ def read_mapping(path: Path) -> dict[str, Any]:
     sections = [loaded, *(value for value in loaded.values() if isinstance(value, dict))]
     for key in (key for section in sections for key in section):
         if not isinstance(key, str) or not key:
-            raise ConfigError(f"the configuration file {path} has the key {str(key)!r:.60}, which is no option's name")
+            raise ConfigError(
+                f"the configuration file {path} has the key {str(key)!r:.60}, which isn't the name of an option"
+            )
     return loaded
 
 

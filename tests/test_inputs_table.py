@@ -10,7 +10,7 @@ WITHOUT_NETWORK = "data set of the hub, by name"
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_input_trains_and_a_broken_one_is_a_sentence_before_training(kind):
     intact, *broken = (run(case) for case in KINDS[kind])
-    assert intact.trained or (kind == WITHOUT_NETWORK and "can't be had from the hub" in intact.line), intact.line
+    assert intact.trained or (kind == WITHOUT_NETWORK and "can't be loaded from the hub" in intact.line), intact.line
     for outcome in broken:
         assert not outcome.trained and 20 < len(outcome.line) < 600, outcome.line
 

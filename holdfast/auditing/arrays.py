@@ -259,7 +259,7 @@ def _labels(given: Any, names: Sequence[str] | None, columns: int | None) -> tup
     if array.dtype.kind == "f" and bool(np.isnan(array).any()):
         raise DataError(f"{int(np.isnan(array).sum()):,} labels are missing (NaN); leave these examples out")
     if array.dtype.kind not in "buif" or (array.dtype.kind == "f" and bool((array != np.floor(array)).any())):
-        raise DataError(f"labels are of type {array.dtype} and no whole numbers; give a class per example, from 0")
+        raise DataError(f"labels are of type {array.dtype} and not whole numbers; give a class per example, from 0")
     labels = torch.from_numpy(np.require(array, np.int64, ["C", "W"]))
     if len(labels) and int(labels.min()) < 0:
         raise DataError(f"a label is {int(labels.min())}; give classes from 0")

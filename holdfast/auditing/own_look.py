@@ -72,7 +72,7 @@ def own_look(
     sentence = (
         f"{what} is hardly told from the examples of {other} that it is taken for ({how}), so its labels may be wrong"
         if OWN_LOOK.verdict(told.area) != "ok"
-        else f"{what} can be told from the examples of {other} that it is taken for ({how}), as a group can"
+        else f"{what} can be told from the examples of {other} that it is taken for ({how}), so it is rather a group"
     )
     return OWN_LOOK.finding(told.area, sentence)
 

@@ -21,13 +21,13 @@ from holdfast.primitives.memory import keep_freed_memory
 COMMANDS = {
     "demo": ("See plain training fail on a group, and the repair, on data that comes with the package.", "demo"),
     "fit": ("Train a model and report how every group fares.", "fit"),
-    "sweep": ("Compare methods fairly: each with as many trials and seeds, beside plain training.", "sweep.command"),
+    "sweep": ("Compare methods fairly: the same trials and seeds for each, and plain training.", "sweep.command"),
     "federate": (
         "Simulate a federation, with attacks and personal models, and report on every client.",
         "federation.federate",
     ),
     "federation": (
-        "A federation on several machines: found it, join it with your own data, run it, watch it.",
+        "A federation on several machines: create it, join it with your own data, run it, watch it.",
         "federation.command",
     ),
     "predict": ("Predict with a run's model: a table by example, and how every group fares.", "predict"),
@@ -132,7 +132,8 @@ def _help() -> None:
 
     console = Console()
     console.print(
-        "[bold]holdfast[/]: training that holds up for every group, under attack, on a fraction of the data.\n"
+        "[bold]holdfast[/]: training that holds up for every group and every client, under attack, on a fraction of "
+        "the data.\n"
     )
     table = Table(box=None, show_header=False, padding=(0, 2))
     for name, (summary, _) in COMMANDS.items():

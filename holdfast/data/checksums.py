@@ -65,7 +65,7 @@ def remembered(path: Path) -> Mapping[Path, str] | None:
                 raise ValueError(f"a sum has {len(digest)} digits")
             sums[path.parent / name] = digest
     except (OSError, ValueError) as error:
-        raise DataError(f"{record} isn't a record of SHA-256 sums ({error}); remove it") from error
+        raise DataError(f"{record} isn't a record of SHA-256 checksums ({error}); remove it") from error
     if not all(file == path or file.is_relative_to(path) for file in sums):
         raise DataError(f"{record} speaks of other files than {path}; remove it")
     return sums

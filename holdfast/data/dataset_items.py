@@ -176,7 +176,7 @@ def as_input(value: Any, position: int) -> Any:
         return torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise DataError(
-            f"the input of item {position} of the data set is a {type(value).__name__}, which is no tensor, array, "
+            f"the input of item {position} of the data set is a {type(value).__name__}, which isn't a tensor, array, "
             "image or dict of these; give collate= to make batches of it"
         ) from error
 
@@ -207,7 +207,7 @@ def _category(label: Any, position: int, entry: str) -> int | str:
     number = array.reshape(-1)[0] if array.dtype.kind in "biuf" else None
     if number is None or not np.isfinite(number) or number != np.round(number):
         raise DataError(
-            f"the {entry} of item {position} of the data set is {str(label)[:60]}, which is no class: regression is "
+            f"the {entry} of item {position} of the data set is {str(label)[:60]}, which isn't a class: regression is "
             f"not supported; {_SUPPORTED}"
         )
     return int(number)

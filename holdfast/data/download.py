@@ -85,7 +85,7 @@ def _remember(path: Path) -> None:
     try:
         remember(path)
     except (OSError, HoldfastError) as error:
-        _log.warning("the sums of %s can't be kept: %s", path, error)
+        _log.warning("the checksums of %s can't be kept: %s", path, error)
 
 
 def _download(file: RemoteFile, target: Path, progress: Progress | None, timeout: float) -> None:

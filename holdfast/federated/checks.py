@@ -126,8 +126,8 @@ def check_private(network: Network) -> None:
     """
     if network.tracks_statistics:
         raise ConfigError(
-            "privacy clips and blurs all that clients send, and the running statistics of batch normalisation are no "
-            "use then; use a model with group normalisation, or track_running_stats=False"
+            "privacy clips all that clients send and adds noise, which makes running statistics of batch normalisation "
+            "useless; use a model with group normalisation, or track_running_stats=False"
         )
 
 

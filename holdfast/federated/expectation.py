@@ -62,9 +62,9 @@ class Expectation:
 
     Attributes:
         expect_malicious: a share of the federation (below 1) or a number of clients; that of a rehearsed attack by
-            default. Aggregators that must know it are refused where nobody says anything; 0 is an answer.
+            default. Aggregators that must know the number are refused without it; 0 is allowed.
         expect_by: how the number f of a round follows. `quantile` is exceeded in hardly any run, and an aggregator that
-            can't stand so many is refused. `mean` is the rounded-down mean, which many rounds exceed, and refuses
+            can't withstand so many is refused. `mean` is the rounded-down mean, which many rounds exceed, and refuses
             nothing: the way of the documents' tables.
         expect_risk: share of runs in which some round may hold more than f, for `quantile`.
     """
@@ -160,7 +160,7 @@ class Expected:
         """
         if self.malicious is None and aggregator.needs_f and self.by.expect_by == "quantile":
             raise ConfigError(
-                f"{aggregator.label} must know how many malicious clients to expect, and nobody said; give "
+                f"{aggregator.label} must know how many malicious clients to expect, and none was given; give "
                 "--expect-malicious (expect_malicious in Python), such as 0.2 for a fifth of the federation, or 0"
             )
         sentences = []
@@ -176,8 +176,8 @@ class Expected:
 
     def _refusal(self, aggregator: Aggregator) -> str:
         said = (
-            f"{aggregator.label} stands {aggregator.stands(self.cohort)} malicious updates among {self.cohort}, and "
-            f"with {self.malicious} of {self.clients} clients malicious a round may hold {self.f}"
+            f"{aggregator.label} withstands {aggregator.stands(self.cohort)} malicious updates among {self.cohort}, "
+            f"and with {self.malicious} of {self.clients} clients malicious a round may hold {self.f}"
         )
         works = self.bearable_cohort(aggregator)
         if works is None:

@@ -142,7 +142,7 @@ def scores_by_client(
         ConfigError: if one is of a client that the federation does not have.
     """
     if data.clients is None:
-        raise DataError("the data does not say whose each example is; name one client with --client")
+        raise DataError("the data does not say which client each example belongs to; name one client with --client")
     rows: dict[str, list[int]] = {}
     for place, name in enumerate(data.clients):
         rows.setdefault(name, []).append(place)

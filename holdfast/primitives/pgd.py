@@ -86,7 +86,7 @@ class Pgd:
             if low < self.bounds[0] or high > self.bounds[1]:
                 raise ConfigError(
                     f"inputs go from {low:g} to {high:g}, outside the bounds {self.bounds}; put normalisation into the "
-                    "model, or lift the bounds where inputs are no pixels"
+                    "model, or lift the bounds where inputs aren't pixels"
                 )
         losses = loss or _cross_entropy
         with evaluation_mode(model), constant_parameters(model):

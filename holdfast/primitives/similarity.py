@@ -169,7 +169,7 @@ class LastLayerGradients:
         if self.residuals.ndim != 2 or self.features.ndim != 2 or not 0 < len(self.residuals) == len(self.features):
             raise DataError(
                 f"residuals of shape {tuple(self.residuals.shape)} and features of shape {tuple(self.features.shape)} "
-                "are no last-layer gradients; give (n, C) and (n, d) with n at least 1"
+                "aren't last-layer gradients; give (n, C) and (n, d) with n at least 1"
             )
         _check_finite(self.residuals)
         _check_finite(self.features)

@@ -311,7 +311,7 @@ class Curator:
                 whole = Batch(batch.inputs, labels, drawn.positions, drawn.weights.to(device))
                 return SharedBatch.of(batch, whole, share)
         raise ConfigError(
-            "the batch is no whole share of a step that is left in this epoch; give the batch of the current step, "
+            "the batch isn't a whole share of a step that is left in this epoch; give the batch of the current step, "
             "without accumulating"
         )
 

@@ -12,7 +12,7 @@ from holdfast.training.settings import Training
 
 
 def check_loss(loss: float, clock: Clock, settings: Training, learning_rate: float) -> None:
-    """Refuse a mean loss that is no finite number.
+    """Refuse a mean loss that isn't a finite number.
 
     Args:
         loss: of the epoch so far.

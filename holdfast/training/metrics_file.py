@@ -146,7 +146,7 @@ class MetricsFile:
                 raise ValueError(f"event {event['event']!r:.60}")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise CheckpointError(
-                f"line {number} of {self.path} is no event ({error}); restore the file from a copy of the run"
+                f"line {number} of {self.path} isn't an event ({error}); restore the file from a copy of the run"
             ) from error
         return dict(event)
 

@@ -111,7 +111,9 @@ class ModelCard:
             made = None if stored["made"] is None else dict(stored["made"])
             return cls(inputs, tuple(map(str, stored["classes"])), stored["task"], made)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-            raise CheckpointError(f"what the weights say of their model is garbled ({error}); train again") from error
+            raise CheckpointError(
+                f"the description of the model in the weights is damaged ({error}); train again"
+            ) from error
 
 
 def _facts_of(stored: Mapping[str, Any]) -> InputFacts:

@@ -396,7 +396,7 @@ def understanding(path: Path, or_else: str = "") -> Iterator[None]:
         raise
     except _NONSENSE as error:
         raise CheckpointError(
-            f"the files of the run at {path} say what no run writes{or_else} ({type(error).__name__}: {error}); "
+            f"the files of the run at {path} hold what no run writes{or_else} ({type(error).__name__}: {error}); "
             "restore them from a copy"
         ) from error
 

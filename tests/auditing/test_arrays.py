@@ -102,7 +102,7 @@ NAN = np.array([[0.9, 0.1], [np.nan, 0.8], [0.8, 0.2]])
         ([0, 1, 0], np.log(GOOD), None, "are they logits\\? give their softmax"),
         ([0, 1, 2], GOOD, None, "a label is 2 and the probabilities have 2 columns"),
         ([0, -1, 1], GOOD, None, "a label is -1; give classes from 0"),
-        ([0, 0.5, 1], GOOD, None, "no whole numbers"),
+        ([0, 0.5, 1], GOOD, None, "not whole numbers"),
         ([0, np.nan, 1], GOOD, None, r"1 labels are missing \(NaN\)"),
         ([[0, 1], [1, 0], [0, 1]], GOOD, None, r"labels have shape \(3, 2\); give one class per example"),
         ([0, 1, 0], GOOD[:, 0], None, r"probabilities have shape \(3,\); give a row per example"),

@@ -152,7 +152,7 @@ def test_a_part_of_the_files_is_incomplete_unless_one_of_them_is_damaged(root: P
 def test_a_record_that_is_none_is_damage(root: Path) -> None:
     (root / "a.bin.sha256").write_text("nonsense\n")
     finding = found(RemoteFile("a.bin"), root)
-    assert finding.state == "damaged" and "isn't a record of SHA-256 sums" in finding.what
+    assert finding.state == "damaged" and "isn't a record of SHA-256 checksums" in finding.what
 
 
 def test_a_reader_that_stumbles_is_told_in_a_line(root: Path) -> None:

@@ -125,7 +125,7 @@ def test_other_rules_need_no_word(rule):
 def test_a_rule_that_cannot_bear_it_is_refused_and_the_smallest_cohort_that_works_is_named():
     few = expected(expectation=Expectation(0.2), cohort=10, rounds=20)
     with pytest.raises(
-        ConfigError, match=r"median stands 4 malicious updates among 10.*may hold 7; use --cohort (\d+)"
+        ConfigError, match=r"median withstands 4 malicious updates among 10.*may hold 7; use --cohort (\d+)"
     ):
         few.check(Median())
     works = few.bearable_cohort(Median())

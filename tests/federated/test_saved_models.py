@@ -138,7 +138,7 @@ def test_each_example_is_predicted_by_its_own_clients_model_in_whatever_order(tm
     right = scores.predicted == data.examples.labels
     report = outcome.reports["finetuning"].scores
     assert [int(right[owners == client].sum()) for client in range(8)] == report.correct.tolist()
-    with pytest.raises(DataError, match="does not say whose"):
+    with pytest.raises(DataError, match="does not say which client"):
         scores_by_client(models, trained, replace(data, clients=None), class_scores)
     with pytest.raises(ConfigError, match="no client 'nobody'"):
         scores_by_client(models, trained, replace(data, clients=["nobody"] * len(right)), class_scores)

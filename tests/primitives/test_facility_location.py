@@ -446,7 +446,7 @@ def test_what_are_no_points_or_candidates_is_refused(points, candidates, words):
 def test_gradients_have_no_cosines_and_must_fit_their_features():
     with pytest.raises(ConfigError, match="use the metric 'euclidean'"):
         facility_location(LastLayerGradients(torch.ones(3, 2), torch.ones(3, 4)), 1, metric="cosine")
-    with pytest.raises(DataError, match="are no last-layer gradients"):
+    with pytest.raises(DataError, match="aren't last-layer gradients"):
         facility_location(LastLayerGradients(torch.ones(3, 2), torch.ones(4, 4)), 1, metric="euclidean")
 
 

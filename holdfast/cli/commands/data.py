@@ -256,7 +256,7 @@ def _check_weights(model: str, path: Path) -> Finding:
         check_public_weights(path)
     except HoldfastError as error:
         return Finding("damaged", str(error))
-    return Finding("usable", f"public weights of {model}; the sum in its name is right")
+    return Finding("usable", f"public weights of {model}; the checksum in its name is right")
 
 
 def main(arguments: list[str]) -> int:

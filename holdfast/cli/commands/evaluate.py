@@ -52,13 +52,13 @@ class Evaluate:
             such as 'p_*', whose star is the class.
         group: a column to group by, and again for more; age:4 cuts numbers at their quantiles, tags:list splits words
             at semicolons. Of a run: `group`, `client`, or a column of its data.
-        metric: what to measure, the first one decides which group is worst; by default all that can be had.
+        metric: what to measure; the first one decides which group is worst. By default all that the columns allow.
         task: what is predicted; by default regression where true values are fractions.
         positive: of two classes the one that is looked for; the last by default.
-        weight: a column that says what each row counts.
+        weight: the column with the weight of each row.
         show: a column to show of the worst group's mistakes, such as a file's name or a text, and again for more.
         depth: groups are made by up to so many attributes together.
-        draws: of the bootstrap, for intervals of what is no share; 1000 by default, 200 with very many groups.
+        draws: of the bootstrap, for intervals of metrics that are not shares; 1000 by default, 200 with many groups.
         seed: decides the draws.
         out: the page; PREDICTIONS-by-group.html by default, or evaluation-DATA-PART.html in the run directory.
         table: the table, .parquet or .csv; beside the page by default.
@@ -67,8 +67,8 @@ class Evaluate:
         client: of a federation: this client's personal model; `all` for each example's own.
         method: whose personal models, where the federation has several.
         batch_size: of a run: examples per forward pass.
-        device: of a run: where to compute; auto for the best there is.
-        best_so_far: of a run that is not finished, take the best epoch until now.
+        device: of a run: where to compute; auto takes CUDA, else MPS, else the CPU.
+        best_so_far: of a run that is not finished, take the best epoch so far.
         data_root: of a run: where data sets live; as it was started by default.
     """
 

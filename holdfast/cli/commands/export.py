@@ -38,7 +38,7 @@ class Export:
         out: the file, or the folder for safetensors; below export/ in the run directory by default.
         client: the personal model of this client of a federation; the shared model by default.
         method: whose personal models, where the federation has several: ditto, finetuning, ...
-        best_so_far: of a run that is not finished, take the best epoch until now.
+        best_so_far: of a run that is not finished, take the best epoch so far.
         overwrite: replace what an export left there before.
         data_root: where data sets live; only personal models and older runs need their data.
     """

@@ -77,7 +77,7 @@ class ClipChoices:
         cache: compute the features of frozen encoders once.
         data_root: where data sets and towers live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
-        strict: end with exit code 3 where the result's health has failed.
+        strict: end with exit code 3 if a health check of the result fails.
         reference: a finished run of plain training on the same data; the result is also judged against it.
         resume: continue the run in this directory, with the options it was started with.
         config: read options from this file first.

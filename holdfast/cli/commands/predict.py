@@ -39,9 +39,9 @@ class Predict:
             predicts each example with the model of its own client. The shared model by default.
         method: whose personal models, where the federation has several: ditto, finetuning, ...
         batch_size: examples per forward pass.
-        device: where to compute; auto for the best there is.
+        device: where to compute; auto takes CUDA, else MPS, else the CPU.
         all_probabilities: a column for every class, however many there are.
-        best_so_far: of a run that is not finished, take the best epoch until now.
+        best_so_far: of a run that is not finished, take the best epoch so far.
         overwrite: replace the file if it is there.
         data_root: where data sets live; as the run was started by default.
     """

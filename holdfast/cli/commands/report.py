@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from rich.console import Console
@@ -20,19 +20,23 @@ if TYPE_CHECKING:
     from holdfast.training import Run
 
 
-def report(run: tyro.conf.Positional[Path], open_: bool = False, data_root: Path | None = None) -> None:
+def report(
+    run: tyro.conf.Positional[Path],
+    show: Annotated[bool, tyro.conf.arg(name="open")] = False,
+    data_root: Path | None = None,
+) -> None:
     """Write RUN/report.html from what is in the run directory.
 
     Args:
         run: the run directory.
-        open_: show it in the browser.
+        show: open it in the browser.
         data_root: where data sets live, for the sheet of examples; without the data the page says so.
     """
     opened = holdfast.training.Run.open(run)
     refuse_selection(opened)
     page = holdfast.report.write_report(opened, _splits(opened, data_root))
     Console().print(f"Report: [bold]{page}[/]", highlight=False, soft_wrap=True)
-    if open_:
+    if show:
         webbrowser.open(page.resolve().as_uri())
 
 

@@ -59,7 +59,7 @@ def reference_report(path: Path) -> GroupReport:
 
     run = Run.open(path)
     if run.kind not in ("fit", "clip") or run.status != "finished":
-        raise ConfigError(f"{path} is no finished run of `holdfast fit` that could be a reference; give one")
+        raise ConfigError(f"{path} isn't a finished run of `holdfast fit` that could be a reference; give one")
     report = RunRecord.of(run).report
     assert report is not None
     return with_outcomes(run, report)

@@ -52,7 +52,7 @@ def read_arguments(words: Sequence[str]) -> dict[str, Any]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals or not name.isidentifier():
-            raise ConfigError(f"--model-args has {word!r}, which is no assignment; give name=value, as in hidden=64")
+            raise ConfigError(f"--model-args has {word!r}; give arguments as name=value, as in hidden=64")
         if name in arguments:
             raise ConfigError(f"--model-args has {name} twice; give it once")
         try:
@@ -78,7 +78,7 @@ def _flow(value: Any) -> str:
 def _plain(value: Any, name: str, depth: int = 0) -> Any:
     """A value without anything that JSON lacks; numbers that YAML takes for text, such as 1e-3, are numbers."""
     if depth > _DEEPEST:
-        raise ConfigError(f"--model-args has {name} with values in values in values; give it less deeply nested")
+        raise ConfigError(f"--model-args has {name} nested too deeply; give plain values, lists or mappings")
     if isinstance(value, str) and _SCIENTIFIC.fullmatch(value):
         return float(value)
     if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):

@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
 
 from holdfast.cli.common.arguments import value_of, with_config
 from holdfast.cli.common.model_options import ModelArguments, model_names
@@ -78,7 +80,7 @@ class FitChoices:
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-METHOD-sSEED by default.
         track: also log to these trackers: tensorboard, mlflow, wandb.
-        strict: end with exit code 3 where the result's health has failed: where an assumption of the method does not
+        strict: end with exit code 3 if a health check of the result fails: if an assumption of the method does not
             hold, or the result is no better than guessing.
         reference: what plain training on the same data makes, for comparison: a finished run, `beside` to train it
             first (in OUT/plain, at the cost of one more training), or none. By default beside where the method guesses
@@ -91,7 +93,7 @@ class FitChoices:
         print_config: print all options as a configuration file, and stop.
     """
 
-    task: Literal["classify"] = "classify"
+    task: Annotated[Literal["classify"], tyro.conf.arg(metavar="{classify,clip}")] = "classify"
     data: str = DEFAULT_DATA
     method: str = DEFAULT_METHOD
     groups: str | None = None

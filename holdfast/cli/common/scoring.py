@@ -39,7 +39,7 @@ class ScoringRequest:
         batch_size: examples per forward pass.
         device: where to compute.
         all_probabilities: keep those of all classes, however many there are.
-        best_so_far: of a run that is not finished, take the best epoch until now.
+        best_so_far: of a run that is not finished, take the best epoch so far.
         data_root: where data sets live; as the run was started by default.
     """
 

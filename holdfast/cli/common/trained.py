@@ -63,7 +63,7 @@ def usable_run(path: Path, *, best_so_far: bool = False) -> Run:
         return run
     ways = [f"`{COMMANDS[run.kind]} --resume {shlex.quote(str(path))}` finishes it"]
     if run.kind == "fit" and run.has_checkpoint():
-        ways.append("--best-so-far takes the best epoch until now")
+        ways.append("--best-so-far takes the best epoch so far")
     state = "is still going on" if run.status == "running" else "is not finished"
     raise ConfigError(f"the run at {path} {state}, so it has no chosen model; {', or '.join(ways)}")
 
@@ -74,7 +74,7 @@ def chosen_model(run: Run, root: Path | None = None, *, best_so_far: bool = Fals
     Args:
         run: the run, as `usable_run` gives it.
         root: where data sets live; only older runs need their data for this.
-        best_so_far: the best epoch until now, of a run that is not finished.
+        best_so_far: the best epoch so far, of a run that is not finished.
 
     Raises:
         ConfigError: if only the program that made the run can build its model, or no epoch is done.

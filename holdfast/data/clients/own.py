@@ -87,7 +87,7 @@ def clients_of_rows(rows: OwnRows) -> Clients:
     """
     examples = rows.examples
     if examples.sources is None:
-        raise DataError("these rows don't say whose they are; name the column with --client")
+        raise DataError("no column says which client each row belongs to; name it with --client")
     return _clients(stackable(examples), rows.parts, examples.source_names)
 
 

@@ -126,7 +126,9 @@ class ByKey:
         """By the key."""
         keys: Tensor | None = getattr(examples, self.key)
         if keys is None:
-            raise DataError(f"these examples have no {self.key}, so they can't be dealt out so; choose another way")
+            raise DataError(
+                f"these examples have no {self.key}, so they can't be distributed by it; choose another way"
+            )
         partition, values = by_key(keys.numpy())
         names = {"attributes": examples.attribute_names, "groups": examples.group_names, "sources": ()}[self.key]
         return partition, tuple(names[int(value)] for value in values) if names else values
@@ -189,7 +191,7 @@ def all_inputs(examples: Examples) -> Tensor:
     """
     batches = [examples.inputs.gather(rows) for rows in torch.split(torch.arange(len(examples)), _CHUNK)]
     if not all(isinstance(batch, Tensor) for batch in batches):
-        raise DataError("named inputs such as tokens and masks can't be dealt out to clients; give one tensor")
+        raise DataError("named inputs such as tokens and masks can't be distributed over clients; give one tensor")
     return torch.cat([batch for batch in batches if isinstance(batch, Tensor)])
 
 

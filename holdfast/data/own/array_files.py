@@ -62,7 +62,7 @@ def read_array_file(place: str, usual: Sequence[str] = ()) -> FoundArray:
         return FoundArray(arrays[_which(path, list(arrays), name, usual)])
     if kind in READERS:
         return _of_table(path, read_table(path), name, usual)
-    raise DataError(f"{path} is no .npy, .npz, .csv, .parquet or .jsonl file; save it as one of these")
+    raise DataError(f"{path} isn't a .npy, .npz, .csv, .parquet or .jsonl file; save it as one of these")
 
 
 def _split(place: str) -> tuple[Path, str]:

@@ -259,7 +259,7 @@ def _standardise(
         number = encoder.numbers[place]
         raise DataError(
             f"{source.place} has {columns[place][start + row]:g} in column {number.column!r} of row "
-            f"{start + row + 1}, which is infinite or too far from the usual {number.mean:g}; correct it"
+            f"{start + row + 1}, which is infinite or too far from the training mean of {number.mean:g}; correct it"
         )
 
 
@@ -297,7 +297,7 @@ def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> 
     if not np.isfinite(number.std):
         raise DataError(
             f"{source.place} has numbers as large as {np.nanmax(abs(values)):g} in column {name!r}, whose spread "
-            "is no number any more; correct or scale them"
+            "overflows; correct or scale them"
         )
     return number
 

@@ -63,7 +63,7 @@ def read_hub(place: str) -> Source:
         raise
     except Exception as error:
         raise DataError(
-            f"the data set {name!r} can't be had from the hub ({_reason(error)}); look at its name and configuration, "
+            f"the data set {name!r} can't be loaded from the hub ({_reason(error)}); check its name and configuration, "
             "connect to the network once, or give a folder written by save_to_disk"
         ) from error
 

@@ -25,7 +25,7 @@ class ReadingOptions:
         text: the column with the texts that are the inputs.
         image: the column with the images that are the inputs, as paths below the folder.
         features: the columns that are the inputs of a table; by default all that have no other role.
-        client: the column that says whose each row is, for a federation.
+        client: the column that names each row's client, for a federation.
         split: the column that says train, val or test; none to have the split made.
         time: the column to split by: the oldest rows are for training, the newest for the test.
         id: the column with a name for each row; its number by default.

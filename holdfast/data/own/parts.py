@@ -44,7 +44,7 @@ def parts_by_column(column: pa.ChunkedArray, name: str, place: str) -> Codes:
     if len(wrong):
         row = int(wrong[0])
         raise DataError(
-            f"{place} has {shortened(str(words[row].as_py()))!r} in column {name!r} of row {row + 1}, which is no "
+            f"{place} has {shortened(str(words[row].as_py()))!r} in column {name!r} of row {row + 1}, which isn't a "
             "part of the data; give train, val or test (or 0, 1, 2) in each row, or name another column with --split"
         )
     return codes

@@ -53,7 +53,7 @@ class Roles:
         inputs: the columns they are made of; none where the inputs are an array.
         label: the class; None where the rows have none, as new data may.
         attributes: what groups are made of besides the class.
-        client: whose each row is.
+        client: the client of each row.
         split: the part of each row.
         time: when each row was made.
         id: the name of each row.

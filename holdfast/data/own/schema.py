@@ -278,7 +278,7 @@ class Schema:
                 stored.each(stored.count(1 << 31), values["shape"]),
             ).checked()
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(f"this is no schema of a run ({error}); train again") from error
+            raise CheckpointError(f"this isn't the schema of a run ({error}); train again") from error
 
     def checked(self) -> Schema:
         """Itself, if its parts belong together.
@@ -368,9 +368,7 @@ def owners_of(source: Source, column: str) -> Coded:
     """
     values = plain(source.table[column])
     if pa.types.is_nested(values.type) or pa.types.is_binary(values.type) or values.null_count:
-        raise DataError(
-            f"{source.place} does not say in column {column!r} whose every row is; fill it or drop these rows"
-        )
+        raise DataError(f"{source.place} has rows without a client in column {column!r}; fill it in or drop these rows")
     return coded_values(values.cast(pa.string()))
 
 

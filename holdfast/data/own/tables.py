@@ -57,7 +57,7 @@ def read_table(path: Path, *, sample: bool = False) -> pa.Table:
         table = understood(READERS[kind](path, sample), trusted=kind.startswith((".csv", ".tsv")))
     except UnicodeDecodeError as error:
         byte = f"byte {error.object[error.start]:#x} at {error.start}"
-        raise DataError(f"{path} is no text in UTF-8 ({byte}); save it again in UTF-8") from error
+        raise DataError(f"{path} isn't text in UTF-8 ({byte}); save it again in UTF-8") from error
     except (pa.ArrowException, OSError, ValueError, KeyError, EOFError, RecursionError, csv.Error) as error:
         remedy = _UNEVEN if "columns, got" in str(error) else "save it again"
         raise DataError(f"{path} can't be read as {kind.lstrip('.')} ({_reason(error)}); {remedy}") from error
@@ -147,7 +147,7 @@ def _csv(path: Path, sample: bool) -> pa.Table:
     try:
         in_threads(check_utf8, table.columns)
     except pa.ArrowInvalid as error:
-        raise ValueError("it is no text in UTF-8; convert it") from error
+        raise ValueError("it isn't text in UTF-8; convert it") from error
     return _tidy(table)
 
 

@@ -73,7 +73,7 @@ def classes_of(column: pa.ChunkedArray, name: str, place: str, known: Sequence[s
             row = int(wrong[0])
             raise DataError(
                 f"the label column {name!r} of {place} has {numbers[row]:g} in row {row + 1}, which is a quantity and "
-                f"no class: regression is not supported here; {_SUPPORTED} (cut the numbers into ranges)"
+                f"not a class: regression is not supported here; {_SUPPORTED} (cut the numbers into ranges)"
             )
         column = pa.chunked_array([pa.array(numbers.astype(np.int64))])
     coded = coded_values(column, known)
@@ -97,7 +97,7 @@ def _check_count(coded: Coded, rows: int, name: str, place: str) -> None:
     if classes > max(20, rows / 2):
         raise DataError(
             f"the label column {name!r} of {place} has {classes:,} different values in {rows:,} rows, which looks "
-            f"like a quantity or a name and no class; {_SUPPORTED}"
+            f"like a quantity or a name, not a class; {_SUPPORTED}"
         )
 
 

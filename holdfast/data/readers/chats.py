@@ -148,7 +148,7 @@ def plain_text(value: Any) -> str:
         ValueError: if it is none, or has half a character, which no file and no tokenizer takes.
     """
     if is_null(value) or isinstance(value, (list, tuple, Mapping, bytes)):
-        raise ValueError(f"{value!r:.80} is no text")
+        raise ValueError(f"{value!r:.80} isn't text")
     text = str(value)
     try:
         text.encode()
@@ -209,7 +209,7 @@ def _part(part: Any) -> str:
     text = part.get("text") if isinstance(part, Mapping) else None
     if is_null(text):
         kind = part.get("type") if isinstance(part, Mapping) else part
-        raise ValueError(f"a message has a part that is no text ({kind!r:.40}); language models here read text only")
+        raise ValueError(f"a message has a part that isn't text ({kind!r:.40}); language models here read text only")
     return plain_text(text)
 
 

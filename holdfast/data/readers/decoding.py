@@ -142,7 +142,7 @@ def _stream(source: Path | bytes) -> BinaryIO:
         return io.BytesIO(source)
     status = source.stat()
     if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for forever
-        raise OSError("it is a folder" if stat.S_ISDIR(status.st_mode) else "it is no regular file")
+        raise OSError("it is a folder" if stat.S_ISDIR(status.st_mode) else "it isn't a regular file")
     if status.st_size == 0:
         raise OSError("it is empty")
     return source.open("rb")

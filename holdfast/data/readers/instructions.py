@@ -288,7 +288,7 @@ def _rows_of_file(path: Path) -> Rows:
         if isinstance(error, DataError):
             raise
         raise DataError(f"{path} can't be read ({error}); is it the whole file?") from error
-    raise DataError(f"{path} is no .jsonl, .json or .parquet file; convert it to one of them")
+    raise DataError(f"{path} isn't a .jsonl, .json or .parquet file; convert it to one of them")
 
 
 def _rows_of_json(text: str, path: Path) -> Sequence[Row | str]:
@@ -309,7 +309,7 @@ def _rows_of_hub(name: str, split: str) -> pa.Table:
         from datasets import load_dataset  # noqa: PLC0415 - an optional package
     except ImportError as error:
         raise MissingDependencyError(
-            f"{name!r} is no file, and data sets of the hub need `datasets`; install it with "
+            f"{name!r} isn't a file, and data sets of the hub need `datasets`; install it with "
             "`pip install 'holdfast[llm]'`, or give a .jsonl, .json or .parquet file"
         ) from error
     try:
@@ -317,7 +317,7 @@ def _rows_of_hub(name: str, split: str) -> pa.Table:
     except Exception as error:  # whatever the hub, the network or a builder raises
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
-            f"{name!r} is no file and can't be loaded from the hub ({reason}); check the name, the split {split!r} "
+            f"{name!r} isn't a file and can't be loaded from the hub ({reason}); check the name, the split {split!r} "
             "and the network"
         ) from error
 
@@ -408,7 +408,7 @@ def parsed_row(row: Row | str, place: str) -> Row:
         except (ValueError, RecursionError) as error:
             why = "nested too deeply" if isinstance(error, RecursionError) else error
             raise DataError(
-                f"{place} is no JSON ({why}); correct it, leave it out, or pass over such rows with --skip-bad"
+                f"{place} isn't JSON ({why}); correct it, leave it out, or pass over such rows with --skip-bad"
             ) from error
     if not isinstance(row, Mapping):
         raise DataError(f"{place} has no columns; give a mapping of names to values")

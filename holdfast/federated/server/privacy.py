@@ -84,8 +84,8 @@ class ClientPrivacy:
             )
         if not isinstance(aggregator, Mean):
             raise ConfigError(
-                f"nobody knows how far one client moves {aggregator.label}, so no noise hides it; use mean: privacy "
-                "clips every update, so an attacker moves the sum by the clip at most"
+                f"it is not known how far one client can move {aggregator.label}, so no noise is known to hide it; use "
+                "mean: privacy clips every update, so an attacker moves the sum by the clip at most"
             )
         if objective.needs_losses or objective.second is not None:
             what = "their losses" if objective.needs_losses else "a second vector"

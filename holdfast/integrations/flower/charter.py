@@ -242,7 +242,9 @@ class Charter:
             charter.read_schema()
             return charter
         except (KeyError, TypeError, ValueError, RecursionError, CheckpointError) as error:
-            raise ConfigError(f"this is no charter of a federation ({error}); write it with federation init") from error
+            raise ConfigError(
+                f"this isn't the charter of a federation ({error}); write it with federation init"
+            ) from error
 
 
 def parameters_of(model: nn.Module) -> tuple[tuple[str, tuple[int, ...], str], ...]:
@@ -292,7 +294,7 @@ def _version(package: str) -> str:
 
 def _identity(values: Any) -> ModelIdentity:
     if not isinstance(values["args"], dict):
-        raise TypeError("the model's arguments are no mapping")
+        raise TypeError("the model's arguments aren't a mapping")
     name, package, version, sha256 = (stored.text(values[key]) for key in ("name", "package", "version", "sha256"))
     if package != package_of(name) or bool(package) != bool(sha256):
         raise ValueError(f"the model {name!r:.60} and the package {package!r:.60} don't belong together")

@@ -81,7 +81,7 @@ class PrivateStrategy(RobustStrategy):
         taken = {"aggregator", "f", "weighted", "fraction_train", "min_train_nodes"} & options.keys()
         if taken:
             raise ConfigError(
-                f"{min(taken)} is no option of a private strategy: clients are drawn one by one and all count alike"
+                f"{min(taken)} isn't an option of a private strategy: clients are drawn one by one and all count alike"
             )
         super().__init__("mean", objective, server_optimizer=server_optimizer, clients=clients, **options)
         if not 1 <= cohort <= clients:
@@ -103,8 +103,8 @@ class PrivateStrategy(RobustStrategy):
         sent = SentModel({name: array.numpy() for name, array in arrays.items()})
         if not bool(sent.parameters().all()):
             raise ConfigError(
-                "privacy clips and blurs all that clients send, and the running statistics of batch normalisation are "
-                "no use then; use a model with group normalisation"
+                "privacy clips all that clients send and adds noise, which makes running statistics of batch "
+                "normalisation useless; use a model with group normalisation"
             )
         generator = torch_stream(int(self.key), "selection", self.done)
         nodes = sorted(grid.get_node_ids())

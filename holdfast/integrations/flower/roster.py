@@ -164,7 +164,7 @@ class Roster:
             ConfigError: if something in it can't be.
         """
         if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise ConfigError(f"{where} is no roster; it must begin with format: {FORMAT} and a list of nodes")
+            raise ConfigError(f"{where} isn't a roster; it must begin with format: {FORMAT} and a list of nodes")
         entries = content.get("nodes")
         if not isinstance(entries, list) or not entries or len(entries) > _MOST_NODES:
             raise ConfigError(f"{where} must have a list of 1 to {_MOST_NODES:,} nodes")
@@ -192,7 +192,7 @@ class _Entry:
     @classmethod
     def of(cls, entry: Any, most: Any, where: str) -> _Entry:
         if not isinstance(entry, dict):
-            raise ConfigError(f"{where} is no mapping; write name, key, clients and most_examples")
+            raise ConfigError(f"{where} isn't a mapping; write name, key, clients and most_examples")
         if odd := {str(key) for key in entry} - _KEYS:
             raise ConfigError(f"{where} has {min(odd)!r:.60}, which a roster does not know")
         name = entry.get("name")
@@ -251,7 +251,7 @@ def key_fingerprint(key: bytes) -> str:
     """SHA-256 of a public key, however it is written: PEM, as Flower keeps it, or the line of a ``.pub`` file.
 
     Raises:
-        ConfigError: if it is no public key.
+        ConfigError: if it isn't a public key.
     """
     from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
@@ -261,7 +261,7 @@ def key_fingerprint(key: bytes) -> str:
     try:
         public = read(text)
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{text[:40]!r} is no public key; give the text of the node's .pub file") from error
+        raise ConfigError(f"{text[:40]!r} isn't a public key; give the text of the node's .pub file") from error
     form = serialization.PublicFormat.SubjectPublicKeyInfo
     return hashlib.sha256(public.public_bytes(serialization.Encoding.DER, form)).hexdigest()
 
@@ -296,14 +296,14 @@ def even_roster(tokens: Sequence[str], counts: Sequence[int], most_examples: int
 def _read(path: Path) -> Any:
     try:
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"the roster {path} has more than {_MOST_BYTES:,} bytes; that is no roster")
+            raise ConfigError(f"the roster {path} has more than {_MOST_BYTES:,} bytes; that isn't a roster")
         return json.loads(path.read_text("utf-8")) if path.suffix == ".json" else read_yaml(path)
     except OSError as error:
         raise ConfigError(f"the roster {path} can't be read ({error.strerror}); check its name") from error
     except (ValueError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"the roster {path} is no valid JSON: {error}") from error
+        raise ConfigError(f"the roster {path} isn't valid JSON: {error}") from error
 
 
 def _told(where: str, key: str) -> None:

@@ -208,8 +208,8 @@ class RobustStrategy(FlowerFedAvg):
         self.objective.check(self.aggregator)
         if f is None and self.aggregator.needs_f:
             raise ConfigError(
-                f"{self.aggregator.label} must know how many malicious replies to expect in a round, and nobody said; "
-                "give f, such as f=2, or f=0 if nobody is expected to be malicious"
+                f"{self.aggregator.label} must know how many malicious replies to expect in a round, and none was "
+                "given; give f, such as f=2, or f=0 if nobody is expected to be malicious"
             )
         if self.aggregator.needs_clients:
             raise ConfigError(
@@ -240,7 +240,7 @@ class RobustStrategy(FlowerFedAvg):
         stands = self.aggregator.stands(replies)
         if stands is not None and f > stands:
             raise ConfigError(
-                f"{self.aggregator.label} stands {stands} malicious replies among {replies}, and {f} are expected; "
+                f"{self.aggregator.label} withstands {stands} malicious replies among {replies}, and {f} are expected; "
                 "take more nodes into a round, expect fewer, or use a rule that withstands more"
             )
 

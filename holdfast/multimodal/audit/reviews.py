@@ -70,7 +70,7 @@ def read_review(folder: Path) -> list[Review]:
     try:
         return [Review(**record) for record in _json(path)]
     except TypeError as error:
-        raise DataError(f"{path} is no record of verdicts ({error}); restore it, or decide again") from error
+        raise DataError(f"{path} isn't a record of verdicts ({error}); restore it, or decide again") from error
 
 
 def decide(folder: Path, verdict: Review) -> list[Review]:

@@ -101,7 +101,7 @@ def read_detections(path: Path, task: ClipTask) -> TaskDetections:
             score = float(row.get("score") or 1)
             box = [float(row[side]) for side in _BOX] if has_boxes else [0.0, 0.0, 1.0, 1.0]
         except ValueError as error:
-            raise DataError(f"line {line} of {path} has a score or a box that is no number; correct it") from error
+            raise DataError(f"line {line} of {path} has a score or a box that isn't a number; correct it") from error
         if not (0 <= box[0] < box[2] <= 1 and 0 <= box[1] < box[3] <= 1):
             raise DataError(f"line {line} of {path} has the box {box}; give fractions of the image, left before right")
         lines_of[part].append((at, number[row["word"]], score, box))

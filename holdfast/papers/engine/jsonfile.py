@@ -64,7 +64,7 @@ def expect_keys(stored: Mapping[str, Any], keys: str, optional: str = "") -> Map
 def number(value: Any) -> float:
     """`value`, if it is a finite number; else a ValueError."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"{value!r} is no finite number")
+        raise ValueError(f"{value!r} isn't a finite number")
     return float(value)
 
 
@@ -76,5 +76,5 @@ def number_or_none(value: Any) -> float | None:
 def text(value: Any) -> str:
     """`value`, if it is a text; else a TypeError."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} isn't text")
     return value

@@ -12,7 +12,12 @@ from holdfast.papers.engine.catalog import find
 from holdfast.papers.engine.experiment import Experiment, Grid, Printed
 from holdfast.papers.engine.results import CellResult, Judgement, Measured, Results, VerdictWord
 
-_VERBS: Mapping[VerdictWord, str] = {"holds": "hold", "fails": "fail", "not judged": "are not judged"}
+#: What one claim does, and what several do.
+_VERBS: Mapping[VerdictWord, tuple[str, str]] = {
+    "holds": ("holds", "hold"),
+    "fails": ("fails", "fail"),
+    "not judged": ("is not judged", "are not judged"),
+}
 
 
 def shown(number: Measured | Printed | None, digits: int = 1) -> str:
@@ -75,10 +80,8 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
     declared = experiment or find(results.experiment)
     parts = [
         f"# {declared.name}: {declared.title}",
-        f"{declared.source}, at scale `{results.scale}`. Ours are means over "
-        f"{_counted(len(results.seeds), 'seed')} ({', '.join(map(str, results.seeds))}), ± the {declared.spread} "
-        f"standard deviation{', beside what the document prints' if declared.printed else ''}."
-        f"{_more(declared, results)}",
+        f"{declared.source}, at scale `{results.scale}`. {_what_ours_are(declared, results)}"
+        f"{', beside what the document prints' if declared.printed else ''}.{_more(declared, results)}",
         *([] if picture is None else [f"![{declared.title}]({picture})"]),
         _table(heading(declared, results), rows(declared, results)),
     ]
@@ -98,8 +101,8 @@ def markdown(results: Results, experiment: Experiment | None = None, *, picture:
 
 def tally(results: Results) -> str:
     """How many claims hold, fail and are not judged."""
-    counts = [f"{results.count(word)} {verb}" for word, verb in _VERBS.items()]
-    return f"Of {_counted(len(results.claims), 'claim')} " + ", ".join(counts[:2]) + f" and {counts[2]}."
+    counts = [f"{number} {_VERBS[word][number != 1]}" for word in _VERBS for number in (results.count(word),)]
+    return f"Of {_counted(len(results.claims), 'claim')}, " + ", ".join(counts[:2]) + f" and {counts[2]}."
 
 
 def reservations(results: Results) -> list[str]:
@@ -128,6 +131,14 @@ def _judged(experiment: Experiment, claim: Judgement) -> list[str]:
     return [f"{claim.name}{mark}", f"**{claim.verdict}**", f"{claim.evidence}.{why}" if why else claim.evidence]
 
 
+def _what_ours_are(experiment: Experiment, results: Results) -> str:
+    """The beginning of a sentence: what our entries are means of, and what stands behind ±."""
+    if len(results.seeds) == 1:
+        return f"Ours are of one seed ({results.seeds[0]})"
+    seeds = ", ".join(map(str, results.seeds))
+    return f"Ours are means over {len(results.seeds)} seeds ({seeds}), ± the {experiment.spread} standard deviation"
+
+
 def seeds_in_words(results: Results) -> str:
     """How many seeds there are."""
     return _counted(len(results.seeds), "seed")
@@ -139,8 +150,9 @@ def fewer_seeds(results: Results) -> str:
     fewer = sorted(count for count in counts if count < len(results.seeds))
     if not fewer:
         return ""
-    counted = " or ".join(map(str, [*fewer[:-1], _counted(fewer[-1], "seed")]))
-    return f" Some cells have the first {counted} only" + (", so no ±." if fewer == [1] else ".")
+    if fewer == [1]:
+        return " Some cells have the first seed only, and so no ±."
+    return f" Some cells have the first {' or '.join(map(str, fewer))} seeds only."
 
 
 def _more(experiment: Experiment, results: Results) -> str:

@@ -34,7 +34,7 @@ def deep_knn_keeps(features: Tensor, labels: Tensor, neighbours: int) -> Tensor:
     n = len(features)
     k = min(neighbours, n - 1)
     if k < 1:
-        raise ConfigError(f"{neighbours} neighbours of {n} examples can't be asked; give at least 1 of at least 2")
+        raise ConfigError(f"{neighbours} neighbours of {n} examples can't be compared; give at least 1 of at least 2")
     square = features.square().sum(1)
     keep = torch.empty(n, dtype=torch.bool)
     for rows in torch.split(torch.arange(n), max(1, _BLOCK // n)):

@@ -80,7 +80,7 @@ class DpSgd(Policy):
     def __post_init__(self) -> None:
         if not self.max_norm > 0 or self.noise < 0:
             raise ConfigError(
-                f"dp-sgd clips to {self.max_norm} and blurs by {self.noise}; give above 0, and at least 0"
+                f"dp-sgd clips to {self.max_norm} with noise {self.noise}; give a norm above 0, and noise of 0 or more"
             )
 
     def objective(self) -> Objective:

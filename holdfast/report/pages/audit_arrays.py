@@ -202,7 +202,7 @@ def _wrong_labels(audit: ArrayAudit, quality: LabelQuality) -> Html:
             f"for errors. The first {number(len(shown))} are shown; all are in examples.csv."
         ),
         sortable(
-            "Labels", "Labels by self-confidence", ("example", "label", "rather", "self-confidence"), rows,
+            "Labels", "Labels by self-confidence", ("example", "label", "more likely", "self-confidence"), rows,
             rising="self-confidence", class_="groups",
         ),
         id_="labels",

@@ -123,7 +123,8 @@ def class_sentence(clusters: Sequence[Cluster], names: Sequence[str]) -> str:
         sentence = f"Cluster {one.cluster} {about} is taken for {target} in {_whole_percent(least)} of cases."
     else:
         often = "in all cases" if least == 1 else f"in at least {_whole_percent(least)} of cases"
-        numbers, targets = _and([str(one.cluster) for one, _ in suspects]), _and([target for _, target in suspects])
+        numbers = _and([str(one.cluster) for one, _ in suspects])
+        targets = _and(list(dict.fromkeys(target for _, target in suspects)))
         sentence = f"Clusters {numbers} {about} are taken for {targets}, {often}."
     return f"{len(clusters)} clusters. {sentence}"
 

@@ -170,9 +170,9 @@ def _both(second: Sequence[Accused], train: Examples) -> Html:
         )
         rows.append(sortable_row(f"id {one.id}", cells, flag="small cluster" if one.minority else None))
     more = f" The first {number(_ROWS)} are shown; all are in suspects.csv." if len(second) > _ROWS else ""
-    columns = ("example", "class", "self-confidence", "rather", "isolated in epoch", "loss then", "who speaks")
+    columns = ("example", "class", "self-confidence", "more likely", "isolated in epoch", "loss then", "flagged by")
     return section(
-        "Two witnesses",
+        "Two checks",
         note(
             "Self-confidence is the probability of the label by models that did not learn from the example: low for "
             "wrong labels. Isolation is EPIC's: early for poisons. A small cluster is where a rare group of the class "

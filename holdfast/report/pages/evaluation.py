@@ -108,7 +108,7 @@ def write_evaluation(
     """
     single = [family for family in report.families if len(family) == 1]
     together = [family for family in report.families if len(family) > 1]
-    lead = note("Worst first by the first metric. Click a header to sort by it. Small print: 95% intervals.")
+    lead = note("Worst first by the first metric. Click a header to sort by it. Below each value: its 95% interval.")
     parts = [
         _headline(report, about),
         section("All examples", _overall(report), *map(note, about.notes), id_="overall"),
@@ -168,8 +168,8 @@ def _sentences(report: GroupMetrics) -> list[str]:
             parity = report.parity(*family)
             odds = f" Equalized odds difference: {parity['equalized_odds_difference']:.3f}." if parity else ""
             sentences.append(
-                f"By {family[0]}: from {in_words(metric, worst)} ({worst.name}) to {in_words(metric, best)} "
-                f"({best.name}){_CHANCE.get(may_be_chance(report, *family), '')}.{odds}"
+                f"By {family[0]}: {worst.name} has {in_words(metric, worst)} and {best.name} {in_words(metric, best)}"
+                f"{_CHANCE.get(may_be_chance(report, *family), '')}.{odds}"
             )
     return sentences
 

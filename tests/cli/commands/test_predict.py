@@ -125,7 +125,10 @@ def test_what_makes_no_sense_is_a_sentence_and_writes_nothing(runs, tmp_path, ca
         ([fitted, "--client", "3"], "leave out --client"),
         ([fitted, "--method", "ditto"], "say of which client with --client"),
         ([federated, "--client", "3"], "say which with --method"),
-        ([federated, "digits", "--client", "all", "--method", "finetuning"], "does not say whose each example is"),
+        (
+            [federated, "digits", "--client", "all", "--method", "finetuning"],
+            "does not say which client each example belongs to",
+        ),
         ([federated, "--client", "ward", "--method", "finetuning"], "has no client 'ward'"),
     ]:
         place = [] if "--out" in typed else ["--out", str(tmp_path / "p.parquet")]

@@ -51,7 +51,7 @@ def test_a_reference_that_is_none_is_refused(capsys, tmp_path):
     assert main([*FIT, "--reference", "nowhere"]) == 2
     Run.create(Path("unfinished"), {})
     assert main([*FIT, "--reference", "unfinished"]) == 2
-    assert "is no finished run of `holdfast fit`" in capsys.readouterr().err
+    assert "isn't a finished run of `holdfast fit`" in capsys.readouterr().err
 
 
 JTT = ["--method", "jtt", "--jtt.infer-epoch", "1", "--jtt.lambda-up", "3"]

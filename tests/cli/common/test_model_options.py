@@ -39,9 +39,9 @@ def test_values_are_read_as_yaml_reads_them(word, value):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["hidden"], "'hidden', which is no assignment"),
-        (["3=4"], "no assignment"),
-        (["=4"], "no assignment"),
+        (["hidden"], "'hidden'; give arguments as name=value"),
+        (["3=4"], "give arguments as name=value"),
+        (["=4"], "give arguments as name=value"),
         (["a=1", "a=2"], "has a twice"),
         (["a=[1"], "not valid YAML"),
         (["a=!!python/object:os.system {}"], "not valid YAML"),

@@ -61,7 +61,7 @@ def test_how_own_data_were_read_is_saved_with_the_names_of_classes(tmp_path: Pat
     assert Clients.open(tmp_path / "saved").class_names == schema.classes
     header = json.loads((tmp_path / "saved" / "header.json").read_text())
     (tmp_path / "saved" / "header.json").write_text(json.dumps({**header, "schema": {"kind": "array"}}))
-    with pytest.raises(HoldfastError, match="no schema"):
+    with pytest.raises(HoldfastError, match="isn't the schema"):
         Clients.open(tmp_path / "saved")
 
 

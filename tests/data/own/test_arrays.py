@@ -71,7 +71,7 @@ def test_vectors_beside_the_inputs_are_labels_groups_and_parts(tmp_path):
         ({"inputs": np.array(["a"] * N)}, "give numbers"),
         ({"labels": np.arange(3)}, r"labels in .* have shape \(3,\), inputs \(30, 5\)"),
         ({"labels": np.array(3)}, r"shape \(\)"),
-        ({"labels": np.arange(N) / 7}, "quantity and no class"),
+        ({"labels": np.arange(N) / 7}, "quantity and not a class"),
         ({"labels": np.zeros((N, 4), int)}, "several labels per example"),
         ({"labels": np.zeros((N, 4, 4), int)}, "label per token or pixel"),
         ({"labels": np.zeros(N, "M8[D]")}, "holds times"),

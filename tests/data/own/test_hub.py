@@ -77,7 +77,7 @@ def test_a_name_that_can_t_be_reached_is_one_sentence_without_retries(monkeypatc
     monkeypatch.setattr(hub, "is_reachable", lambda address: False)
     slept = []
     monkeypatch.setattr(time, "sleep", slept.append)
-    with pytest.raises(DataError, match=r"'nobody/nothing' can't be had from the hub .*save_to_disk") as raised:
+    with pytest.raises(DataError, match=r"'nobody/nothing' can't be loaded from the hub .*save_to_disk") as raised:
         read("hf:nobody/nothing")
     assert not slept and len(str(raised.value)) < 400
     with pytest.raises(DataError, match="names no data set"):

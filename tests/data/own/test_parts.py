@@ -103,7 +103,7 @@ def test_numbers_say_parts_too_and_anything_else_is_named_by_row():
     dictionary = pa.chunked_array([pa.array(["train"]).dictionary_encode(), pa.array(["test"]).dictionary_encode()])
     assert parts_by_column(dictionary, "split", "here").tolist() == [0, 2]
     for wrong in (["train", "holdout"], ["train", None], [0, 3]):
-        with pytest.raises(DataError, match="in column 'split' of row 2, which is no part"):
+        with pytest.raises(DataError, match="in column 'split' of row 2, which isn't a part"):
             parts_by_column(column(wrong), "split", "here")
     with pytest.raises(DataError, match="holds list"):
         parts_by_column(column([["train"]]), "split", "here")

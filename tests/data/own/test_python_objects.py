@@ -127,7 +127,7 @@ def test_a_ready_dataset_and_examples_will_do(here):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("floats", "no class: regression is not supported"),
+        ("floats", "which isn't a class: regression is not supported"),
         ("masks", "shape \\(4, 4\\).*not supported"),
         ("wrong_parts", "call them train, validation and test"),
         ("broken", "RuntimeError: no disk .*line"),

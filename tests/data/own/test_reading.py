@@ -94,10 +94,10 @@ def test_a_split_by_time_has_the_newest_in_the_test(tmp_path):
         ({"label": None}, {}, "no column that is called label"),
         ({}, {"label": "lable"}, "no column 'lable'; did you mean 'label'"),
         ({}, {"label": ""}, "no column ''"),
-        ({}, {"label": "age"}, "quantity and no class"),
+        ({}, {"label": "age"}, "quantity and not a class"),
         ({}, {"attribute": ["age"]}, "holds fractions; cut it at its quantiles"),
         ({}, {"attribute": ["sex:4"]}, "not numbers"),
-        ({}, {"split": "sex"}, "is no part of the data"),
+        ({}, {"split": "sex"}, "isn.t a part of the data"),
         ({}, {"text": "age"}, "not texts"),
         ({}, {"image": "ward"}, "can't be used"),
         ({}, {"client": "nobody"}, "no column 'nobody'"),
@@ -217,5 +217,5 @@ def test_places_that_are_none_are_sentences(tmp_path):
 
 def test_a_client_column_of_bytes_is_refused(tmp_path):
     pq.write_table(pa.table({**wards(), "who": [b"\xff"] * 60}), tmp_path / "t.parquet")
-    with pytest.raises(DataError, match="does not say in column 'who' whose every row is"):
+    with pytest.raises(DataError, match="has rows without a client in column 'who'"):
         read(tmp_path / "t.parquet", client="who")

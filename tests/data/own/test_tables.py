@@ -74,7 +74,7 @@ def test_words_that_say_missing_are_missing_and_quoted_ones_are_words(tmp_path):
         ("a,a\n1,2\n", "several columns named 'a'"),
         ("a,b\n1,2,3\n", "Expected 2 columns, got 3"),
         (b"a,b\n1,\0\n", "NUL bytes"),
-        ("a,b\n1,ü\n".encode("latin-1"), "no text in UTF-8 .byte 0xfc at 6.; save it again in UTF-8"),
+        ("a,b\n1,ü\n".encode("latin-1"), "isn't text in UTF-8 .byte 0xfc at 6.; save it again in UTF-8"),
         (PLAIN.encode("utf-16"), "UTF-8|NUL"),
     ],
 )

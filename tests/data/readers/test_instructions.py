@@ -121,7 +121,7 @@ def test_parts_are_joined_and_pictures_refused() -> None:
     gemini = {"messages": [{"role": "user", "parts": [{"text": "Add 1 and 2."}]}, {"role": "model", "parts": ["3"]}]}
     assert Instructions.of([gemini]).prompts == (USER,)
     picture = {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}
-    with pytest.raises(DataError, match=r"row 1 .*part that is no text \('image_url'\)"):
+    with pytest.raises(DataError, match=r"row 1 .*part that isn.t text \('image_url'\)"):
         Instructions.of([picture])
 
 
@@ -194,9 +194,9 @@ def test_bad_rows_are_passed_over_on_request_and_remembered() -> None:
     assert [reason.partition(" of data ")[0] for reason in data.skipped] == ["line 1", "line 5", "line 6", "line 3"]
     with pytest.raises(DataError, match="not one of the 2 rows of data can be read: row 1"):
         Instructions.of([{"prompt": "a", "response": None}] * 2, skip_bad=True)
-    with pytest.raises(DataError, match="line 1 of data is no JSON"):
+    with pytest.raises(DataError, match="line 1 of data isn't JSON"):
         Instructions.of(["{"], skip_bad=True)
-    with pytest.raises(DataError, match=r"line 1 of data is no JSON \(nested too deeply\)"):
+    with pytest.raises(DataError, match=r"line 1 of data isn't JSON \(nested too deeply\)"):
         Instructions.of([deep])
 
 
@@ -259,8 +259,8 @@ def test_a_conversation_under_another_name() -> None:
         ([{"prompt": "a", "response": None}], InstructionColumns(), "row 1 of data has no prompt"),
         ([{"messages": [{"role": "user", "content": "a"}]}], InstructionColumns(), "no message is the assistant's"),
         ([{"messages": [{"role": "robot", "content": "a"}]}], InstructionColumns(), "robot"),
-        ([{"prompt": "a", "response": math.nan}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
-        ([{"prompt": math.nan, "response": "b"}], InstructionColumns(), "row 1 of data has no prompt .*nan is no text"),
+        ([{"prompt": "a", "response": math.nan}], InstructionColumns(), "row 1 of data has no prompt .*nan isn.t text"),
+        ([{"prompt": math.nan, "response": "b"}], InstructionColumns(), "row 1 of data has no prompt .*nan isn.t text"),
         ([{"question": "a", "answer": ["b", "c"]}], InstructionColumns(), "row 1 of data .*'b' stands where a message"),
         ([{"question": "a", "answer": []}], InstructionColumns(), "row 1 of data .*no message is the assistant's"),
         ([{"messages": ["a", "b"]}], InstructionColumns(), "row 1 of data .*'a' stands where a message"),
@@ -280,7 +280,7 @@ def test_a_conversation_under_another_name() -> None:
             InstructionColumns(),
             "line 1 of data .*letter 3 of .*half a character",
         ),
-        (["{"], InstructionColumns(), "line 1 of data is no JSON"),
+        (["{"], InstructionColumns(), "line 1 of data isn't JSON"),
         (["3"], InstructionColumns(), "line 1 of data has no columns"),
         ([3], InstructionColumns(), "row 1 of data has no columns"),
         (["", " "], InstructionColumns(), "no rows"),
@@ -365,11 +365,11 @@ def test_files_that_are_not_there_or_not_whole(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="can't be read"):
         read_instructions(tmp_path / "a.parquet")
     (tmp_path / "a.txt").write_text("hello")
-    with pytest.raises(DataError, match=r"no \.jsonl, \.json or \.parquet"):
+    with pytest.raises(DataError, match=r"isn't a \.jsonl, \.json or \.parquet"):
         read_instructions(tmp_path / "a.txt")
 
 
-@pytest.mark.parametrize(("broken", "message"), [("{", "is no JSON"), ('{"prompt": "a"}', "has no prompt with")])
+@pytest.mark.parametrize(("broken", "message"), [("{", "isn't JSON"), ('{"prompt": "a"}', "has no prompt with")])
 def test_a_line_is_counted_as_an_editor_counts_it(tmp_path: Path, broken: str, message: str) -> None:
     good, file = '{"prompt": "a", "response": "b"}', tmp_path / "a.jsonl"
     file.write_text("\n".join([good, "", "  ", good, broken]))

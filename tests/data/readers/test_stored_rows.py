@@ -55,7 +55,7 @@ def test_bad_rows_are_named_by_their_lines_and_passed_over_on_request(tmp_path: 
     lines = file.read_text().split("\n")
     lines[40], lines[50] = '{"instruction": "half', '{"instruction": null, "output": "x"}'
     file.write_text("\n".join(lines))
-    with pytest.raises(DataError, match=r"line 41 of .* is no JSON"):
+    with pytest.raises(DataError, match=r"line 41 of .* isn't JSON"):
         read_instructions(file, store=tmp_path / "store")
     memory = read_instructions(file, skip_bad=True)
     disk = read_instructions(file, skip_bad=True, store=tmp_path / "again")

@@ -87,11 +87,11 @@ def test_networks_that_are_known_by_name_need_no_hash():
     ],
 )
 def test_what_is_no_charter_is_refused(charter, change):
-    with pytest.raises(ConfigError, match="no charter"):
+    with pytest.raises(ConfigError, match="isn't the charter"):
         Charter.from_json(json.dumps({**charter.as_dict(), **change}))
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "null", "3"])
 def test_texts_that_are_no_charter_are_refused(text):
-    with pytest.raises(ConfigError, match="no charter"):
+    with pytest.raises(ConfigError, match="isn't the charter"):
         Charter.from_json(text)

@@ -98,8 +98,8 @@ def test_keys_are_secret_unless_named_and_more_rounds_than_planned_are_told(capl
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"weighted": True}, "weighted is no option of a private strategy"),
-        ({"fraction_train": 0.5}, "fraction_train is no option"),
+        ({"weighted": True}, "weighted isn't an option of a private strategy"),
+        ({"fraction_train": 0.5}, "fraction_train isn.t an option"),
         ({"objective": Term()}, "for term clients send their losses too"),
         ({"cohort": 13}, "cohort is 13 and there are 12 clients"),
     ],

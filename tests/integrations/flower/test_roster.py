@@ -60,7 +60,7 @@ def test_a_node_with_a_token_is_known_by_its_secret(tmp_path):
     [
         ({"name": "north\x1b[2J"}, "name"),
         ({"name": "south"}, "'south' is on the roster 2 times"),
-        ({"key": "ssh-rsa nonsense"}, "no public key"),
+        ({"key": "ssh-rsa nonsense"}, "isn.t a public key"),
         ({"token": "0" * 64}, "must have a key"),
         ({"key": "", "token": "abc"}, "64 hexadecimal digits"),
         ({"clients": "0-9999999999"}, "clients"),

@@ -506,7 +506,7 @@ def test_a_rule_with_a_memory_goes_on_from_it_and_another_strategy_can_take_it_o
 
 
 def test_more_malicious_replies_than_a_rule_stands_are_refused_before_the_first_round():
-    with pytest.raises(ConfigError, match="krum stands 3 malicious replies among 9, and 4 are expected"):
+    with pytest.raises(ConfigError, match="krum withstands 3 malicious replies among 9, and 4 are expected"):
         one_round(RobustStrategy(Krum(), f=4), grid())
 
 
@@ -516,7 +516,7 @@ def test_the_model_is_kept_where_so_few_answer_that_the_rule_no_longer_stands_th
     strategy = RobustStrategy(Krum(), f=2)
     arrays, _ = one_round(strategy, where)
     equal(numbers(arrays), model())
-    assert "krum stands 1 malicious replies among 6, and 2 are expected" in caplog.text
+    assert "krum withstands 1 malicious replies among 6, and 2 are expected" in caplog.text
 
 
 def test_a_failed_client_is_no_attacker():

@@ -47,7 +47,7 @@ def test_a_verdict_needs_a_name_a_reason_and_a_known_word():
 
 def test_a_damaged_record_is_named(audit):
     (audit / "review.json").write_text('[{"label": "disc"}]')
-    with pytest.raises(DataError, match=r"review\.json is no record of verdicts"):
+    with pytest.raises(DataError, match=r"review\.json isn't a record of verdicts"):
         read_review(audit)
     (audit / "review.json").write_text("{")
     with pytest.raises(DataError, match=r"review\.json can't be read"):

@@ -49,7 +49,7 @@ def test_boxes_survive_a_file(task, tmp_path):
         ("id,word\n1,gull\n", r"the id 1 belongs to images of train and validation and test; give the part"),
         ("part,id,word\ntrain,999,gull\n", "'train' has no image with the id 999"),
         ("part,id,word,left,top,right,bottom\ntrain,1,gull,0.5,0,0.4,1\n", "left before right"),
-        ("part,id,word,score\ntrain,1,gull,high\n", "that is no number"),
+        ("part,id,word,score\ntrain,1,gull,high\n", "that isn.t a number"),
     ],
 )
 def test_a_table_that_makes_no_sense_is_refused_by_its_line(task, tmp_path, text, said):

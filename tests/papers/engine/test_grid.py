@@ -53,7 +53,7 @@ def test_one_cell_fills_several_rows_of_a_grid(tmp_path):
 def test_the_page_of_a_grid_says_what_an_entry_is_and_which_cells_have_fewer_seeds(tmp_path):
     experiment = grid_experiment(tmp_path)
     page = markdown(measured(experiment, outcomes()), experiment)
-    assert "Some cells have the first 1 seed only, so no ±. An entry is the mean/the deviation; printed" in page
+    assert "Some cells have the first seed only, and so no ±. An entry is the mean/the deviation; printed" in page
 
 
 def test_an_entry_of_a_grid_that_failed_is_told_from_one_that_was_never_to_be(tmp_path):

@@ -21,7 +21,7 @@ what the document prints.
 
 ## Claims
 
-Of 3 claims 1 hold, 1 fail and 1 are not judged.
+Of 3 claims, 1 holds, 1 fails and 1 is not judged.
 
 | claim | verdict | evidence |
 | --- | --- | --- |

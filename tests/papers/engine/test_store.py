@@ -172,12 +172,12 @@ def damaged(store, change):
         (lambda stored: stored.update(extra=1), "'extra' is unknown"),
         (lambda stored: stored.update(scale="huge"), "no scale 'huge'"),
         (lambda stored: stored["cells"][0].pop("seconds"), "'seconds' is missing"),
-        (lambda stored: stored["cells"][0]["values"].update(score=[1, "2"]), "'2' is no finite number"),
+        (lambda stored: stored["cells"][0]["values"].update(score=[1, "2"]), "'2' isn't a finite number"),
         (lambda stored: stored["cells"][0]["values"].update(score=[1]), "1 values of score for 2 seeds"),
         (lambda stored: stored["cells"][0].update({"from": 3}), "list index out of range"),
         (lambda stored: stored["claims"][0].update(verdict="yes"), "no verdict 'yes'"),
         (lambda stored: stored.update(cells=3), "not iterable"),
-        (lambda stored: stored["measured"][0].update(date=3), "3 is no text"),
+        (lambda stored: stored["measured"][0].update(date=3), "3 isn.t text"),
     ],
 )
 def test_a_file_that_is_not_a_results_file_is_refused_in_a_sentence(store, tmp_path, change, complaint):

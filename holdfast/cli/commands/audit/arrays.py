@@ -19,9 +19,8 @@ PROGRAM = "holdfast audit arrays"
 _PREAMBLE = """Look for wrong labels, groups, near duplicates and outliers in outputs of any model; nothing is trained.
 
 Files are .npy, .npz, .csv, .parquet or .jsonl with a row per example; FILE:NAME picks an array or a column.
-Probabilities must come from a model that did not learn from the example (cross-validation): what it
-learned, it agrees with.
-What is left behind: audit.html and examples.csv, a line per example.
+Probabilities must come from a model that was not trained on the example (by cross-validation): a model tends to
+agree with the labels it was trained on. It writes audit.html and examples.csv, a line per example.
 
 Examples: `holdfast audit arrays --labels labels.npy --probabilities probabilities.npy --features embeddings.npy`;
 `holdfast audit arrays --labels outputs.npz:y --probabilities outputs.npz:p`; `holdfast audit arrays --labels
@@ -37,7 +36,7 @@ class Arrays:
         probabilities: a column per class, rows that sum to one; finds wrong labels and groups.
         features: a vector per example; finds near duplicates and outliers.
         class_names: a name per column of the probabilities; by default the columns' names, or the alphabet.
-        neighbours: to how many the distance is measured.
+        neighbours: to how many nearest neighbours the distance is measured.
         k_max: try 2 to this many clusters in each class.
         seed: names every random stream.
         out: where the page goes; audits/NAME-arrays by default.

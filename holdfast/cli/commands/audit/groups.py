@@ -45,13 +45,13 @@ Trains the data set's recipe for a few epochs, clusters the outputs of each clas
 the clusters, what they are taken for, and their members; no group labels are used. Open audit.html in a browser. Beside
 it are clusters.csv, the partition by example id, and the early model.
 
-Data sets: {data}; or a folder with images and a metadata.csv.
+Data sets: {data}; or your own data, with the options of `holdfast fit`: a table, texts, images, arrays.
 
 Models: {models}.
 
 Name the data set first to see its own options too, as in `holdfast audit groups --data cmnist5 --help`.
 
-Examples: `holdfast audit groups`; `holdfast audit groups --data photos/ --folder.columns.attribute None --epochs 3`;
+Examples: `holdfast audit groups`; `holdfast audit groups --data photos/ --attribute none --epochs 3`;
 `holdfast audit groups --run runs/mine`; `holdfast audit groups --weights early.safetensors --output features`."""
 
 _PROGRAM = "holdfast audit groups"
@@ -64,7 +64,7 @@ class Groups:
     """What to audit, how, and where to write.
 
     Attributes:
-        data: a data set's name, or a folder with images and a metadata.csv; coloured-digits by default.
+        data: a data set's name, or your own data: a file, a folder, or hf:NAME; coloured-digits by default.
         run: audit the chosen model of this run directory of `holdfast fit`, on its training set.
         weights: audit the weights in this file instead of training.
         model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
@@ -356,4 +356,4 @@ def _next(options: Groups, audit: GroupAudit, typed: Sequence[str]) -> dict[str,
         if word.startswith("--"):
             copied = word.split("=")[0].replace("_", "-") not in ("--epochs", "--output", "--k-max", "--out")
         words += [word] if copied else []
-    return {"Train with draws that even these clusters": shlex.join(words)}
+    return {"Train with these clusters drawn equally often": shlex.join(words)}

@@ -41,11 +41,11 @@ Trains the data set's recipe. Every few epochs the gradients of each class are c
 dropped, as poisons do before they take effect. Clean but odd examples stand alone too: open audit.html in a browser and
 judge. Beside it are suspects.csv, by example id, and epic.parquet, the log.
 
-A second opinion comes from cross-validation: models that did not learn from an example say how probable its label is.
-Each suspect says which of the two accuses it, and whether it lies in a small cluster of its class: a rare group more
-likely than a poison.
+A second opinion comes from cross-validation: models that were not trained on an example say how probable its label is.
+For each suspect the page says which of the two checks flags it, and whether it lies in a small cluster of its class,
+where it is more likely to belong to a rare group than to be a poison.
 
-Data sets: {data}; or a folder with images and a metadata.csv.
+Data sets: {data}; or your own data, with the options of `holdfast fit`: a table, texts, images, arrays.
 
 Models: {models}.
 
@@ -61,7 +61,7 @@ class Poison:
     """What to audit, how, and where to write.
 
     Attributes:
-        data: a data set's name, or a folder with images and a metadata.csv; coloured-digits by default.
+        data: a data set's name, or your own data: a file, a folder, or hf:NAME; coloured-digits by default.
         model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
         model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
         head: name of the model's last linear layer, where it can't be found.
@@ -156,9 +156,10 @@ def audit_poison(arguments: list[str]) -> None:
             },
         )
     console.print(suspects_table(isolated, train, subject.name, second))
+    caution = " Odd but clean examples are among them: look before you delete." if isolated else ""
     console.print(
         f"{number(len(isolated))} of {number(len(train))} examples were isolated and dropped; test accuracy "
-        f"{percent(result.test_last.accuracy)}. Odd but clean examples are among them: look before you delete.",
+        f"{percent(result.test_last.accuracy)}.{caution}",
         highlight=False,
     )
     if second is not None:
@@ -210,7 +211,7 @@ def suspects_csv(isolated: Sequence[Suspect], train: Examples, second: Sequence[
         lines.writerow(first)
         lines.writerows((one.id, one.label, names[one.label], *of(one)) for one in isolated)
         return text.getvalue()
-    lines.writerow((*first, "speaks", "self_confidence", "rather", "in_small_cluster"))
+    lines.writerow((*first, "flagged_by", "self_confidence", "more_likely", "in_small_cluster"))
     for one in second:
         own = (one.speaks, f"{one.confidence:.6g}", names[one.rather], int(one.minority))
         lines.writerow((one.id, one.label, names[one.label], *of(one.isolated), *own))
@@ -228,7 +229,7 @@ def suspects_table(
         columns: tuple[str, ...] = ("id", "class", "epoch", "loss", "taken for")
         order = "isolated examples, earliest first"
     else:
-        columns = ("id", "class", "self-confidence", "rather", "speaks", "epoch", "small cluster")
+        columns = ("id", "class", "self-confidence", "more likely", "flagged by", "epoch", "small cluster")
         order = "suspects, the label that fits least first"
     numbers = ("id", "epoch", "loss", "self-confidence")
     table = plain_table(

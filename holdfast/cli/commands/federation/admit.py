@@ -26,11 +26,11 @@ def admit(
     Args:
         folder: of the federation.
         name: what you call the node.
-        key: its .pub file, which it sent you.
-        clients: how many clients it hosts, which its `join` has said; 1 by default.
+        key: the .pub file that the node sent you.
+        clients: how many clients it hosts, as its `join` printed; 1 by default.
         most_examples: the most training examples that one of its clients may count for; 10,000 by default.
-        replace: change what the roster says of this node: its key, and what else is given. Also lets one in again that
-            was dismissed. Another number of clients deals all ids out anew, and only between runs.
+        replace: change the roster's entry of this node: its key, and what else is given. Also admits a node again that
+            was dismissed. Another number of clients renumbers all clients, which is possible only between runs.
     """
     from holdfast.integrations.flower.operation import membership
     from holdfast.integrations.flower.operation.federation_folder import FederationFolder
@@ -43,7 +43,7 @@ def admit(
 
 
 def dismiss(folder: tyro.conf.Positional[Path], name: tyro.conf.Positional[str]) -> None:
-    """Let a node in no more; its clients keep their ids and stay away.
+    """Exclude a node from now on; its clients keep their ids and do not take part.
 
     Args:
         folder: of the federation.

@@ -6,7 +6,7 @@ from holdfast.cli.common.subcommands import run_subcommand
 
 
 def init(arguments: list[str]) -> None:
-    """Found a federation: keys, invitation, proxy, everything that its server needs."""
+    """Create a federation: keys, invitation, proxy, everything that its server needs."""
     from holdfast.cli.commands.federation.init import main as command
 
     command(arguments)
@@ -20,7 +20,7 @@ def admit(arguments: list[str]) -> None:
 
 
 def dismiss(arguments: list[str]) -> None:
-    """Let a node in no more."""
+    """Exclude a node from now on."""
     from holdfast.cli.commands.federation.admit import dismiss_main as command
 
     command(arguments)

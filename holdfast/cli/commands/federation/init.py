@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.data import Clients
     from holdfast.integrations.flower.charter import Charter
 
-_ABOUT = """Found a federation on this machine, which becomes its server. Everything is written into one folder; \
+_ABOUT = """Create a federation on this machine, which becomes its server. Everything is written into one folder; \
 invitation.json in it is for the nodes and holds nothing secret.
 
 All options of `holdfast federate` can be given too: model, rounds, aggregation, personal models. --data is a small \

@@ -82,9 +82,9 @@ Models: {models}.
 Below are the options of all runs, then those of what was chosen: name that first to see its options, as in `holdfast \
 federate --objective term --personalize ditto --help`. Defaults are the data set's published recipe.
 
-Examples: `holdfast federate`; `holdfast federate --attack a1 --malicious 0.5 --aggregate multi-krum`; `holdfast \
-federate --data fashion-mnist --personalize ditto+local+finetuning --rounds 500`; `holdfast federate --engine flower \
---nodes 4`; `holdfast federate --resume runs/mine`."""
+Examples: `holdfast federate`; `holdfast federate --attack a1 --malicious 0.2 --aggregate multi-krum --cohort 25`; \
+`holdfast federate --data fashion-mnist --personalize ditto+local+finetuning --rounds 500`; `holdfast federate \
+--engine flower --nodes 4`; `holdfast federate --resume runs/mine`."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class FederateChoices:
 
     Attributes:
         data: a federated data set, a pooled one that is dealt out to clients, or your own data: a file, a folder or
-            hf:NAME, with --client for the column that says whose each row is.
+            hf:NAME, with --client for the column that names each row's client.
         model: a model's name, my_package.module:Net, hf:NAME or timm:NAME; the data set's recipe names one.
         model_args: arguments of the model's own, as in hidden=64 'widths=[32, 16]'.
         weights: a file of weights to start from, or imagenet for public ones; the data set's recipe may name some.
@@ -109,7 +109,7 @@ class FederateChoices:
         data_root: where data sets live; HOLDFAST_DATA or ~/.cache/holdfast/data by default.
         out: the run directory; runs/DATA-... by default.
         track: also log to these trackers: tensorboard, mlflow, wandb.
-        strict: end with exit code 3 where the federation's health has failed.
+        strict: end with exit code 3 if a health check of the federation fails.
         resume: continue the run in this directory, with the options it was started with.
         engine: simulate the federation in this process, or run it on Flower's SuperLink and SuperNodes on this machine.
         app: write the federation as a Flower app for `flwr run` into this folder, and stop.
@@ -273,7 +273,7 @@ def parse(arguments: Sequence[str]) -> FederateOptions:
     if choices.app is not None and value_of("data", typed) is None:
         raise ConfigError(
             f"--app {choices.app} would take model and step size from the digits' recipe, whatever nodes have; name "
-            "the --data that the app is for, or found a federation with `holdfast federation init`"
+            "the --data that the app is for, or create a federation with `holdfast federation init`"
         )
     rounds: Rounds = parsed["settings"]
     if choices.app is not None and value_of("sampling", typed) is None:
@@ -448,4 +448,4 @@ def _check_threat(choices: FederateChoices) -> None:
             f"--malicious {choices.malicious:g} says how many attack but not how; add --attack a1, for instance"
         )
     if choices.attack is not None and not choices.malicious:
-        raise ConfigError(f"--attack {choices.attack} needs somebody who attacks; add --malicious 0.2, for instance")
+        raise ConfigError(f"--attack {choices.attack} needs malicious clients; add --malicious 0.2, for instance")

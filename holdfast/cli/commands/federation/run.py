@@ -15,7 +15,7 @@ from holdfast.cli.common.arguments import as_arguments
 from holdfast.errors import ConfigError
 
 _ABOUT = """Start the rounds of a federation, or continue after an interruption; `holdfast federation serve` \
-must be running. What only concerns the server may differ from what was given at the founding: --rounds, --cohort, \
+must be running. Options that concern the server alone may differ from those given to `init`: --rounds, --cohort, \
 --timeout, --minimum, --on-few, --aggregate, --expect-malicious, ...; nodes refuse everything else."""
 
 
@@ -47,7 +47,9 @@ def main(arguments: Sequence[str]) -> None:
     federation, console = FederationFolder.open(given.folder), Console()
     roster, invitation = federation.roster(), federation.invitation()
     if roster is None:
-        raise ConfigError(f"nobody is admitted yet; holdfast federation admit {given.folder} NAME NODE.pub --clients N")
+        raise ConfigError(
+            f"no node is admitted yet; admit one: holdfast federation admit {given.folder} NAME NODE.pub --clients N"
+        )
     cohort = min(int(invitation.options["cohort"]), len(roster))
     usual = ["--nodes", str(len(roster.present)), "--roster", str(federation.roster_file), "--cohort", str(cohort)]
     options = parse([*as_arguments(invitation.options), *usual, *rest])

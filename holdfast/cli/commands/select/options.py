@@ -58,13 +58,13 @@ curves within each source, and takes equally many examples of every cluster. ran
 sources, random within each) and longest need no model; least-confidence, middle-perplexity, learnability and
 facility-location train the proxy and look at it afterwards.
 
-What is left behind: subset.jsonl (or .json, .parquet, as the data is), ids.txt with the numbers of its rows from 0,
-weights.parquet with how many examples each stands for, and report.html; of s2l also clusters.parquet and
-trajectories.parquet by example id, and texts of every cluster on the page.
+It writes subset.jsonl (or .json, .parquet, as the data is), ids.txt with the numbers of its rows from 0,
+weights.parquet with how many examples each represents, and report.html; s2l also writes clusters.parquet and
+trajectories.parquet by example id, and shows texts of every cluster on the page.
 
 Data: a .jsonl, .json or .parquet file, or the name of a data set on the hub. Alpaca, MathInstruct, Dolly,
-prompt/response, chats (OpenAI's, ShareGPT's; every answer of the assistant's is learned), preferences (the chosen
-response) and plain text are understood; name the columns where yours are called otherwise.
+prompt/response, chats (OpenAI's, ShareGPT's; every answer of the assistant is learned), preferences (the chosen
+response) and plain text are recognised; name the columns if yours have other names.
 
 Proxy: a name on the hub, a local folder, a .gguf file, or `scratch`: a small GPT-NeoX with a tokenizer learned from the
 data, which needs no network.
@@ -117,7 +117,7 @@ class Select:
         device: where to compute, such as cpu, cuda:1 or auto; a GPU if there is one.
         for_trainer: also write messages.jsonl with weights and a configuration for trl, axolotl or llama-factory.
         processes: how many share the work on this machine.
-        strict: end with exit code 3 where the choice's health has failed.
+        strict: end with exit code 3 if a health check of the choice fails.
         out: where everything goes; selections/DATA-s2l-sSEED by default.
         resume: continue the selection in this directory, with the options it was started with.
         config: read options from this file first.

@@ -50,8 +50,8 @@ class SweepOptions:
     """The sweep's own options.
 
     Attributes:
-        methods: the methods to compare, or `all`; erm is always among them. By default the six that what is known of
-            the groups allows, see `holdfast fit --method auto`.
+        methods: the methods to compare, or `all`; erm is always among them. By default six that suit what is known of
+            the groups, as with `holdfast fit --method auto`.
         trials: per method; the first has its defaults.
         seeds: how many seeds, 0, 1, ...; intervals need at least 2.
         jobs: worker processes at a time, of one thread each; one per core by default.
@@ -158,7 +158,7 @@ def check_trials(folder: Path) -> None:
     for file in sorted(folder.glob("*.json")):
         if not is_outcome(file):
             raise CheckpointError(
-                f"{file} is no trial of this sweep or is damaged; restore it, or delete it to compute it again"
+                f"{file} isn't a trial of this sweep, or is damaged; restore it, or delete it to compute it again"
             )
 
 
@@ -264,7 +264,7 @@ def _open(place: Path, asked: Mapping[str, Any]) -> None:
                 "repeat its options to continue it, or choose another --out"
             )
     elif place.exists() and any(place.iterdir()):
-        raise ConfigError(f"{place} is no sweep and not empty; choose another --out")
+        raise ConfigError(f"{place} isn't a sweep and isn't empty; choose another --out")
     try:
         (place / "trials").mkdir(parents=True, exist_ok=True)
     except OSError as error:

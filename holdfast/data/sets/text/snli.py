@@ -94,14 +94,14 @@ def read_pairs(path: Path, class_names: Sequence[str]) -> tuple[np.ndarray, np.n
                 label, premise, hypothesis = pair["gold_label"], pair["sentence1"], pair["sentence2"]
             except (ValueError, KeyError, TypeError) as error:
                 raise DataError(
-                    f"line {number + 1} of {path} is no pair of sentences ({error}); unpack the archive again"
+                    f"line {number + 1} of {path} isn't a pair of sentences ({error}); unpack the archive again"
                 ) from error
             if label == "-":
                 continue
             if label not in class_names:
                 raise DataError(f"line {number + 1} of {path} has label {label!r}{nearest(str(label), class_names)}")
             if not (isinstance(premise, str) and isinstance(hypothesis, str)):
-                raise DataError(f"line {number + 1} of {path} is no pair of sentences; unpack the archive again")
+                raise DataError(f"line {number + 1} of {path} isn't a pair of sentences; unpack the archive again")
             rows.append((premise, hypothesis, class_names.index(label), number))
     if not rows:
         raise DataError(f"{path} has no labelled pair; unpack the archive again")

@@ -52,8 +52,8 @@ class Ditto(AlongsidePersonalizer):
             `candidates` at every step by its validation loss, `parallel` trains a model per candidate and chooses in
             the end.
         candidates: lambdas that clients choose from; by default 0.1, 1 and 2, or 0.05, 0.1 and 0.2 where the server's
-            rule does not stand the malicious clients that are expected.
-        strong_candidates: lambdas that they choose from in that case, where they are others than `candidates`.
+            rule does not withstand the malicious clients that are expected.
+        strong_candidates: lambdas that they choose from in that case, if not `candidates`.
         anchor: pull towards the model `received` in this round, or, as an earlier version of the method did, towards
             the client's `local` copy of it, which moves during the round.
         start: start a personal model from the `shared` model that its client receives when it first takes part, or,

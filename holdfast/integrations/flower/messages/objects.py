@@ -104,7 +104,7 @@ class Download:
             raise RejectedError(f"it is a {shown(kind)} with {len(children)} parts where a message must come")
         records = self._names(fetch, children[0], "RecordDict", {HEAD, ARRAYS}, "record")
         if HEAD not in records:
-            raise RejectedError("it has no part named 'holdfast'; the sender is no holdfast")
+            raise RejectedError("it has no part named 'holdfast'; the sender isn't holdfast")
         head = self._plain(fetch, records[HEAD])
         arrays: dict[str, str] = {}
         if ARRAYS in records:

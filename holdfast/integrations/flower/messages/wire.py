@@ -114,7 +114,7 @@ def head_of(content: RecordDict) -> ConfigRecord:
     """
     head = content.get(HEAD)
     if not isinstance(head, ConfigRecord):
-        raise RejectedError("it has no part named 'holdfast'; the sender is no holdfast")
+        raise RejectedError("it has no part named 'holdfast'; the sender isn't holdfast")
     if (spoken := head.get("format")) != FORMAT:
         raise RejectedError(f"it is of format {spoken!r} and not {FORMAT}; install the same holdfast on all sides")
     return head
@@ -137,7 +137,7 @@ def word(head: ConfigRecord, name: str) -> str:
     """A short text of the head."""
     value = head.get(name)
     if not isinstance(value, str):
-        raise RejectedError(f"{name!r} is {shown(value)} and no text")
+        raise RejectedError(f"{name!r} is {shown(value)} and not text")
     return value
 
 
@@ -145,7 +145,7 @@ def whole(head: ConfigRecord, name: str) -> int:
     """A whole number of the head."""
     value = head.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RejectedError(f"{name!r} is {shown(value)} and no whole number")
+        raise RejectedError(f"{name!r} is {shown(value)} and not a whole number")
     return value
 
 
@@ -153,7 +153,7 @@ def wholes(head: ConfigRecord, name: str, count: int | None = None) -> list[int]
     """A list of whole numbers of the head, of `count` where that is known."""
     value = head.get(name)
     if not isinstance(value, list) or not all(isinstance(item, int) and not isinstance(item, bool) for item in value):
-        raise RejectedError(f"{name!r} is {shown(value)} and no list of whole numbers")
+        raise RejectedError(f"{name!r} is {shown(value)} and not a list of whole numbers")
     if count is not None and len(value) != count:
         raise RejectedError(f"{name!r} has {len(value)} numbers where {count} must come")
     return list(value)  # type: ignore[arg-type]
@@ -163,7 +163,7 @@ def words(head: ConfigRecord, name: str) -> list[str]:
     """A list of texts of the head."""
     value = head.get(name)
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise RejectedError(f"{name!r} is {shown(value)} and no list of texts")
+        raise RejectedError(f"{name!r} is {shown(value)} and not a list of texts")
     return list(value)  # type: ignore[arg-type]
 
 

@@ -156,7 +156,7 @@ class JoinedNode:
 
         private = load_ssh_private_key(self.key.read_bytes(), None)
         if not isinstance(private, EllipticCurvePrivateKey):
-            raise ConfigError(f"{self.key} is no key of a node; take another --state, which makes one")
+            raise ConfigError(f"{self.key} isn't the key of a node; take another --state, which makes one")
         public = private.public_key()
         known: list[Any] = [RuntimeVersionHttpInterceptor("SuperNode"), NodeAuthHttpInterceptor(private, public)]
         client = FleetHttpClient.from_server_address(self.server, False, self.certificate.read_bytes(), known)

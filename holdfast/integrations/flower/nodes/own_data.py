@@ -51,7 +51,7 @@ def _by_schema(schema: Schema, place: str, reading: ReadingOptions, seed: int) -
     if not found.labelled:
         raise DataError(f"{place} has no column {here.label!r} with the classes; name it with --label")
     if found.examples.sources is None:
-        raise DataError(f"{place} has no column {here.client!r} that says whose each row is; name it with --client")
+        raise DataError(f"{place} has no column {here.client!r} that names each row's client; name it with --client")
     clients = clients_of_sources(stackable(found.examples), found.examples.source_names, seed)
     return replace(clients, schema=here, notes=found.notes)  # later data of this node is called as this is
 

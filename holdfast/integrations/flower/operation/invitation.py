@@ -105,9 +105,11 @@ class Invitation:
                 raise ValueError(f"its format is {content['format']!r:.40}")
             options, certificate = content["options"], content["certificate"]
             if not isinstance(options, dict) or not isinstance(certificate, str):
-                raise TypeError("its options are no mapping, or its certificate is no text")
+                raise TypeError("its options aren't a mapping, or its certificate isn't text")
             return cls(Charter.from_json(json.dumps(content["charter"])), options, certificate)
         except OSError as error:
             raise ConfigError(f"the invitation {path} can't be read ({error.strerror}); ask for it again") from error
         except (KeyError, TypeError, ValueError, RecursionError) as error:
-            raise ConfigError(f"{path} is no invitation to a federation ({error}); ask the operator for it") from error
+            raise ConfigError(
+                f"{path} isn't an invitation to a federation ({error}); ask the operator for it"
+            ) from error

@@ -164,7 +164,7 @@ def _read(file: Path) -> PersonalState:
     try:
         return PersonalState(**stored)
     except TypeError as error:
-        raise CheckpointError(f"{file} is no personal model ({error}); give the folder of a PersonalMod") from error
+        raise CheckpointError(f"{file} isn't a personal model ({error}); give the folder of a PersonalMod") from error
 
 
 def _file_name(name: object, what: str) -> str:

@@ -99,11 +99,11 @@ class Exchange:
         why = f" (the last trouble: {self.faults[-1].reason})" if self.faults else ""
         if heard < self.settings.nodes:
             raise FederationError(
-                f"{heard} of {self.settings.nodes} nodes said within {patience:g} seconds whom they have{why}; "
-                "start the others, or give --nodes and --join-timeout as they are"
+                f"{heard} of {self.settings.nodes} nodes reported their clients within {patience:g} seconds{why}; "
+                "start the others, lower --nodes, or raise --join-timeout"
             )
         if roster is not None and not self.attendance.holder:
-            raise FederationError(f"no node of the roster could be taken in{why}; mend that and start again")
+            raise FederationError(f"no node of the roster could join{why}; mend that and start again")
 
     def _look(self) -> None:
         """Ask nodes whom they host that have not said it yet, and silent ones for news; forget those that are gone."""

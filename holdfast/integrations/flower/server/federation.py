@@ -177,7 +177,9 @@ class FlowerFederation(Federation):
         self.aggregator.check(answers, min(self.f, answers))
         before, now = self.aggregator.stands(self.settings.cohort), self.aggregator.stands(answers)
         if now is not None and before is not None and now < self.f <= before:
-            raise ConfigError(f"{self.aggregator.label} stands {now} malicious among {answers}, expected are {self.f}")
+            raise ConfigError(
+                f"{self.aggregator.label} withstands {now} malicious among {answers}, expected are {self.f}"
+            )
 
     def _outcome(self, reports: Any, divergence: Any) -> FederationResult:
         self._take_faults()

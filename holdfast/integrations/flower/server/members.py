@@ -211,7 +211,9 @@ class Members:
             if self.kind is None and saved["kind"] is not None:
                 self.kind = DataKind(saved["kind"]["classes"], saved["kind"]["task"], tuple(saved["kind"]["shape"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CheckpointError(f"{folder / _FILE} is damaged ({error}); it says whose clients are whose") from error
+            raise CheckpointError(
+                f"{folder / _FILE} is damaged ({error}); it records which node each client belongs to"
+            ) from error
         if self.roster is not None:
             self._check_owners(self.roster)
 

@@ -67,7 +67,7 @@ def pixels_at(examples: Examples, positions: Tensor) -> Tensor:
         raise DataError("attacks perturb images; give float inputs of shape (channels, height, width)")
     if len(images) and (images.min() < 0 or images.max() > 1):
         raise DataError(
-            f"inputs go from {images.min():g} to {images.max():g}, so they are no pixels; use in_pixels(examples), and "
+            f"inputs go from {images.min():g} to {images.max():g}, so they aren't pixels; use in_pixels(examples), and "
             "Normalised(model, ...) for a network that was trained on normalised ones"
         )
     return images.to(torch.float32)

@@ -107,7 +107,7 @@ def read_package(folder: Path | str, train: Examples, epsilon: float | None = TO
     images, labels = _images_and_labels(folder, poisons, lengths=range(2, 5))
     positions = positions_of(train, ids)
     if bool((labels != labels[0]).any()) or not torch.equal(labels, train.labels[positions]):
-        raise DataError(f"the poisons of {folder} don't have the labels of their bases; it is no clean-label package")
+        raise DataError(f"the poisons of {folder} don't have the labels of their bases; it isn't a clean-label package")
     bases = pixels_at(train, positions)
     if bases.shape != images.shape:
         raise DataError(f"the poisons of {folder} have shape {tuple(images.shape[1:])}, not {tuple(bases.shape[1:])}")
@@ -139,7 +139,7 @@ def _aim(folder: Path, adversarial_class: int) -> Aim:
 def _images_and_labels(folder: Path, pairs: Sequence[Any], lengths: Collection[int]) -> tuple[Tensor, Tensor]:
     """Pixels (n, channels, height, width) and classes (n,) of what a package lists."""
     if not pairs or not all(isinstance(one, (tuple, list)) and len(one) in lengths for one in pairs):
-        raise DataError(f"a poison or target of {folder} is no image with its class, nor a list of such")
+        raise DataError(f"a poison or target of {folder} isn't an image with its class, nor a list of such")
     images = [_pixels(one[0]) for one in pairs]
     if any(image.shape != images[0].shape for image in images):
         raise DataError(f"the images of {folder} have several shapes; a package is for one data set")
@@ -149,7 +149,7 @@ def _images_and_labels(folder: Path, pairs: Sequence[Any], lengths: Collection[i
 def _pixels(image: Any) -> Tensor:
     """An image of the package, bytes (height, width, channels) or floats (channels, height, width), as pixels."""
     if not isinstance(image, np.ndarray) or image.ndim != 3 or not np.isfinite(image).all():
-        raise DataError("an image of the package is no image; packages hold Pillow images or tensors")
+        raise DataError("an image of the package isn't an image; packages hold Pillow images or tensors")
     if image.dtype == np.uint8:
         return torch.from_numpy(image).permute(2, 0, 1).to(torch.float32) / 255
     return torch.from_numpy(image).to(torch.float32)
@@ -159,7 +159,7 @@ def _indices(value: Any) -> Tensor:
     if isinstance(value, (list, tuple)):
         return torch.tensor([_whole(one) for one in value], dtype=torch.int64)
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "iu":
-        raise DataError("base indices are no list of whole numbers")
+        raise DataError("base indices aren't a list of whole numbers")
     return torch.from_numpy(value.astype(np.int64))
 
 
@@ -167,7 +167,7 @@ def _whole(value: Any) -> int:
     try:
         number = operator.index(value)
     except TypeError as error:
-        raise DataError("a class or an index of the benchmark's file is no whole number") from error
+        raise DataError("a class or an index of the benchmark's file isn't a whole number") from error
     if not 0 <= number < 2**63:
         raise DataError("a class or an index of the benchmark's file is below 0 or has more than 63 bits")
     return number

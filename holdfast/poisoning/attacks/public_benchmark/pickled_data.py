@@ -57,7 +57,9 @@ def read_pickled(path: Path) -> Any:
     try:
         size = path.stat().st_size
         if size > MOST_BYTES or not path.is_file():
-            raise DataError(f"{path} has {size:,} bytes or is no file; a file of a package has at most {MOST_BYTES:,}")
+            raise DataError(
+                f"{path} has {size:,} bytes or isn't a file; a file of a package has at most {MOST_BYTES:,}"
+            )
         content = path.read_bytes()
     except OSError as error:
         raise DataError(f"{path} can't be read ({error.strerror}); give a file of the poisoning benchmark") from error

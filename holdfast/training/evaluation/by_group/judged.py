@@ -193,7 +193,7 @@ def _numbers(what: str, values: Any, n: int | None = None) -> Floats:
     try:
         numbers = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise DataError(f"{what} are no numbers ({error}); give one number per example") from error
+        raise DataError(f"{what} aren't numbers ({error}); give one number per example") from error
     if numbers.ndim != 1 or (n is not None and len(numbers) != n):
         wanted = "one number per example" if n is None else f"one number for each of {n} examples"
         raise DataError(f"{what} have shape {numbers.shape}; give {wanted}")

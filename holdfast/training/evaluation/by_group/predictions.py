@@ -215,7 +215,7 @@ def _class_column(source: Source, name: str) -> pa.ChunkedArray:
         if len(wrong):
             row = int(wrong[0])
             raise DataError(
-                f"column {name!r} of {source.place} has {numbers[row]:g} in row {row + 1}, which is no class; say "
+                f"column {name!r} of {source.place} has {numbers[row]:g} in row {row + 1}, which isn't a class; say "
                 "--task regression, or give classes"
             )
         column = pa.chunked_array([pa.array(numbers.astype(np.int64))])

@@ -68,7 +68,7 @@ def test_in_python_a_page_is_written_where_it_is_asked_for(somewhere_else):
         (["--labels", "labels.npy", "--features", "p.npy", "--neighbours", "0"], "--neighbours is 0"),
         (["--labels", "odd.npy", "--features", "p.npy"], "isn't an npy file"),
         (["--labels", "objects.npy", "--features", "p.npy"], "isn't an npy file"),
-        (["--labels", "page.html", "--features", "p.npy"], "is no .npy, .npz, .csv"),
+        (["--labels", "page.html", "--features", "p.npy"], "isn't a .npy, .npz, .csv"),
     ],
 )
 def test_what_cannot_be_read_is_a_sentence_and_leaves_nothing(files, capsys, arguments, said):

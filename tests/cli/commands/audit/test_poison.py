@@ -47,14 +47,14 @@ def test_a_second_opinion_says_who_accuses_and_accuses_others_too(
     log = pq.read_table("audit/epic.parquet").to_pydict()
     isolated = [int(row["id"]) for row in rows if row["epoch"]]
     assert sorted(isolated) == sorted(log["id"]), "nobody that stood alone is left out"
-    assert {row["speaks"] for row in rows if not row["epoch"]} == {"self-confidence"}
-    assert {row["speaks"] for row in rows if row["epoch"]} <= {"both", "isolation"}
+    assert {row["flagged_by"] for row in rows if not row["epoch"]} == {"self-confidence"}
+    assert {row["flagged_by"] for row in rows if row["epoch"]} <= {"both", "isolation"}
     confidence = [float(row["self_confidence"]) for row in rows]
     assert confidence == sorted(confidence)
     said = " ".join(capsys.readouterr().out.split())
     assert "both checks flag" in said
     page = Path("audit/audit.html").read_text()
-    assert "Two witnesses" in page
+    assert "Two checks" in page
     assert "self-confidence" in page
 
 

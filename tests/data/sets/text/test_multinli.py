@@ -139,5 +139,5 @@ def test_what_counts_as_a_negation(sentence: str, expected: int) -> None:
 @pytest.mark.parametrize("line", ['{"gold_label": "neutral", "sentence1": 3, "sentence2": "b"}', "[]", "\xff", "3"])
 def test_what_is_no_pair_is_named(root: Path, line: str) -> None:
     (root / "multinli_1.0/multinli_1.0_train.jsonl").write_bytes(line.encode("latin-1") + b"\n")
-    with pytest.raises(DataError, match=r"line 1 of .* is no pair of sentences"):
+    with pytest.raises(DataError, match=r"line 1 of .* isn't a pair of sentences"):
         load("multinli", root)

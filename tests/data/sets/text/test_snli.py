@@ -44,8 +44,8 @@ def test_pairs_are_tokenised_together_and_padded_to_the_longest(root):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("not json", "line 1 of .* is no pair of sentences"),
-        ('{"gold_label": "neutral"}', "no pair of sentences"),
+        ("not json", "line 1 of .* isn't a pair of sentences"),
+        ('{"gold_label": "neutral"}', "isn't a pair of sentences"),
         ('{"gold_label": "neutrl", "sentence1": "a", "sentence2": "b"}', "did you mean 'neutral'"),
         ('{"gold_label": "-", "sentence1": "a", "sentence2": "b"}', "no labelled pair"),
     ],

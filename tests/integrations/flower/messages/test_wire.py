@@ -67,7 +67,7 @@ def test_an_array_that_is_not_exactly_what_must_come_is_rejected(held, says):
 def test_what_is_missing_or_of_another_format_is_rejected():
     with pytest.raises(RejectedError, match="no array 'losses'"):
         array(holding(Array(np.zeros(1))), "losses", (1,), torch.float64)
-    with pytest.raises(RejectedError, match="no holdfast"):
+    with pytest.raises(RejectedError, match="the sender isn't holdfast"):
         head_of(RecordDict({}))
     with pytest.raises(RejectedError, match="format 99 and not 1"):
         head_of(RecordDict({"holdfast": ConfigRecord({"format": 99})}))
@@ -77,7 +77,7 @@ def test_numbers_and_texts_are_what_they_must_be():
     head = ConfigRecord({"n": 3, "flag": True, "list": [1, 2], "texts": ["a"], "half": 0.5})
     assert (whole(head, "n"), wholes(head, "list", 2), words(head, "texts")) == (3, [1, 2], ["a"])
     for wrong in ("flag", "half", "list", "none"):
-        with pytest.raises(RejectedError, match="no whole number"):
+        with pytest.raises(RejectedError, match="not a whole number"):
             whole(head, wrong)
     with pytest.raises(RejectedError, match="2 numbers where 3 must come"):
         wholes(head, "list", 3)

@@ -108,7 +108,7 @@ def test_what_is_no_finite_number_is_refused_client_by_client(name, value, tmp_p
 
 @pytest.mark.parametrize("rule", ["krum", "trimmed-mean", "bulyan"])
 def test_a_rule_that_must_know_and_was_not_told_is_refused(rule, tmp_path):
-    with pytest.raises(ConfigError, match="nobody said"):
+    with pytest.raises(ConfigError, match="none was given"):
         Nodes(tmp_path, options("--aggregate", rule), NODES).federate()
 
 

@@ -30,7 +30,7 @@ def test_a_normalised_network_on_pixels_is_the_network_on_normalised_inputs():
 
 
 def test_what_is_no_picture_is_refused():
-    with pytest.raises(DataError, match="so they are no pixels; use in_pixels"):
+    with pytest.raises(DataError, match="so they aren't pixels; use in_pixels"):
         pixels_at(Examples.of(torch.randn(4, 3, 4, 4), [0, 1, 0, 1]), torch.arange(4))
     with pytest.raises(DataError, match="attacks perturb images"):
         pixels_at(Examples.of(torch.rand(4, 3), [0, 1, 0, 1]), torch.arange(4))

@@ -89,19 +89,19 @@ def test_one_level_over_the_budget_is_tolerated_and_more_is_not(tmp_path):
 
 def test_packages_that_do_not_fit_are_refused(tmp_path):
     train, _ = package(tmp_path, labels=[0] * 5)
-    with pytest.raises(DataError, match="no clean-label package"):
+    with pytest.raises(DataError, match="n't a clean-label package"):
         read_package(tmp_path, train)
     package(tmp_path, ids=[3, 10])
     with pytest.raises(DataError, match="one poison for each of its 2 base indices"):
         read_package(tmp_path, train)
     package(tmp_path, ids=[1.5] * 5)
-    with pytest.raises(DataError, match="no whole number"):
+    with pytest.raises(DataError, match="isn't a whole number"):
         read_package(tmp_path, train)
     package(tmp_path, ids=np.array([1.5] * 5))
-    with pytest.raises(DataError, match="no list of whole numbers"):
+    with pytest.raises(DataError, match="aren't a list of whole numbers"):
         read_package(tmp_path, train)
     package(tmp_path, target=[1, 2])
-    with pytest.raises(DataError, match="no image with its class"):
+    with pytest.raises(DataError, match="isn't an image with its class"):
         read_package(tmp_path, train)
     (tmp_path / "target.pickle").unlink()
     with pytest.raises(DataError, match="can't be read"):
@@ -116,7 +116,7 @@ def test_images_that_are_none_of_this_data_set_are_refused(tmp_path):
         read_package(tmp_path, train)
     for broken in (np.nan, np.inf):
         dump(tmp_path / "poisons.pickle", [(np.full((3, 8, 8), broken, np.float32), label)] * 5)
-        with pytest.raises(DataError, match="no image"):
+        with pytest.raises(DataError, match="isn't an image"):
             read_package(tmp_path, train, epsilon=None)
 
 

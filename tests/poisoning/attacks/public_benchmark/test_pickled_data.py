@@ -48,7 +48,7 @@ def test_arrays_numbers_images_and_tensors_are_rebuilt_from_their_bytes(tmp_path
 def test_what_is_no_data_is_refused_with_a_sentence(tmp_path):
     with pytest.raises(DataError, match="can't be read"):
         read_pickled(tmp_path / "missing.pickle")
-    with pytest.raises(DataError, match="is no file"):
+    with pytest.raises(DataError, match="isn't a file"):
         read_pickled(tmp_path)
     for content in (b"hello", pickle.dumps([1, 2])[:-3], b"", b"\x80\x04.", b"\x80\x04K\x01t."):
         path = tmp_path / "bad.pickle"
