@@ -127,7 +127,7 @@ def _stay_as_packed(model: nn.Module) -> None:
     """On a CPU bitsandbytes 0.50 packs four-bit weights anew for evaluation, and training can't go on with those."""
     for part in model.modules():
         if hasattr(part, "support_avx512bf16_for_cpu"):
-            part.support_avx512bf16_for_cpu = False
+            part.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
 
 
 def with_lora(language: LanguageModel, *, rank: int = 16, seed: int = 0) -> LanguageModel:
