@@ -23,6 +23,12 @@ from holdfast.streams import data_stream
 
 Codes = NDArray[np.int64]
 
+_YEAR_FIRST = (
+    (r"^(\d{4})[/.](\d\d?)[/.](\d\d?)($|[ T])", r"\1-\2-\3\4"),
+    (r"^(\d{4})-(\d)-", r"\1-0\2-"),
+    (r"^(\d{4}-\d\d)-(\d)($|[ T])", r"\1-0\2\3"),
+)
+
 
 def parts_by_column(column: pa.ChunkedArray, name: str, place: str) -> Codes:
     """The part of each row by a column that says train, val or test (or 0, 1, 2).
@@ -70,7 +76,7 @@ def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[
     column = plain(column)
     if pa.types.is_string(column.type):
         try:
-            column = column.cast(pa.timestamp("us"))
+            column = _dashed(column).cast(pa.timestamp("us"))
         except pa.ArrowInvalid as error:
             raise DataError(
                 f"the times in column {name!r} of {place} can't be read ({shortened(str(error), 120)}); give numbers "
@@ -92,6 +98,13 @@ def parts_by_time(column: pa.ChunkedArray, name: str, place: str, shares: tuple[
     first = int(np.argmin(abs(until[:-2] - (1 - validation - test))))
     second = first + 1 + int(np.argmin(abs(until[first + 1 : -1] - (1 - test))))
     return (places > first).astype(np.int64) + (places > second)
+
+
+def _dashed(dates: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates whose year comes first with dashes: 2015/12/31, 2015.1.5. Others could be read in two ways."""
+    for written, dashed in _YEAR_FIRST:
+        dates = pc.replace_substring_regex(dates, written, dashed)
+    return dates
 
 
 def shuffled(rows: Codes, seed: int) -> NDArray[np.uint32]:

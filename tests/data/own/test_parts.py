@@ -125,3 +125,15 @@ def test_a_client_with_one_row_is_called_by_its_name_and_its_column():
         by_client(np.array([0, 0, 1]), ("a", "b"), 0, "ward")
     with pytest.raises(DataError, match="like 1 others of 3"):
         by_client(np.array([0, 1, 2, 2]), ("a", "b", "c"), 0, "ward")
+
+
+@pytest.mark.parametrize(
+    "written", ["{0}/{1:02}/{2:02}", "{0}/{1}/{2}", "{0}.{1}.{2}", "{0}-{1}-{2}", "{0}/{1}/{2} 7:05:00"]
+)
+def test_dates_whose_year_comes_first_are_times_however_they_are_written(written):
+    days = [(2014, 12, 31), (2015, 1, 5), (2015, 1, 15), (2015, 11, 2)] * 5
+    column = pa.chunked_array([[written.format(*day).replace(" 7", " 07") for day in days]])
+    codes = parts_by_time(column, "date", "here", (0.25, 0.25))
+    assert codes.tolist() == [0, 0, 1, 2] * 5
+    with pytest.raises(DataError, match="2026-01-31"):
+        parts_by_time(pa.chunked_array([["01/02/2026", "03/04/2026", "05/06/2026"]]), "date", "here", (0.25, 0.25))
