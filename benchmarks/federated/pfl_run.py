@@ -77,6 +77,10 @@ def main() -> None:
     )
     if get_ops().distributed.global_rank == 0:
         record.write(job, flat(network))
+    if torch.distributed.is_initialized():
+        # A process that is gone while another still has threads that talk to it takes that one down at its end.
+        torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

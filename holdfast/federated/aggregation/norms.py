@@ -3,8 +3,8 @@
 They answer boosted updates, such as model replacement (Ditto, Section 2), and do nothing against attackers that send
 updates of ordinary length. The norm is that of the whole update, never of a layer.
 
-Before a robust rule, clip as many updates as the number of attackers allows (`AdaptiveClipping`; Allouah et al., 2025,
-https://arxiv.org/abs/2405.14432): the rule's bound stays. To the median norm (`Clipping`) half of the updates are
+Clipping as many updates as the number of attackers allows (`AdaptiveClipping`; Allouah et al., 2025,
+https://arxiv.org/abs/2405.14432) leaves the next rule its bound. To the median norm (`Clipping`) half of them are
 shortened whoever attacks, and attackers decide to what.
 """
 
