@@ -40,6 +40,7 @@ WantedBy=multi-user.target
 _COMPOSE = """# HOLDFAST_SOURCE=/path/to/holdfast docker compose up: the same in a container. Only the proxy's port is
 # published, so the federation listens on 0.0.0.0; and the SuperLink is the container's, so give other commands there:
 # docker compose exec federation holdfast federation run {folder}
+# They see this folder alone, so put the keys of nodes that you admit into it.
 # Behind a mirror, HOLDFAST_BASE names the base image, and PIP_INDEX_URL and PIP_EXTRA_INDEX_URL where pip looks; with
 # the index of torch for CPUs in the latter, the image is some gigabytes smaller.
 services:

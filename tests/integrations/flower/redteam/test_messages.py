@@ -276,7 +276,8 @@ def test_escape_codes_and_newlines_of_a_node_reach_no_log(caplog):
             assert text.isprintable() and len(text) < 1_000
 
 
-def test_a_node_is_expelled_when_too_many_of_its_replies_were_refused():
+def test_a_node_is_expelled_when_too_many_of_its_replies_were_refused(monkeypatch):
+    monkeypatch.setattr("holdfast.integrations.flower.server.attendance._AGAIN", 0.0)
     garbled = with_objects(lambda kind, body: b"\xff" if kind == "ConfigRecord" else body)
     grid = ByteGrid({10: honest(0), 11: hostile(garbled)})
     exchange = exchange_of(grid, most_faults=3)
