@@ -148,10 +148,8 @@ def against_reference(report: GroupReport, reference: GroupReport, *, aims: bool
     gain, part = gain_over(report, reference), "class" if report.grouping == "classes" else "group"
     check, luck = AIM if aims else REFERENCE, (gain.high - gain.low) / 2
     assert check.failed is not None
-    if aims and part == "class":
-        check = replace(check, failed=None, remedy=_UNSEEN)
-    else:
-        check = replace(check, failed=min(check.failed, -luck))
+    failed = min(check.failed, -luck)
+    check = replace(check, failed=None, remedy=_UNSEEN) if aims and part == "class" else replace(check, failed=failed)
     return check.finding(
         gain.value,
         f"its worst {part} has {100 * gain.ours:.1f} % and that of plain training {100 * gain.theirs:.1f} % (all of "
