@@ -126,8 +126,8 @@ def _four_bits() -> Any:
 def _stay_as_packed(model: nn.Module) -> None:
     """On a CPU bitsandbytes 0.50 packs four-bit weights anew for evaluation, and training can't go on with those."""
     for part in model.modules():
-        if hasattr(part, "support_avx512bf16_for_cpu"):
-            part.support_avx512bf16_for_cpu = False  # type: ignore[assignment]
+        if "support_avx512bf16_for_cpu" in vars(part):
+            vars(part)["support_avx512bf16_for_cpu"] = False
 
 
 def with_lora(language: LanguageModel, *, rank: int = 16, seed: int = 0) -> LanguageModel:
