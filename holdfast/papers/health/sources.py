@@ -6,8 +6,6 @@ Fashion-MNIST, MNIST and CIFAR-10 are where the catalog has them. The reviews an
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -23,7 +21,7 @@ from torch import Tensor
 
 from holdfast.data.catalog import data_root, find
 from holdfast.data.own.hashed_texts import HashedTexts
-from holdfast.data.packages import packaged_folder
+from holdfast.data.packages import packaged_folder, packaged_table
 from holdfast.data.readers.idx import read_digits
 from holdfast.data.sets.images.cifar import read_parquet
 from holdfast.data.sets.images.digits import bundled_digits
@@ -138,12 +136,7 @@ def _sentences() -> Source:
 
 
 def _table(path: str) -> Mapping[str, NDArray[Any]]:
-    folder = packaged_folder("pydataset", _MISSING.format(name="pydataset"))
-    with tarfile.open(folder / "resources.tar.gz") as archive:
-        file = archive.extractfile(f"resources/rdata/csv/{path}")
-        assert file is not None
-        table = pa.csv.read_csv(io.BytesIO(file.read()))
-    return {name: table.column(name).to_numpy(zero_copy_only=False) for name in table.column_names}
+    return packaged_table("pydataset", "resources.tar.gz", f"resources/rdata/csv/{path}")
 
 
 def _columns(columns: Mapping[str, NDArray[Any]], numbers: tuple[str, ...], words: tuple[str, ...]) -> Tensor:
