@@ -9,8 +9,10 @@ that nothing but the proxy's port is reachable.
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -76,6 +78,9 @@ def check(machines: Contained) -> None:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
+    if shutil.which("docker") is None:
+        sys.exit("there is no `docker` here; install Docker with Compose, 2.17 or later")
     guide.PATIENCE = 3600  # an image is built meanwhile
     with tempfile.TemporaryDirectory(prefix="holdfast-compose-") as folder:
         machines = Contained(Path(folder))

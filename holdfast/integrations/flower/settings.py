@@ -74,13 +74,16 @@ class Fault:
             ``skipped`` (too few were left to combine), ``returned`` (their node was lost and is back; they may have
             been in time), or ``lost`` (their order or its reply was, on the way; they are asked again).
         reason: a sentence.
+        node: its name on the roster, where the fault is of the node as a whole: it never came to have clients here.
     """
 
     number: int
     clients: tuple[int, ...]
     kind: Literal["away", "silent", "failed", "refused", "busy", "late", "expelled", "skipped", "returned", "lost"]
     reason: str
+    node: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, with the round counted from 1 as in every report."""
-        return {"round": self.number + 1, "clients": list(self.clients), "kind": self.kind, "reason": self.reason}
+        told = {"round": self.number + 1, "clients": list(self.clients), "kind": self.kind, "reason": self.reason}
+        return told | ({"node": self.node} if self.node else {})

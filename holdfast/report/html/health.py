@@ -19,7 +19,7 @@ def health_banner(health: Health | None) -> Html | None:
     if health.verdict == "ok":
         return tag("div", tag("p", health.headline, class_="note"), every, class_="health ok")
     remedies = [tag("li", _capital(one.sentence), ". ", tag("b", _capital(one.remedy)), ".") for one in health.concerns]
-    strong = tag("p", tag("b", _joined(health.headline)))
+    strong = tag("p", tag("b", f"{health.judgement}:"))
     return tag("div", strong, tag("ul", *remedies), every, class_=f"banner health {health.verdict}")
 
 

@@ -15,10 +15,13 @@ from rich.table import Table
 from holdfast.errors import CheckpointError, DataError
 from holdfast.report.html.markup import duration, number, percent
 from holdfast.report.pages.run_record import RunRecord
-from holdfast.report.pages.side_by_side import shared_facts, side_by_side
+from holdfast.report.pages.side_by_side import in_lines, shared_facts, side_by_side
 from holdfast.training.evaluation.group_report import GroupReport
 from holdfast.training.evaluation.paired import Difference
 from holdfast.training.run import Run, understanding
+
+#: Letters of a line of a group's name in the terminal, and those up to which a longer word has its room.
+_LINE, _LONGEST = 16, 24
 
 
 @dataclass(frozen=True)
@@ -138,15 +141,20 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     facts_by_run = [_facts(row) for row in rows]
     shared, table = shared_facts(facts_by_run), side_by_side(facts_by_run, _caption(rows))
     table.add_column("run", overflow="fold")
-    table.add_column("worst\ngroup", justify="right", overflow="fold", min_width=len("interrupted"))
+    groups = [in_lines(row.worst_group or "", _LINE) for row in rows]
+    widest = max((len(line) for group in groups for line in group.split("\n")), default=0)
+    room = max(len("interrupted"), min(widest, _LONGEST))
+    table.add_column("worst\ngroup", justify="right", overflow="fold", min_width=room)
     for name in ("difference", *(name.replace(" ", "\n") for name in averages), "best epoch\ntime"):
         table.add_column(name, justify="right", no_wrap=True)
-    for row, facts in zip(rows, facts_by_run, strict=True):
+    for row, facts, group in zip(rows, facts_by_run, groups, strict=True):
         own = [text for key, text in facts.items() if key not in shared and text]
         time = "" if row.seconds is None else duration(row.seconds)
         table.add_row(
             _lines(escape(row.run), *own),
-            row.status if row.worst_group is None else _lines(percent(row.worst_accuracy), escape(row.worst_group)),
+            row.status
+            if row.worst_group is None
+            else _lines(percent(row.worst_accuracy), *map(escape, group.split("\n"))),
             _signed(row.worst_difference),
             *("" if row.averages.get(name) is None else percent(row.averages[name]) for name in averages),
             _lines("" if row.best_epoch is None else f"{row.best_epoch} of {number(row.epochs)}", time),

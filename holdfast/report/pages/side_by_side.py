@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from rich import box
@@ -17,6 +18,25 @@ def shared_facts(facts: Sequence[Mapping[str, str]]) -> set[str]:
     if len(facts) < 2:
         return set()
     return {name for name in facts[0] if len({of_run[name] for of_run in facts}) == 1}
+
+
+def in_lines(name: str, most: int) -> str:
+    r"""A group's name in lines that end where a reader would end them: at a space, or after ``=``, ``/`` or a comma.
+
+    Args:
+        name: such as ``toxic=no / source=forum``.
+        most: letters of a line; a word that is longer has a line of its own.
+
+    Example:
+        >>> in_lines("paper=ruled / ink=blue", 16)
+        'paper=ruled /\nink=blue'
+    """
+    lines = [""]
+    for piece in re.findall(r"[^\s=/,]*[=/,]?\s*", name):
+        if lines[-1] and len(lines[-1]) + len(piece.rstrip()) > most:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def side_by_side(facts: Sequence[Mapping[str, str]], caption: str | None) -> Table:

@@ -115,10 +115,18 @@ class Health:
     def headline(self) -> str:
         """The verdict in a sentence."""
         if self.verdict == "ok":
-            return f"No problem found ({len(self.findings)} check{'' if len(self.findings) == 1 else 's'})."
+            return f"{self.judgement} ({len(self.findings)} check{'' if len(self.findings) == 1 else 's'})."
         because = "; ".join(finding.sentence for finding in self.concerns if finding.verdict == self.verdict)
-        begin = "should not be used" if self.verdict == "failed" else "is doubtful"
-        return f"This result {begin}, because {because}."
+        return f"{self.judgement}, because {because}."
+
+    @property
+    def judgement(self) -> str:
+        """The verdict in a clause, for places that list the concerns themselves."""
+        return {
+            "ok": "No problem found",
+            "doubtful": "This result is doubtful",
+            "failed": "This result should not be used",
+        }[self.verdict]
 
     def to_json(self) -> dict[str, Any]:
         """As ``results.json`` holds it."""

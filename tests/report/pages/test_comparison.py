@@ -1,5 +1,6 @@
 import io
 import shutil
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -98,3 +99,9 @@ def test_the_table_fits_an_ordinary_terminal_without_cutting_anything_off(finish
 
 def test_no_runs_make_an_empty_table():
     assert comparison_table(comparison([])).row_count == 0
+
+
+def test_a_groups_name_is_not_folded_inside_a_word(finished, balanced):
+    rows = [replace(row, worst_group="paper=ruled / handwriting=left") for row in comparison([finished, balanced])]
+    words = printed(rows, width=100).split()
+    assert words.count("paper=ruled") == words.count("handwriting=left") == 2

@@ -50,7 +50,7 @@ def shown(now: FederationStatus) -> Group:
     """A line on the rounds, a row per node, the last faults."""
     pace = f", {duration(now.seconds / now.number)} a round" if now.number else ""
     table = Table(box=None, header_style="bold")
-    for column in ("node", "clients", "connected", "rounds per client", "late or away", "refused"):
+    for column in ("node", "clients", "connected", "rounds per client", "late or away", "refused or failed"):
         table.add_column(column, justify="left" if column in ("node", "connected") else "right")
     for node in now.nodes:
         connected = {None: "?", True: "yes", False: "no"}[node.online]

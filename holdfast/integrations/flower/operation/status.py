@@ -26,7 +26,8 @@ class NodeStatus:
         online: whether it is connected; None where the SuperLink can't be asked.
         joined: mean number of rounds that its clients took part in.
         slow: times that one of its clients did not answer in time.
-        wrong: times that what it sent was not used.
+        wrong: times that what it sent was not used: an order's reply, for each client, or the node as a whole when
+            it was asked whom it hosts.
     """
 
     name: str
@@ -80,7 +81,8 @@ def _node(
     mine = [joined[client] for client in node.clients if client < len(joined)]
     kinds = Counter[str]()
     for fault in faults:
-        kinds[fault["kind"]] += len(set(fault["clients"]) & set(node.clients))
+        of_clients = len(set(fault["clients"]) & set(node.clients))
+        kinds[fault["kind"]] += of_clients + (fault.get("node") == node.name)
     return NodeStatus(
         node.name,
         len(node.clients),

@@ -38,13 +38,13 @@ class Ledger:
     number: int = 0
     _entries: int = 0
 
-    def fault(self, clients: Sequence[int], kind: Any, reason: str) -> None:
-        """Write something down."""
+    def fault(self, clients: Sequence[int], kind: Any, reason: str, *, node: str = "") -> None:
+        """Write something down, of clients or of a node on the roster as a whole."""
         who = f"clients {spelled(clients)[:_LETTERS]}" if clients else "a node"
         _log.warning("round %d: %s %s: %s", self.number + 1, who, kind, reason)
         self._entries += 1
         if self._entries <= _MOST_FAULTS:
-            self.faults.append(Fault(self.number, tuple(clients), kind, reason))
+            self.faults.append(Fault(self.number, tuple(clients), kind, reason, node))
 
     def missing(self, current: Round, orders: Iterable[Order], timeout: float) -> None:
         """Write down who has not answered a question, and why."""

@@ -71,7 +71,7 @@ class RollCall:
             census.failed += 1
             kind = "failed" if arrival.failure else "refused"
             why = f"the node failed: {arrival.failure}" if arrival.failure else arrival.refusal
-            self.ledger.fault((), kind, f"{self._called(node)} was asked whom it hosts: {why}")
+            self._fault(node, kind, f"{self._called(node)} was asked whom it hosts: {why}")
             return False
         census.answered = True
         try:
@@ -81,14 +81,19 @@ class RollCall:
             clients, refused = self.members.admit(census.name, listed, arrival.content)
         except Exception as error:  # whatever a node says must not end the federation
             census.turned_away = True
-            self.ledger.fault((), "refused", f"{self._called(node)} was asked whom it hosts: {unreadable(error)}")
+            self._fault(node, "refused", f"{self._called(node)} was asked whom it hosts: {unreadable(error)}")
             return True
         for why in refused:
-            self.ledger.fault((), "refused", f"{census.name}: {why}")
+            self._fault(node, "refused", f"{census.name}: {why}")
         here = [client for client in clients if not self.members.is_expelled(client_name(client))]
         if back := self.attendance.seat(node, here):
             self.ledger.fault(tuple(back), "returned", "their node was lost and has been started again")
         return True
+
+    def _fault(self, node: int, kind: str, reason: str) -> None:
+        """Write down what a node as a whole did; it hosts no client yet that could stand for it."""
+        listed = self._listed(node)
+        self.ledger.fault((), kind, reason, node="" if listed is None else listed.name)
 
     def _called(self, node: int) -> str:
         """A node's name on the roster, where its key is there, beside the number that Flower gave it."""
