@@ -543,6 +543,7 @@ class _Fit:
                 "with the model it was made with"
             ) from error
         self.optimizer.load_state_dict(state["optimizer"])
+        _lay_out_as_weights(self.optimizer)
         self.steps.load_state_dict(state.get("scaler", {}))
         self.curator.load_state_dict(state["curator"])
         self.curator.chain.recall(state["records"])
@@ -594,3 +595,15 @@ def _told(events: Sequence[dict[str, Any]], kind: EventKind, *, without: Sequenc
     """What the run's events of a kind said."""
     left_out = {"event", "step", *without}
     return [{key: event[key] for key in event if key not in left_out} for event in events if event["event"] == kind]
+
+
+def _lay_out_as_weights(optimizer: torch.optim.Optimizer) -> None:
+    """What an optimizer remembers of a weight lies in memory as the weight does, as while it trains.
+
+    A file has rows one behind the other. Where weights lie otherwise (channels last), a step over two layouts goes
+    number by number instead of by vectors, which rounds otherwise: a resumed run would end with other bits.
+    """
+    for weight, remembered in optimizer.state.items():
+        for name, value in remembered.items():
+            if isinstance(value, torch.Tensor) and value.shape == weight.shape:
+                remembered[name] = torch.empty_like(weight, dtype=value.dtype, device=value.device).copy_(value)

@@ -13,7 +13,7 @@ from torch import nn
 from holdfast.data.examples import Examples
 from holdfast.errors import HoldfastWarning
 from holdfast.training.objective import CrossEntropy, NewOptimizer, Objective
-from holdfast.training.policy import Chain
+from holdfast.training.policy import Chain, Policy
 
 
 class OwnLoss:
@@ -57,7 +57,7 @@ class OwnLoss:
         Args:
             last: whether the last epoch is over.
         """
-        names = " and ".join(member.name for member in self._chain.members if member.objective() is not None)
+        names = " and ".join(member.name for member in self._chain.members if _has_loss_of_its_own(member))
         if names and not self._used and not self._told:
             self._told = True
             warnings.warn(
@@ -74,3 +74,8 @@ class OwnLoss:
                 HoldfastWarning,
                 stacklevel=4,
             )
+
+
+def _has_loss_of_its_own(member: Policy) -> bool:
+    """Whether a loop with the plain cross-entropy trains another model; one that only writes losses down doesn't."""
+    return not isinstance(member.objective(), CrossEntropy | None)

@@ -136,7 +136,7 @@ def _interrupt(command: str, words: list[str], place: Path) -> None:
             save(self, state, name)
             done = sum(event["event"] == "epoch" for event in self.metrics())
             saved.append(done)
-            if done == 1:
+            if done == 1 and self.path == place:  # not that of the plain training beside it
                 interruptions.note(15)
 
         Run.save_checkpoint = counted  # type: ignore[method-assign]

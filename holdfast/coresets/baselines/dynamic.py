@@ -21,7 +21,7 @@ from torch import Tensor
 
 from holdfast.errors import ConfigError
 from holdfast.training.clock import Clock
-from holdfast.training.objective import CrossEntropy, Forward, Objective
+from holdfast.training.objective import CrossEntropy, Forward
 from holdfast.training.options import check_kinds
 from holdfast.training.plan import Plan
 from holdfast.training.policy import Context, PlannedTraining, Policy, ScaleLearningRate
@@ -66,7 +66,7 @@ class DynamicPruning(Policy):
         """At the start of every epoch."""
         return clock.starts_epoch
 
-    def objective(self) -> Objective:
+    def objective(self) -> CrossEntropy:
         """The cross-entropy, whose losses are written down on the way."""
         return RecordingCrossEntropy(self)
 
@@ -134,7 +134,7 @@ def easy_examples(losses: Tensor, easiest: float | None) -> Tensor:
     return (losses < seen.mean()).nonzero().flatten() if len(seen) else torch.zeros(0, dtype=torch.int64)
 
 
-class RecordingCrossEntropy(Objective):
+class RecordingCrossEntropy(CrossEntropy):
     """The weighted cross-entropy; every loss is handed to a policy that goes by it.
 
     Args:
@@ -145,11 +145,11 @@ class RecordingCrossEntropy(Objective):
     is_mean: ClassVar[bool] = False
 
     def __init__(self, policy: DynamicPruning) -> None:
+        super().__init__()
         self._policy = policy
-        self._plain = CrossEntropy()
 
     def __call__(self, forward: Forward) -> Tensor:
         """mean(weight x loss) over the batch."""
         losses = forward.losses
         self._policy.record(forward.batch.positions, losses)
-        return self._plain(forward) if forward.weighted else losses.mean()
+        return super().__call__(forward) if forward.weighted else losses.mean()

@@ -135,8 +135,8 @@ def _golden() -> tuple[Cell, ...]:
     auto = cells[-1]
     tries = {**_AUTO, "tries": ["erm", "dfr-val"], "effort": 2.0}
     return (
-        replace(cells[1], name="jtt on digits with a corner", version=2),
-        replace(auto, name="auto on digits with a corner", settings={**auto.settings, "auto": tries}, version=2),
+        replace(cells[1], name="jtt beside plain training, on digits with a corner"),
+        replace(auto, name="auto by halves, on digits with a corner", settings={**auto.settings, "auto": tries}),
     )
 
 

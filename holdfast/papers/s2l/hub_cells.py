@@ -42,7 +42,7 @@ def _settings(settings: Mapping[str, Any], seed: int, steps: int | None = None) 
 
 def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
     """The proxy's trajectories, recorded once for all cells of a seed."""
-    data, proxy = _data(settings["data"]), load_language_model(settings["proxy"])
+    data, proxy = _data(settings["data"]), load_language_model(settings["proxy"], four_bit=False)
     proxy.model.to(best_device())
     place = data_root(None) / "s2l" / f"{Path(settings['proxy']).name}-{data.fingerprint}-s{seed}"
     return record_trajectories(
@@ -63,7 +63,7 @@ def _curves(settings: Mapping[str, Any], seed: int) -> Trajectories:
 @lru_cache(maxsize=1)
 def _course(data: str, target: str, max_length: int, training: FineTuningSettings) -> Course:
     """What the target makes of all examples before, early in and after a training on all of them."""
-    language = load_language_model(target)
+    language = load_language_model(target, four_bit=False)
     language.model.to(best_device())
     template = Template.named("auto", language.tokenizer)
     tokens = tokenize(_data(data), language.tokenizer, template, max_length=max_length, skip_bad=False)
@@ -83,7 +83,7 @@ def fine_tune_and_solve(settings: Mapping[str, Any], seed: int) -> dict[str, flo
         Accuracy on each test set in percent, and their ``mean``.
     """
     data, training = _data(settings["data"]), _settings(settings, seed)
-    language = load_language_model(settings["target"])
+    language = load_language_model(settings["target"], four_bit=False)
     language.model.to(best_device())
     template = Template.named("auto", language.tokenizer)
     tokens = tokenize(data, language.tokenizer, template, max_length=settings["max_length"], skip_bad=False)

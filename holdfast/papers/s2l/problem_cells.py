@@ -66,7 +66,7 @@ def _model(kind: Mapping[str, Any] | str, data: Instructions, seed: int) -> Lang
     A small one gets LoRA too where it asks for it: what stands in for SmolLM2 where its weights are not installed.
     """
     if isinstance(kind, str):
-        return _with_lora(load_language_model(str(smollm2_file())), seed)
+        return _with_lora(load_language_model(str(smollm2_file()), four_bit=False), seed)
     texts = [text for turns, answer in zip(data.prompts, data.responses, strict=True) for text in (turns[0][1], answer)]
     tokenizer = learned_tokenizer(texts, 1024)
     model = gpt_neox(len(tokenizer), layers=kind["layers"], width=kind["width"], heads=4, longest=512, seed=seed, end=0)

@@ -15,6 +15,9 @@ from tests.spurious.group_inference.test_jtt import Threshold, of_first_input
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_examples, toy_model, toy_splits
 
+#: Groups are looked at here; what these loops train is beside the point.
+pytestmark = pytest.mark.filterwarnings("ignore:.* has a loss of its own")
+
 SETTINGS = Training(epochs=3, batch_size=8, learning_rate=0.02, checkpoint_seconds=0)
 
 

@@ -14,6 +14,9 @@ from holdfast.training import Batch, Curator, Forward, Plan, Run, Training, Unif
 from tests.training.test_resume import StopHere, fingerprint, stop_after
 from tests.training.toy import toy_model, toy_splits
 
+#: Groups are looked at here; what these loops train is beside the point.
+pytestmark = pytest.mark.filterwarnings("ignore:.* has a loss of its own")
+
 SETTINGS = Training(epochs=3, batch_size=8, learning_rate=0.02, checkpoint_seconds=0)
 
 

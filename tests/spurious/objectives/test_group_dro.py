@@ -118,7 +118,7 @@ def test_weights_of_the_examples_count():
 
 def test_the_method_draws_groups_equally_often_and_raises_the_weight_of_the_worst():
     method, splits, plans = as_method(GroupDRO(eta_q=0.1)), toy_splits(), []
-    settings = Training(epochs=6, batch_size=16, learning_rate=0.02)
+    settings = Training(epochs=6, batch_size=16, learning_rate=0.02, ties="first")
     result = fit(
         toy_model(), splits, method, settings, listeners=[lambda e: plans.append(e) if e.kind == "plan" else 0]
     )

@@ -221,6 +221,6 @@ def test_a_listed_node_that_is_refused_does_not_hold_the_start_up(roster):
 
 def test_strangers_do_not_make_the_start_happen_without_those_that_are_listed(roster):
     strangers = {f"n{place}": Peer(f"stranger {place}", [0]) for place in range(5)}
-    with pytest.raises(FederationError, match=r"1 of 2 nodes said within 0\.2 seconds"):
+    with pytest.raises(FederationError, match=r"1 of 2 nodes reported their clients within 0\.2 seconds"):
         gathered(Grid(n7=Peer("north", [0, 1]), **{name: each for name, each in strangers.items() if name != "n7"}),
                  Members(roster), 2)  # fmt: skip
