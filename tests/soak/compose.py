@@ -79,8 +79,11 @@ def check(machines: Contained) -> None:
 
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
-    if shutil.which("docker") is None:
-        sys.exit("there is no `docker` here; install Docker with Compose, 2.17 or later")
+    if (
+        shutil.which("docker") is None
+        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
+    ):
+        sys.exit("no Docker engine answers here; install Docker with Compose, 2.17 or later, and start it")
     guide.PATIENCE = 3600  # an image is built meanwhile
     with tempfile.TemporaryDirectory(prefix="holdfast-compose-") as folder:
         machines = Contained(Path(folder))
