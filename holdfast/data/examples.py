@@ -113,8 +113,8 @@ class Examples:
             The set.
 
         Raises:
-            DataError: if lengths disagree, a label is no class (a fraction, a vector), is negative or has no class
-                name, most of the classes up to the largest label don't occur, or an id occurs twice.
+            DataError: if there are no inputs, lengths disagree, a label is no class (a fraction, a vector), is negative
+                or has no class name, most of the classes up to the largest label don't occur, or an id occurs twice.
 
         Example:
             >>> import torch
@@ -124,6 +124,8 @@ class Examples:
         """
         stored = _as_inputs(inputs, transform, collate)
         n = len(stored)
+        if n == 0:
+            raise DataError("there are no examples: the inputs are empty; give at least one")
         if isinstance(stored, DatasetInputs):
             if labels is None:
                 labels = labels_of(stored)

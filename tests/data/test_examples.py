@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import Dataset
+from torch.utils.data import Dataset, TensorDataset
 
 from holdfast.data import Examples, LazyInputs, TensorInputs
 from holdfast.data.readers.images import ImageReader
@@ -184,3 +184,14 @@ def test_the_shape_that_a_reader_promises_is_that_of_its_images(tmp_path):
     ):
         inputs = reader.inputs([tmp_path / "image.png"], workers=0)
         assert Examples.of(inputs, [0]).input_shape == tuple(inputs.gather(torch.tensor([0])).shape[1:])
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [torch.zeros(0, 3), np.zeros((0, 3)), {"a": torch.zeros(0, 3)}, TensorDataset(torch.zeros(0, 3), torch.zeros(0))],
+)
+def test_nothing_is_refused_and_an_empty_part_of_something_is_not(nothing):
+    with pytest.raises(DataError, match="there are no examples: the inputs are empty"):
+        Examples.of(nothing, None if isinstance(nothing, Dataset) else [])
+    some = Examples.of(torch.zeros(2, 3), [0, 1])
+    assert len(some.subset([])) == 0
