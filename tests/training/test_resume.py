@@ -153,11 +153,11 @@ def as_images(splits: Splits) -> Splits:
     return Splits(splits.name, shaped(splits.train), shaped(splits.validation), shaped(splits.test))
 
 
-def train(policy, run=None, listeners=(), settings=SETTINGS):
+def train(policy, run=None, listeners=(), settings=None):
     model, splits = toy_model(), toy_splits()
     if isinstance(policy, AdversarialPoisoning):
         model, splits = torch.nn.Sequential(torch.nn.Flatten(), model), as_images(splits)
-    return fit(model, splits, policy, settings, run=run, listeners=listeners)
+    return fit(model, splits, policy, settings or SETTINGS, run=run, listeners=listeners)
 
 
 def test_every_method_is_resumed_here_or_in_its_own_file():
