@@ -80,6 +80,11 @@ class Interrupted(BaseException):
         super().__init__(f"{self.signal.name} asked for the end; the state is saved")
 
 
+def counted(count: int, what: str) -> str:
+    """A count of things, one of them in the singular: ``"1 row"``, ``"3,000 rows"``."""
+    return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A clause that offers the known word nearest to `word`: ``"; did you mean 'epochs'?"`` or the choices.
 

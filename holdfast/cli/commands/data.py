@@ -19,7 +19,7 @@ import holdfast.data
 from holdfast.data import catalog
 from holdfast.data.catalog import DATASETS, CatalogEntry, DataSet, describe, get, status
 from holdfast.data.clients.federations import FEDERATIONS, FederatedData
-from holdfast.errors import ConfigError, HoldfastError, nearest
+from holdfast.errors import ConfigError, HoldfastError, counted, nearest
 
 if TYPE_CHECKING:
     from holdfast.data import Clients
@@ -113,7 +113,7 @@ class OwnPlace:
 def _client_table(clients: Clients) -> Table:
     """How examples and classes are spread over clients."""
     summary = clients.summary()
-    table = Table(title=f"{summary.clients:,} clients, {clients.classes} classes, {clients.fingerprint()}")
+    table = Table(title=f"{counted(summary.clients, 'client')}, {clients.classes} classes, {clients.fingerprint()}")
     for column in ("per client", "total", "mean", "median", "smallest", "largest"):
         table.add_column(column, justify="left" if column == "per client" else "right")
     for row in ("train", "validation", "test", "classes_per_client"):

@@ -85,7 +85,7 @@ def _asked(options: Predict) -> tuple[str | None, ...]:
 def _show(scores: ClassScores, data: PredictionData, title: str, place: Path, console: Console) -> None:
     from rich.markup import escape
 
-    from holdfast.report.html.markup import counted
+    from holdfast.errors import counted
     from holdfast.training.prediction import report_of
 
     report = report_of(scores, data)

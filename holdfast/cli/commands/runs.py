@@ -11,8 +11,8 @@ from rich.table import Table
 
 from holdfast import training
 from holdfast.cli.common.runs import refuse_selection
-from holdfast.errors import ConfigError, HoldfastError
-from holdfast.report.html.markup import counted, number
+from holdfast.errors import ConfigError, HoldfastError, counted
+from holdfast.report.html.markup import number
 
 #: Damaged runs of which it is said what is wrong.
 _DAMAGED_TOLD = 5

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from holdfast.data.apportionment import apportion
 from holdfast.data.clients.clients import ClientPart
-from holdfast.errors import ConfigError, DataError
+from holdfast.errors import ConfigError, DataError, counted
 
 Rows = NDArray[np.int64]
 
@@ -245,8 +245,8 @@ def split_parts(
     small = np.flatnonzero(partition.counts < 2)
     if len(small):
         raise DataError(
-            f"client {small[0]} has {partition.counts[small[0]]} examples, and it needs one to train on and one to be "
-            f"tested on, like {len(small) - 1} others; use fewer clients, or leave small ones out"
+            f"client {small[0]} has {counted(int(partition.counts[small[0]]), 'example')}, and it needs one to train on and "
+            f"one to be tested on, like {counted(len(small) - 1, 'other')}; use fewer clients, or leave small ones out"
         )
     mixed = partition.shuffled(rng)
     test = np.maximum(np.floor(shares[1] * mixed.counts + 0.5), 1)

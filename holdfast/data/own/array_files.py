@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from holdfast.data.own.arrays import plain_arrays
 from holdfast.data.own.tables import READERS, read_table, suffix_of
 from holdfast.data.own.words import shortened, some
-from holdfast.errors import DataError, nearest
+from holdfast.errors import DataError, counted, nearest
 
 #: Columns of a table of numbers that name or label examples and are none of the numbers.
 _BESIDE = ("id", "index", "row", "label", "labels", "y", "class", "")
@@ -104,7 +104,11 @@ def _of_table(path: Path, table: pa.Table, name: str, usual: Sequence[str]) -> F
     if not numbers:
         raise DataError(f"{path} has no columns of numbers but {some(names)}; say which column is meant: {path}:NAME")
     left = [one for one in names if one not in numbers]
-    notes = (f"{path.name}: {some(map(repr, left))} left out, {len(numbers)} columns of numbers read",) if left else ()
+    notes = (
+        (f"{path.name}: {some(map(repr, left))} left out, {counted(len(numbers), 'column')} of numbers read",)
+        if left
+        else ()
+    )
     return FoundArray(np.stack([table[one].to_numpy() for one in numbers], axis=1), tuple(numbers), notes)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from holdfast.data.inputs import TensorInputs
 from holdfast.data.own.source import Source
 from holdfast.data.transforms import ScalePixels
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 
 _CHANNELS = (1, 3, 4)
 
@@ -68,6 +68,6 @@ def _check_finite(source: Source, array: NDArray[np.generic]) -> None:
     bad = np.concatenate(wrong)
     if len(bad):
         raise DataError(
-            f"the inputs in {source.place} have NaN or infinite numbers (as float32) in {len(bad):,} examples, the "
-            f"first has id {int(bad[0])}; correct or drop them"
+            f"the inputs in {source.place} have NaN or infinite numbers (as float32) in "
+            f"{counted(len(bad), 'example')}, the first has id {int(bad[0])}; correct or drop them"
         )

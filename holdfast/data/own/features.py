@@ -23,7 +23,7 @@ from holdfast.data.own.source import Source
 from holdfast.data.own.threads import in_threads
 from holdfast.data.own.values import Coded, plain
 from holdfast.data.own.words import shortened, some
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 
 _MOST_CATEGORIES = 64  # of one column; rarer ones share a place
 _LOOKED_AT = 200
@@ -287,8 +287,8 @@ def _measured(source: Source, name: str, training: NDArray[np.int64] | None) -> 
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
         raise DataError(
-            f"{source.place} has an infinite number in column {name!r} of {len(infinite):,} rows (the first is row "
-            f"{int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
+            f"{source.place} has an infinite number in column {name!r} of {counted(len(infinite), 'row')} (the first "
+            f"is row {int(infinite[0]) + 1}); correct it, or leave the cell empty to have it filled"
         )
     with np.errstate(over="ignore", invalid="ignore"):
         number = _number(values if training is None else values.take(training), name)
@@ -327,8 +327,9 @@ def unknown_categories(source: Source, encoder: TableEncoder) -> list[str]:
         if unknown.any():
             row, words = int(unknown.argmax()), sorted({coded.names[code] for code in np.unique(coded.codes[unknown])})
             lines.append(
-                f"warning: column {category.column!r} has {some(map(repr, words))} in {int(unknown.sum()):,} rows (the "
-                f"first is row {row + 1}), which the model was not given and takes for a missing value; it knows "
+                f"warning: column {category.column!r} has {some(map(repr, words))} in "
+                f"{counted(int(unknown.sum()), 'row')} (the first is row {row + 1}), which the model was not "
+                "given and takes for a missing value; it knows "
                 f"{some(map(repr, category.values))}"
             )
     return lines

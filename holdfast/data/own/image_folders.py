@@ -16,7 +16,7 @@ import pyarrow as pa
 from holdfast.data.own.source import PARTS, Source
 from holdfast.data.own.tables import read_table
 from holdfast.data.own.words import some
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 
 #: Suffixes of files that are taken for images.
 IMAGE_SUFFIXES = frozenset({".jpeg", ".jpg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm"})
@@ -73,7 +73,7 @@ def read_class_folders(folder: Path, place: str) -> Source:
         )
     table = pa.table({IMAGE: files, LABEL: pa.array(labels).dictionary_encode()})
     layout = np.asarray(codes, np.int64) if parts else None
-    note = f"left out: {len(unread):,} files whose names are not those of images ({some(unread, 3)})"
+    note = f"left out: {counted(len(unread), 'file')} not named like images ({some(unread, 3)})"
     roles = {"image": IMAGE, "label": LABEL}
     return Source(place, table, folder=folder, parts=layout, roles=roles, notes=(note,) if unread else ())
 

@@ -19,7 +19,7 @@ from holdfast.data.own.source import Source
 from holdfast.data.readers.image_files import Failure, check_files, decode_all, image_memory, sample_sizes
 from holdfast.data.readers.images import ImageReader
 from holdfast.data.transforms import Normalise
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 
 _log = logging.getLogger(__name__)
 _SMALL = 96  # images up to this side keep their own size
@@ -103,7 +103,7 @@ def _refuse(failures: list[Failure], source: Source) -> None:
     if failures:
         first = "; ".join(f"row {row + 1}: {reason}" for row, reason in failures[:_SHOWN])
         more = f" (and {len(failures) - _SHOWN:,} more)" if len(failures) > _SHOWN else ""
-        raise DataError(f"{len(failures):,} images of {source.place} can't be used: {first}{more}")
+        raise DataError(f"{counted(len(failures), 'image')} of {source.place} can't be used: {first}{more}")
 
 
 def _described(sizes: list[tuple[int, int]]) -> str:

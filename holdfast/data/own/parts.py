@@ -18,7 +18,7 @@ from holdfast.data.clients.partitions import Partition, split_parts
 from holdfast.data.own.source import PART_NAMES, PARTS
 from holdfast.data.own.values import numbers_of, plain
 from holdfast.data.own.words import shortened
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 from holdfast.streams import data_stream
 
 Codes = NDArray[np.int64]
@@ -181,7 +181,7 @@ def by_client(owners: Codes, clients: Sequence[str], seed: int, column: str) -> 
     """
     small = np.flatnonzero(np.bincount(owners[owners >= 0], minlength=len(clients)) < 2)
     if len(small):
-        alike = f", like {len(small) - 1:,} others of {len(clients):,}" if len(small) > 1 else ""
+        alike = f", like {counted(len(small) - 1, 'other')} of {len(clients):,}" if len(small) > 1 else ""
         raise DataError(
             f"the client {shortened(clients[small[0]])!r} has one row{alike}, and it needs one to train on and one to "
             f"be tested on; leave such clients out, join them, or see whether {column!r} is the column that says whose "

@@ -22,7 +22,7 @@ from holdfast.data.own.options import HUB, ReadingOptions
 from holdfast.data.own.parts import completed, stratified
 from holdfast.data.own.source import PARTS
 from holdfast.data.own.words import some
-from holdfast.errors import ConfigError, DataError
+from holdfast.errors import ConfigError, DataError, counted
 from holdfast.own_code import Wanted, is_installed, named_object, told_as_sentence
 
 _NAME = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -126,7 +126,9 @@ def _examples(dataset: Any, options: ReadingOptions) -> Examples:
 def _splits(whole: Examples, codes: Any, name: str, notes: tuple[str, ...] = ()) -> Splits:
     train, validation, test = (whole.subset(np.flatnonzero(codes == part)) for part in range(3))
     if not all(map(len, (train, validation, test))):
-        raise DataError(f"{name} gives {len(whole)} examples, too few for three parts; give more, or a dict of parts")
+        raise DataError(
+            f"{name} gives {counted(len(whole), 'example')}, too few for three parts; give more, or a dict of parts"
+        )
     sizes = "/".join(f"{len(part):,}" for part in (train, validation, test))
     about = f"{len(whole):,} items ({sizes} for training, validation, test); {whole.n_classes} classes"
     return Splits(name, train, validation, test, notes=(about, *notes, *_left_out(whole)))

@@ -39,7 +39,7 @@ from holdfast.data.own.source import PART_NAMES, Source
 from holdfast.data.own.threads import in_threads, side_by_side
 from holdfast.data.own.values import Coded, attribute_of, classes_of, memberships_of, quantiles_of
 from holdfast.data.own.words import shortened, some
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 
 Codes = NDArray[np.int64]
 _LONGEST_NOTE = 600  # characters; names of columns and classes may be any text
@@ -345,8 +345,9 @@ def _counts(parts: Codes, codes: Codes, values: int) -> Codes:
 
 def _summary(source: Source, schema: Schema, counts: Codes) -> str:
     sizes = "/".join(f"{int(count):,}" for count in counts.sum(1))
+    width = schema.encoder.width if schema.encoder else 0
     inputs = {
-        "table": f"{len(schema.inputs)} columns as {schema.encoder.width if schema.encoder else 0} numbers",
+        "table": f"{counted(len(schema.inputs), 'column')} as {counted(width, 'number')}",
         "text": f"texts in {schema.inputs[0] if schema.inputs else ''!r}, tokens by {schema.tokenizer}",
         "image": f"images in {schema.inputs[0] if schema.inputs else ''!r}",
         "array": f"arrays of shape {schema.shape}",
@@ -354,6 +355,6 @@ def _summary(source: Source, schema: Schema, counts: Codes) -> str:
     by = " x ".join([repr(schema.label), *(repr(attribute.column) for attribute in schema.attributes)])
     groups = f"; groups by {by}" if schema.attributes else ""
     return (
-        f"{len(source):,} rows ({sizes} for training, validation, test); {inputs}; {len(schema.classes)} classes in "
-        f"{schema.label!r} ({some(schema.classes)}){groups}"
+        f"{counted(len(source), 'row')} ({sizes} for training, validation, test); {inputs}; "
+        f"{len(schema.classes)} classes in {schema.label!r} ({some(schema.classes)}){groups}"
     )

@@ -40,7 +40,7 @@ from holdfast.data.own.values import (
 )
 from holdfast.data.own.words import shortened
 from holdfast.data.readers.texts import TextInputs
-from holdfast.errors import CheckpointError, DataError
+from holdfast.errors import CheckpointError, DataError, counted
 
 _FORMAT = "holdfast-schema-1"
 HASHING = "hashing"
@@ -354,8 +354,8 @@ def texts_of(source: Source, column: str) -> list[str]:
     if values.null_count:
         row = int(np.flatnonzero(values.is_null().to_numpy())[0]) + 1
         raise DataError(
-            f"{source.place} has no text in column {column!r} of {values.null_count:,} rows (the first is row {row}); "
-            "fill them or drop these rows"
+            f"{source.place} has no text in column {column!r} of {counted(values.null_count, 'row')} (the first is "
+            f"row {row}); fill them or drop these rows"
         )
     return list(values.to_pylist())
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from holdfast.data.own.columns import filled
 from holdfast.data.own.words import shortened, some
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 
 _MOST_VALUES = 64  # of an attribute: a group needs examples
 _SUPPORTED = "what is supported is one class per example: words or whole numbers"
@@ -63,7 +63,7 @@ def classes_of(column: pa.ChunkedArray, name: str, place: str, known: Sequence[s
         missing = np.empty(0, np.int64)
     if len(missing):
         raise DataError(
-            f"{place} has no label in column {name!r} of {len(missing):,} rows (the first is row "
+            f"{place} has no label in column {name!r} of {counted(len(missing), 'row')} (the first is row "
             f"{int(missing[0]) + 1}); fill them or drop these rows"
         )
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):

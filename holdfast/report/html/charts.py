@@ -11,7 +11,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from holdfast.report.html.markup import Html, counted, join, number, percent, tag
+from holdfast.errors import counted
+from holdfast.report.html.markup import Html, join, number, percent, tag
 from holdfast.report.pages.run_record import RunRecord
 from holdfast.training.evaluation.group_report import GroupReport
 

@@ -67,11 +67,6 @@ def number(count: float | None, digits: int = 0) -> str:
     return DASH if count is None else f"{count:,.{digits}f}"
 
 
-def counted(count: int, what: str) -> str:
-    """A count of things, one of them in the singular: ``"1 change"``, ``"3 changes"``."""
-    return f"{number(count)} {what}" + ("" if count == 1 else "s")
-
-
 def times(factor: float) -> str:
     """A factor as people read it: ``"0.53×"``, ``"10.1×"``, ``"250×"``."""
     return f"{factor:.{max(0, 2 - (factor >= 10) - (factor >= 100))}f}\N{MULTIPLICATION SIGN}"

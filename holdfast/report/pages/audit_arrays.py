@@ -17,9 +17,9 @@ from torch import Tensor
 
 from holdfast.auditing.arrays import ArrayAudit, Surroundings, audit_arrays
 from holdfast.auditing.wrong_labels import LabelQuality
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, counted
 from holdfast.files import write_atomically, written_whole
-from holdfast.report.html.markup import DASH, Html, counted, number, percent, tag, times
+from holdfast.report.html.markup import DASH, Html, number, percent, tag, times
 from holdfast.report.html.page import findings, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 from holdfast.spurious.group_inference.discovery import Cluster, rank

@@ -17,11 +17,11 @@ from PIL import Image
 from torch import Tensor, nn
 
 from holdfast.data.examples import Examples
-from holdfast.errors import ConfigError, MissingDependencyError
+from holdfast.errors import ConfigError, MissingDependencyError, counted
 from holdfast.models.saliency import heat_maps
 from holdfast.report.html.charts import Axis, Line, Mark, chart, histogram
 from holdfast.report.html.images import NO_IMAGES, card, image, overlay, pictures
-from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag, times
+from holdfast.report.html.markup import DASH, Html, join, number, percent, tag, times
 from holdfast.report.html.page import (
     commands_to_copy,
     findings,

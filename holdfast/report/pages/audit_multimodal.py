@@ -17,11 +17,12 @@ from PIL import Image
 from torch import Tensor
 
 from holdfast.data.examples import Examples
+from holdfast.errors import counted
 from holdfast.multimodal.audit.detection import Finding
 from holdfast.multimodal.audit.evidence import Evidence, kindred_words
 from holdfast.multimodal.backends.preprocessing import Preprocessing
 from holdfast.report.html.images import as_picture, card, overlay
-from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag
+from holdfast.report.html.markup import DASH, Html, join, number, percent, tag
 from holdfast.report.html.page import code, findings, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 

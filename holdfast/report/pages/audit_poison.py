@@ -17,11 +17,12 @@ from PIL import Image
 
 from holdfast.auditing.suspects import Accused
 from holdfast.data.examples import Examples
+from holdfast.errors import counted
 from holdfast.poisoning.epic import Drop
 from holdfast.poisoning.suspects import Suspect
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.images import NO_IMAGES, image, pictures
-from holdfast.report.html.markup import DASH, Html, counted, join, number, percent, tag, times
+from holdfast.report.html.markup import DASH, Html, join, number, percent, tag, times
 from holdfast.report.html.page import findings, folded, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 

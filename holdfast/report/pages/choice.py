@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Instructions
-from holdfast.report.html.markup import counted, number, tag
+from holdfast.errors import counted
+from holdfast.report.html.markup import number, tag
 from holdfast.report.html.page import findings, hero, large_number, opening, section, write_page
 from holdfast.report.html.tables import facts_table
 from holdfast.report.pages.selection import short, sources_table

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from holdfast.coresets.accounting import Accounts
+from holdfast.errors import counted
 from holdfast.report.html.charts import Axis, Line, Mark, chart, round_numbers
-from holdfast.report.html.markup import Html, counted, duration, join, number, tag
+from holdfast.report.html.markup import Html, duration, join, number, tag
 from holdfast.report.html.page import section
 from holdfast.report.pages.run_record import RunRecord
 

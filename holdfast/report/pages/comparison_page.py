@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import DataError
+from holdfast.errors import DataError, counted
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.health import health_banner
-from holdfast.report.html.markup import DASH, Html, counted, duration, join, number, percent, tag
+from holdfast.report.html.markup import DASH, Html, duration, join, number, percent, tag
 from holdfast.report.html.page import findings, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import sortable, sortable_row
 from holdfast.report.pages.comparison import Gap, Row, comparison, with_outcomes

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from holdfast.errors import counted
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.health import health_banner
-from holdfast.report.html.markup import Html, counted, join, number, percent, tag
+from holdfast.report.html.markup import Html, join, number, percent, tag
 from holdfast.report.html.metric_tables import gaps_table, metrics_by_group, parity_table
 from holdfast.report.html.page import code, findings, folded, hero, large_number, note, opening, section, write_page
 from holdfast.report.html.tables import facts_table, scrolling

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from holdfast.data.examples import Splits
+from holdfast.errors import counted
 from holdfast.report.html.charts import accuracy_figure, active_figure, loss_figure, strip
 from holdfast.report.html.choice import choice_banner
 from holdfast.report.html.health import health_banner
 from holdfast.report.html.images import example_sheet
-from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag
+from holdfast.report.html.markup import Html, duration, join, number, percent, tag
 from holdfast.report.html.page import code, folded, headline, hero, large_number, note, section, write_page
 from holdfast.report.html.tables import SLOTS, confusion_table, group_table, plan_table, timing_table
 from holdfast.report.pages.choices import choices_section

@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.data.readers.instructions import Instructions
+from holdfast.errors import counted
 from holdfast.finetuning.selection.s2l import S2lSelection
 from holdfast.finetuning.trajectories import Trajectories
 from holdfast.report.html.charts import Axis, Line, chart, round_numbers
 from holdfast.report.html.health import health_banner
-from holdfast.report.html.markup import Html, counted, duration, join, number, percent, tag, times
+from holdfast.report.html.markup import Html, duration, join, number, percent, tag, times
 from holdfast.report.html.page import (
     commands_to_copy,
     findings,

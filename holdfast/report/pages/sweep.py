@@ -13,8 +13,9 @@ from typing import Any
 from rich.markup import escape
 from rich.table import Table
 
+from holdfast.errors import counted
 from holdfast.files import write_atomically
-from holdfast.report.html.markup import DASH, Html, counted, duration, percent, tag
+from holdfast.report.html.markup import DASH, Html, duration, percent, tag
 from holdfast.report.html.page import code, note, opening, section, write_page
 from holdfast.report.html.tables import sortable, sortable_row
 

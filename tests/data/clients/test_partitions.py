@@ -138,7 +138,7 @@ def test_every_client_is_split_72_8_20_without_overlap() -> None:
 
 
 def test_a_client_with_one_example_is_refused_by_name() -> None:
-    with pytest.raises(DataError, match="client 1 has 1 examples, and it needs one to train on"):
+    with pytest.raises(DataError, match="client 1 has 1 example, and it needs one to train on"):
         split_parts(Partition(np.arange(6), np.array([3, 1, 2])), rng())
 
 

@@ -65,7 +65,7 @@ def test_vectors_beside_the_inputs_are_labels_groups_and_parts(tmp_path):
         ({"inputs": np.array([{}] * N, object)}, "isn't an npz file of plain arrays .*pickle"),
         ({"labels": np.array([{}] * N, object)}, "isn't an npz file of plain arrays"),
         ({"inputs": np.full((N, 5), np.nan)}, r"NaN or infinite numbers .* in 30 examples, the first has id 0"),
-        ({"inputs": np.where(np.arange(N * 5).reshape(N, 5) == 22, 1e300, 0)}, "in 1 examples, the first has id 4"),
+        ({"inputs": np.where(np.arange(N * 5).reshape(N, 5) == 22, 1e300, 0)}, "in 1 example, the first has id 4"),
         ({"inputs": np.zeros((N, 5), complex)}, "complex128 .*give numbers"),
         ({"inputs": np.zeros((0, 5))}, r"shape \(0, 5\)"),
         ({"inputs": np.array(["a"] * N)}, "give numbers"),

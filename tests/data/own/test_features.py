@@ -129,7 +129,7 @@ def test_rare_categories_share_a_place():
 @pytest.mark.parametrize("bad", [float("inf"), -float("inf")])
 def test_an_infinite_number_is_named_by_its_row(bad):
     frame = pd.DataFrame({"x": [1.0, 2.0, bad, 3.0]})
-    with pytest.raises(DataError, match=r"infinite number in column 'x' of 1 rows .the first is row 3."):
+    with pytest.raises(DataError, match=r"infinite number in column 'x' of 1 row .the first is row 3."):
         fit_encoder(as_source(frame), ["x"], np.arange(2))
 
 

@@ -55,7 +55,7 @@ def test_images_of_a_saved_set_are_inputs(tmp_path):
 def test_a_class_without_a_label_is_refused(tmp_path):
     whole = datasets.Dataset.from_dict({"x": [1.0, 2.0, 3.0], "label": [0, 1, -1]})
     whole.cast_column("label", datasets.ClassLabel(names=["a", "b"])).save_to_disk(str(tmp_path / "set"))
-    with pytest.raises(DataError, match=r"no label in column 'label' of 1 rows \(the first is row 3\)"):
+    with pytest.raises(DataError, match=r"no label in column 'label' of 1 row \(the first is row 3\)"):
         read(tmp_path / "set")
 
 

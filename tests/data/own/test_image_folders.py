@@ -78,7 +78,7 @@ def test_files_that_are_no_images_by_their_names_are_told(photos):
     for name in ("7.heic", "Thumbs.db", ".hidden"):
         (photos / "cat" / name).write_bytes(b"?")
     told = [note for note in read(photos).notes if note.startswith("left out")]
-    assert len(told) == 1 and "1 files" in told[0] and "7.heic" in told[0]
+    assert len(told) == 1 and "1 file not named like images" in told[0] and "7.heic" in told[0]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_files_that_are_no_images_by_their_names_are_told(photos):
         (lambda p: picture(p / "lost.png"), "images beside its class folders .lost.png."),
         (lambda p: (p / "cow").mkdir(), "class folder .*cow has no images"),
         (lambda p: picture(p / "train" / "x.png"), "after parts of the data .train. and others .cat, dog."),
-        (lambda p: (p / "cat" / "0.png").write_bytes(b"no image"), "1 images of .* can't be used: row 1: .*0.png"),
+        (lambda p: (p / "cat" / "0.png").write_bytes(b"no image"), "1 image of .* can't be used: row 1: .*0.png"),
         (lambda p: (p / "cat" / "0.png").write_bytes(b""), "it is empty"),
         (lambda p: (p / "cat" / "gone.png").symlink_to(p / "nowhere"), "gone.png"),
         (lambda p: [f.unlink() for f in (p / "dog").iterdir()] and (p / "dog").rmdir(), "one value only, 'cat'"),

@@ -123,7 +123,7 @@ def test_missing_parts_are_cut_from_training_and_given_ones_stay():
 def test_a_client_with_one_row_is_called_by_its_name_and_its_column():
     with pytest.raises(DataError, match=r"the client 'b' has one row, and .* whether 'ward' is the column"):
         by_client(np.array([0, 0, 1]), ("a", "b"), 0, "ward")
-    with pytest.raises(DataError, match="like 1 others of 3"):
+    with pytest.raises(DataError, match="like 1 other of 3"):
         by_client(np.array([0, 1, 2, 2]), ("a", "b", "c"), 0, "ward")
 
 

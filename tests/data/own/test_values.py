@@ -67,7 +67,7 @@ def test_codes_of_words_are_those_of_pandas(words, pieces):
     [
         ([0.5, 1.0], "0.5 in row 1, which is a quantity and not a class: regression is not supported"),
         ([1.0, float("inf")], "inf in row 2"),
-        ([1.0, float("nan")], "no label in column 'y' of 1 rows .the first is row 2."),
+        ([1.0, float("nan")], "no label in column 'y' of 1 row .the first is row 2."),
         (["a", None, None], "of 2 rows .the first is row 2."),
         ([["a"], ["b", "c"]], "several labels per example"),
         ([{"x": 1}], "struct"),

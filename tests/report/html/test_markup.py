@@ -1,6 +1,7 @@
 import pytest
 
-from holdfast.report.html.markup import DASH, Html, counted, duration, join, number, percent, tag
+from holdfast.errors import counted
+from holdfast.report.html.markup import DASH, Html, duration, join, number, percent, tag
 
 
 def test_text_is_escaped_and_markup_is_not():

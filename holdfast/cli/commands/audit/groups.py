@@ -26,10 +26,10 @@ from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
 from holdfast.cli.common.trained import chosen_model
 from holdfast.data.catalog import DATASETS, data_root
-from holdfast.errors import ConfigError, HoldfastWarning
+from holdfast.errors import ConfigError, HoldfastWarning, counted
 from holdfast.files import write_atomically
 from holdfast.provenance import machine
-from holdfast.report.html.markup import DASH, counted, number, percent, times
+from holdfast.report.html.markup import DASH, number, percent, times
 from holdfast.spurious.group_inference.spare import Output
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.clip import DEFAULT_CLIP_DATA, FOR_CLIP, bar, load_subject
 from holdfast.cli.common.tables import plain_table
 from holdfast.data.catalog import data_root
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, counted
 from holdfast.files import write_atomically
 from holdfast.multimodal.audit.detection import Finding, Order
 from holdfast.multimodal.audit.detectors import THRESHOLD
 from holdfast.multimodal.tasks.catalog import CLIP_DATA
 from holdfast.provenance import machine
-from holdfast.report.html.markup import DASH, counted, number, percent
+from holdfast.report.html.markup import DASH, number, percent
 
 if TYPE_CHECKING:
     from holdfast.multimodal import TwoTowerModel

@@ -23,11 +23,11 @@ from holdfast.cli.common.options import DEFAULT_DATA
 from holdfast.cli.common.progress import TrainingProgress
 from holdfast.cli.common.tables import plain_table
 from holdfast.data.catalog import DATASETS
-from holdfast.errors import HoldfastWarning
+from holdfast.errors import HoldfastWarning, counted
 from holdfast.files import write_atomically
 from holdfast.poisoning.isolation import Proxy
 from holdfast.provenance import machine
-from holdfast.report.html.markup import DASH, counted, number, percent
+from holdfast.report.html.markup import DASH, number, percent
 
 if TYPE_CHECKING:
     from holdfast.auditing.suspects import Accused

@@ -22,9 +22,9 @@ from holdfast.cli.commands.federation.options import FederateOptions, as_before,
 from holdfast.cli.common.arguments import free_place
 from holdfast.cli.common.model_options import show_model
 from holdfast.cli.common.runs import continued, print_config, says_how_to_continue
-from holdfast.errors import UNHEALTHY, ConfigError
+from holdfast.errors import UNHEALTHY, ConfigError, counted
 from holdfast.files import read_mapping
-from holdfast.report.html.markup import counted, duration, loss_text
+from holdfast.report.html.markup import duration, loss_text
 
 if TYPE_CHECKING:
     from torch import nn

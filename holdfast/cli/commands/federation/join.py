@@ -170,9 +170,9 @@ def _prepare(invitation: Invitation, place: str, reading: ReadingOptions, state:
     from holdfast.cli.commands.federation.blueprint import blueprint_of
     from holdfast.cli.commands.federation.options import parse
     from holdfast.cli.common.arguments import as_arguments
+    from holdfast.errors import counted
     from holdfast.integrations.flower.nodes.own_data import check_names, most_examples, read_clients
     from holdfast.integrations.flower.operation.private import private_files
-    from holdfast.report.html.markup import counted
 
     options = parse(as_arguments(invitation.options))
     clients = read_clients(invitation.charter, place, reading, seed=options.settings.seed)

@@ -21,11 +21,11 @@ def serve(folder: tyro.conf.Positional[Path]) -> None:
         folder: of the federation.
     """
     from holdfast.cli.commands.federation.admit import spent_key
+    from holdfast.errors import counted
     from holdfast.integrations.flower.operation.federation_folder import FederationFolder
     from holdfast.integrations.flower.operation.membership import register
     from holdfast.integrations.flower.operation.private import close_to_others
     from holdfast.integrations.flower.operation.service import serving
-    from holdfast.report.html.markup import counted
 
     federation, console = FederationFolder.open(folder), Console()
     if opened := close_to_others(federation.path):

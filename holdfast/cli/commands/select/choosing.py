@@ -22,9 +22,9 @@ from holdfast.cli.common.health import show_health
 from holdfast.cli.common.runs import print_how_to_continue
 from holdfast.data.readers.instruction_columns import InstructionColumns
 from holdfast.data.readers.instructions import Instructions, read_instructions
-from holdfast.errors import ConfigError, Interrupted
+from holdfast.errors import ConfigError, Interrupted, counted
 from holdfast.finetuning import resolve_budget
-from holdfast.report.html.markup import counted, number
+from holdfast.report.html.markup import number
 from holdfast.training.health.check import Health
 from holdfast.training.interruption import interruptible
 from holdfast.training.ranks import Ranks

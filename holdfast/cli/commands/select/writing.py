@@ -18,12 +18,13 @@ from rich.table import Table
 from holdfast.cli.commands.select.options import PROGRAM, SCRATCH, Select
 from holdfast.cli.common.tables import plain_table
 from holdfast.data.readers.instructions import Instructions
+from holdfast.errors import counted
 from holdfast.files import write_atomically
 from holdfast.finetuning import S2lSelection, Trajectories
 from holdfast.finetuning.selection.names import WITHOUT_MODEL
 from holdfast.integrations.trainer_configurations import MESSAGES, Trainer, as_messages, configurations
 from holdfast.provenance import machine
-from holdfast.report.html.markup import counted, number, percent
+from holdfast.report.html.markup import number, percent
 from holdfast.report.pages.choice import write_choice_page
 from holdfast.report.pages.selection import write_selection
 from holdfast.training.health.check import Health

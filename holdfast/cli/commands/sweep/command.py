@@ -109,8 +109,8 @@ def sweep(options: SweepOptions, words: Sequence[str], console: Console, command
     from holdfast.cli.common.notes import show_notes
     from holdfast.cli.common.options import parse
     from holdfast.data.catalog import data_root
+    from holdfast.errors import counted
     from holdfast.papers.engine.execute import execute
-    from holdfast.report.html.markup import counted
     from holdfast.report.pages.sweep import SweepRecord, sweep_table, write_sweep
     from holdfast.training.interruption import interruptible
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.errors import counted
 from holdfast.report.html.charts import Axis, Line, chart
-from holdfast.report.html.markup import Html, counted, join, number, tag
+from holdfast.report.html.markup import Html, join, number, tag
 from holdfast.report.pages.federation.measure import Measure
 from holdfast.report.pages.federation.record import SHARED, ClientRows
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from holdfast.errors import ConfigError
+from holdfast.errors import ConfigError, counted
 from holdfast.report.html.health import health_banner
-from holdfast.report.html.markup import DASH, Html, counted, duration, loss_text, number, percent, tag
+from holdfast.report.html.markup import DASH, Html, duration, loss_text, number, percent, tag
 from holdfast.report.html.page import findings, headline, hero, large_number, note, section, write_page
 from holdfast.report.html.tables import facts_table, sortable, sortable_row
 from holdfast.report.pages.federation.charts import Point, curves, distribution, lambda_bars, scatter

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from holdfast.data.own.source import Source
 from holdfast.data.own.values import MISSING, Coded, coded_values, numbers_of, plain, quantiles_of
 from holdfast.data.own.words import shortened, some
-from holdfast.errors import ConfigError, DataError, nearest
+from holdfast.errors import ConfigError, DataError, counted, nearest
 from holdfast.training.evaluation.by_group.grouping import Attribute
 from holdfast.training.evaluation.by_group.judged import Floats, Judged, judged_classes, judged_quantities
 
@@ -206,7 +206,7 @@ def _class_column(source: Source, name: str) -> pa.ChunkedArray:
     missing = np.flatnonzero(column.is_null(nan_is_null=pa.types.is_floating(column.type)).to_numpy())
     if len(missing):
         raise DataError(
-            f"{source.place} has nothing in column {name!r} of {len(missing):,} rows (the first is row "
+            f"{source.place} has nothing in column {name!r} of {counted(len(missing), 'row')} (the first is row "
             f"{int(missing[0]) + 1}); fill them or drop these rows"
         )
     if pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
@@ -292,8 +292,8 @@ def _numbers(source: Source, name: str, what: str) -> Floats:
     wrong = np.flatnonzero(~np.isfinite(numbers))
     if len(wrong):
         raise DataError(
-            f"{what} in column {name!r} of {source.place} are missing or not finite in {len(wrong):,} rows (the first "
-            f"is row {int(wrong[0]) + 1}); fill them or drop these rows"
+            f"{what} in column {name!r} of {source.place} are missing or not finite in "
+            f"{counted(len(wrong), 'row')} (the first is row {int(wrong[0]) + 1}); fill them or drop these rows"
         )
     return numbers
 
