@@ -245,8 +245,8 @@ def split_parts(
     small = np.flatnonzero(partition.counts < 2)
     if len(small):
         raise DataError(
-            f"client {small[0]} has {counted(int(partition.counts[small[0]]), 'example')}, and it needs one to train on and "
-            f"one to be tested on, like {counted(len(small) - 1, 'other')}; use fewer clients, or leave small ones out"
+            f"client {small[0]} has {counted(int(partition.counts[small[0]]), 'example')}, and it needs one to train on "
+            f"and one to be tested on, like {counted(len(small) - 1, 'other')}; use fewer clients, or leave small ones out"
         )
     mixed = partition.shuffled(rng)
     test = np.maximum(np.floor(shares[1] * mixed.counts + 0.5), 1)
