@@ -244,9 +244,10 @@ def split_parts(
     """
     small = np.flatnonzero(partition.counts < 2)
     if len(small):
+        has = counted(int(partition.counts[small[0]]), "example")
         raise DataError(
-            f"client {small[0]} has {counted(int(partition.counts[small[0]]), 'example')}, and it needs one to train on "
-            f"and one to be tested on, like {counted(len(small) - 1, 'other')}; use fewer clients, or leave small ones out"
+            f"client {small[0]} has {has}, and it needs one to train on and one to be tested on, like "
+            f"{counted(len(small) - 1, 'other')}; use fewer clients, or leave small ones out"
         )
     mixed = partition.shuffled(rng)
     test = np.maximum(np.floor(shares[1] * mixed.counts + 0.5), 1)
