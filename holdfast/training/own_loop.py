@@ -7,6 +7,7 @@ loss; DFR is a last step. `fit` uses both. A loop of one's own has to, and nothi
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 from torch import nn
 
@@ -57,8 +58,7 @@ class OwnLoss:
         Args:
             last: whether the last epoch is over.
         """
-        names = " and ".join(member.name for member in self._chain.members if _has_loss_of_its_own(member))
-        if names and not self._used and not self._told:
+        if not self._used and not self._told and (names := self._named(_has_loss_of_its_own)):
             self._told = True
             warnings.warn(
                 f"{names} has a loss of its own, which this loop doesn't use, so only its choice of examples acts; in "
@@ -67,13 +67,15 @@ class OwnLoss:
                 HoldfastWarning,
                 stacklevel=4,
             )
-        names = " and ".join(member.name for member in self._chain.members if member.post_training() is not None)
-        if names and last:
+        if last and (names := self._named(lambda member: member.post_training() is not None)):
             warnings.warn(
                 f"{names} changes the model after training, which a curator doesn't do; train with holdfast.fit",
                 HoldfastWarning,
                 stacklevel=4,
             )
+
+    def _named(self, has: Callable[[Policy], bool]) -> str:
+        return " and ".join(member.name for member in self._chain.members if has(member))
 
 
 def _has_loss_of_its_own(member: Policy) -> bool:
